@@ -1,0 +1,41 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+# A CPU build by default. For a GPU, choose your own: make demo TORCH="torch==2.13.0+cu130 --index-url ..."
+TORCH ?= torch==2.13.0
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint setup clean
+
+demo: $(VENV)/.demo
+	$(BIN)/relfrog demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+setup: $(VENV)/.dev
+
+# torch goes first: the project's own range would otherwise pull the newest CUDA build.
+$(VENV)/.torch:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "RelFrog needs Python 3.10 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade pip
+	$(PIP) install $(TORCH)
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	$(PIP) install -e '.[demo]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml
+	$(PIP) install -e '.[demo,dev,pyg]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,5 @@
+"""``python -m relfrog`` is the command ``relfrog``."""
+
+from relfrog.cli import main
+
+main()

@@ -1,0 +1,49 @@
+"""The exceptions RelFrog raises on purpose.
+
+::
+
+    RelFrogError
+    ├── SourceError    a database or folder of files cannot be opened or read
+    ├── SchemaError    keys, columns or types do not fit together
+    ├── DatasetError   a dataset folder is missing, damaged or in the way
+    ├── TaskError      a task is wrong: its SQL, its columns, its splits
+    └── UsageError     options that contradict each other
+
+Each message says what is wrong, where, how often, and what to do next. The command line prints
+it as it is and exits with 1; a traceback appears only with ``--debug``.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DatasetError",
+    "RelFrogError",
+    "SchemaError",
+    "SourceError",
+    "TaskError",
+    "UsageError",
+]
+
+
+class RelFrogError(Exception):
+    """Something the user can mend; the root of all the others."""
+
+
+class SourceError(RelFrogError):
+    """A source cannot be opened or read."""
+
+
+class SchemaError(RelFrogError):
+    """Keys, columns or types do not fit together."""
+
+
+class DatasetError(RelFrogError):
+    """A dataset folder is missing, damaged or in the way."""
+
+
+class TaskError(RelFrogError):
+    """A task is wrong: its SQL, its columns or its splits."""
+
+
+class UsageError(RelFrogError):
+    """Options that contradict each other."""
