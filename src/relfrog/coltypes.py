@@ -1,0 +1,255 @@
+"""What a staged column becomes in the dataset: its type, found by looking at its values.
+
+Types are few on purpose, and the same for all sources: ``integer``, ``number``, ``boolean``,
+``time``, ``text``, ``list`` (of text) and ``drop``. A type may carry a format: ``time epoch ms``,
+``time %d.%m.%Y``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relfrog.errors import SchemaError
+from relfrog.names import words
+from relfrog.staging import ISO, StagedColumn, StagedTable, Staging, iso_time, sane_time
+
+__all__ = ["ColumnType", "find_type", "type_sql", "unusable"]
+
+TYPES = ("integer", "number", "boolean", "time", "text", "list", "drop")
+
+#: What people write into CSV files where a value is missing.
+MISSING = ("", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-", "?", r"\N")
+
+_TRUE, _FALSE = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
+
+
+def _listed(texts: tuple[str, ...]) -> str:
+    return "(" + ", ".join(f"'{text}'" for text in texts) + ")"
+
+
+#: Words that make an integer column of plausible size a time.
+_TIME_WORDS = {"time", "date", "datetime", "timestamp", "ts", "at", "epoch", "created", "updated"}
+_TIME_WORDS |= {"utc", "when", "modified", "registered", "posted", "published", "day"}
+
+_EPOCHS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": None}
+_1973, _2103 = 1e8, 4.2e9
+
+#: Formats tried on text that is not ISO 8601; two that both fit are ambiguous.
+_FORMATS = [
+    f"{day}{clock}"
+    for day in ("%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y")
+    for clock in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+]
+_SAMPLE = 1000
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A type with its format, and why it was chosen.
+
+    Attributes:
+        name: One of :data:`TYPES`.
+        form: For a time that is not ISO 8601: ``epoch s|ms|us|ns``, or a strptime format.
+        reason: Why, in words, if there is something to say.
+        notice: Whether the user should be told.
+    """
+
+    name: str
+    form: str = ""
+    reason: str = ""
+    notice: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.form}".strip()
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> ColumnType:
+        """The type a user wrote into a mapping file."""
+        name, _, form = str(text).strip().partition(" ")
+        if name not in TYPES:
+            raise SchemaError(f"{where}: unknown type {text!r}. Types are {', '.join(TYPES)}")
+        if form and name != "time":
+            raise SchemaError(f"{where}: only time has a format, as in 'time %d.%m.%Y': {text!r}")
+        if form.startswith("epoch") and form.removeprefix("epoch ") not in _EPOCHS:
+            raise SchemaError(f"{where}: epochs are counted in s, ms, us or ns, not in {form!r}")
+        if form and not form.startswith("epoch") and "%" not in form:
+            raise SchemaError(f"{where}: {form!r} is neither an epoch nor a format with % codes")
+        return cls(name, form, "chosen")
+
+
+def type_sql(column: StagedColumn, kind: ColumnType) -> str:
+    """SQL for a column's values in a type; NULL where a value cannot be read as one."""
+    name, staged = column.sql, column.kind
+    is_text = staged in ("text", "untyped", "decimal")
+    if kind.name == "integer":
+        if staged == "number":
+            return f"TRY_CAST(CASE WHEN {name} = trunc({name}) THEN {name} END AS BIGINT)"
+        return name if staged == "integer" else f"TRY_CAST({_number_text(name)} AS BIGINT)"
+    if kind.name == "number":
+        value = name if staged in ("number", "seconds") else f"TRY_CAST({name} AS DOUBLE)"
+        if is_text:
+            value = f"TRY_CAST({_number_text(name)} AS DOUBLE)"
+        return f"CASE WHEN isfinite({value}) THEN {value} END"
+    if kind.name == "boolean":
+        if is_text:
+            spelled = f"lower(trim({name}))"
+            yes, no = _listed((*_TRUE, "1")), _listed((*_FALSE, "0"))
+            return f"CASE WHEN {spelled} IN {yes} THEN true WHEN {spelled} IN {no} THEN false END"
+        return (
+            name if staged == "boolean" else f"CASE {name} WHEN 0 THEN false WHEN 1 THEN true END"
+        )
+    if kind.name == "time":
+        return _time_sql(name, staged, kind.form)
+    if kind.name == "list":
+        if staged == "list":
+            return name
+        return f"CASE WHEN {name} IS NOT NULL THEN [CAST({name} AS VARCHAR)] END"
+    return name if is_text else f"CAST({name} AS VARCHAR)"
+
+
+def _number_text(name: str) -> str:
+    return f"CASE WHEN trim({name}) NOT IN {_listed(MISSING)} THEN trim({name}) END"
+
+
+def _time_sql(name: str, staged: str, form: str) -> str:
+    if staged == "time":
+        return name
+    if form.startswith("epoch"):
+        scale = _EPOCHS[form.removeprefix("epoch ")]
+        number = f"TRY_CAST({name} AS HUGEINT)"
+        micros = f"{number} // 1000" if scale is None else f"{number} * {scale}"
+        # Zero is what programs write when they do not know the time.
+        return sane_time(f"make_timestamp(TRY_CAST(nullif({micros}, 0) AS BIGINT))")
+    if form:
+        # TRY_STRPTIME would take a zone; formats with one are ISO 8601 in practice.
+        return sane_time(f"try_strptime(trim(CAST({name} AS VARCHAR)), '{_escaped(form)}')")
+    return iso_time(f"CAST({name} AS VARCHAR)")
+
+
+def _escaped(form: str) -> str:
+    return form.replace("'", "''")
+
+
+def unusable(table: StagedTable, column: StagedColumn) -> str:
+    """Why a column can be no feature; empty if it can."""
+    facts = column.facts
+    if not table.rows:
+        return ""
+    if not facts.present:
+        return "all values are NULL"
+    if facts.constant and table.rows > 1 and facts.present == table.rows:
+        value = "" if column.kind == "time" else f" ({_short(facts.low)})"
+        return f"the same value in every row{value}"
+    return ""
+
+
+def find_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
+    """The type that fits a column's values."""
+    if column.kind in ("boolean", "time", "list"):
+        return ColumnType(column.kind)
+    if column.kind in ("number", "seconds"):
+        return ColumnType("number", reason="in seconds" if column.kind == "seconds" else "")
+    if column.kind == "integer":
+        return _integer_type(staging, table, column)
+    return _text_type(staging, table, column)
+
+
+def _integer_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
+    """An integer; or a time, if its name says so and its size allows it."""
+    if not set(words(column.name)) & _TIME_WORDS or not column.facts.present:
+        return ColumnType("integer")
+    low, high = staging.row(
+        f"SELECT min({column.sql}), max({column.sql}) FROM {table.sql} WHERE {column.sql} <> 0"
+    )
+    if low is None:
+        return ColumnType("integer")
+    for unit, factor in (("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
+        if _1973 * factor <= low and high <= _2103 * factor:
+            reason = f"counts {unit} since 1970"
+            return ColumnType("time", f"epoch {unit}", reason, notice=True)
+    if 18000101 <= low and high <= 22001231:
+        kind = ColumnType("time", "%Y%m%d", "a date written as a number", notice=True)
+        if _all_fit(staging, table, column, kind):
+            return kind
+    return ColumnType("integer")
+
+
+def _all_fit(staging: Staging, table: StagedTable, column: StagedColumn, kind: ColumnType) -> bool:
+    (lost,) = staging.row(
+        f"SELECT count({column.sql}) - count({type_sql(column, kind)}) FROM {table.sql}"
+    )
+    return bool(lost == 0)
+
+
+def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
+    """Text; or what an untyped column (CSV) or an exact number turns out to be."""
+    name = column.sql
+    if column.kind in ("untyped", "decimal"):
+        value = f"trim({name})"
+        known = f"{value} NOT IN {_listed(MISSING)}"
+        integer = f"regexp_full_match({value}, '[+-]?(0|[1-9]\\d*)(\\.0*)?')"
+        spelled = f"lower({value})"
+        present, integers, fitting, numbers, truths, padded, example = staging.row(
+            f"SELECT count_if({known}), count_if({known} AND {integer}), "
+            f"count_if({known} AND {integer} AND TRY_CAST({value} AS BIGINT) IS NOT NULL), "
+            f"count_if({known} AND TRY_CAST({value} AS DOUBLE) IS NOT NULL), "
+            f"count_if({known} AND {spelled} IN {_listed(_TRUE + _FALSE)}), "
+            f"count_if(regexp_full_match({value}, '0\\d+')), "
+            f"any_value({name}) FILTER ({known} AND TRY_CAST({value} AS DOUBLE) IS NULL) "
+            f"FROM {table.sql}"
+        )
+        if table.rows and not present:
+            return ColumnType("drop", reason="all values are missing", notice=True)
+        # 01234 is a code; as a number it would lose its zero.
+        if present and not padded:
+            if integers == present:
+                if fitting == present:
+                    return ColumnType("integer")
+                return ColumnType("text", reason="whole numbers too large for 64 bits")
+            if numbers == present:
+                return ColumnType("number")
+            if truths == present:
+                return ColumnType("boolean")
+        if numbers >= 0.5 * present and numbers < present:
+            odd = present - numbers
+            reason = (
+                f"mixed: {odd:,} of {present:,} values are no numbers, such as {_short(example)}"
+            )
+            return ColumnType("text", reason=reason, notice=True)
+    return _time_in_text(staging, table, column) or ColumnType("text")
+
+
+def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType | None:
+    """A time, if every value reads as one in ISO 8601 or in exactly one other format."""
+    name = column.sql
+    known = f"trim({name}) NOT IN {_listed(MISSING)}"
+    sample = f"(SELECT {name} FROM {table.sql} WHERE {known} LIMIT {_SAMPLE})"
+
+    def fits(condition: Callable[[str], str], rows: str) -> bool:
+        total, fitting = staging.row(f"SELECT count(*), count_if({condition(name)}) FROM {rows}")
+        return bool(total and total == fitting)
+
+    def is_iso(text: str) -> str:
+        return f"regexp_matches({text}, '{ISO}') AND ({iso_time(text)}) IS NOT NULL"
+
+    def in_format(form: str) -> Callable[[str], str]:
+        return lambda text: f"try_strptime(trim({text}), '{form}') IS NOT NULL"
+
+    everything = f"(SELECT {name} FROM {table.sql} WHERE {known})"
+    if fits(is_iso, sample) and fits(is_iso, everything):
+        return ColumnType("time")
+    if not fits(lambda text: f"regexp_matches({text}, '\\d+[/.-]\\w+[/.-]\\d+')", sample):
+        return None
+    fitting = [f for f in _FORMATS if fits(in_format(f), sample) and fits(in_format(f), everything)]
+    if len(fitting) == 1:
+        return ColumnType("time", fitting[0], f"written as {fitting[0]}", notice=True)
+    if fitting:
+        reason = f"a time that reads as {' and as '.join(fitting)}; left as text"
+        return ColumnType("text", reason=reason, notice=True)
+    return None
+
+
+def _short(value: object) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."

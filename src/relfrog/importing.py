@@ -1,0 +1,345 @@
+"""The journey from a database to a dataset folder."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fnmatch
+import json
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from relfrog._version import __version__
+from relfrog.errors import DatasetError, RelFrogError, SourceError, UsageError
+from relfrog.folders import appearing
+from relfrog.mapping import Corrections, ImportMapping, read_corrections, unknown
+from relfrog.planning import Notice, Plan, apply_flags, make_plan
+from relfrog.sources import Source, SourceTable, open_source, scrub
+from relfrog.staging import StagedTable, Staging
+from relfrog.writing import WrittenTable, write_tables
+
+__all__ = ["ImportProgress", "ImportResult", "Silent", "import_database", "plan_import"]
+
+
+class ImportProgress(Protocol):
+    """Told how far an import is."""
+
+    def reading(self, table: str, number: int, total: int) -> None:
+        """Table ``number`` of ``total`` begins."""
+
+    def rows(self, count: int) -> None:
+        """So many rows of the table have been read."""
+
+    def step(self, text: str) -> None:
+        """What is being done now that everything is read."""
+
+
+class Silent:
+    """No progress."""
+
+    def reading(self, table: str, number: int, total: int) -> None:
+        """Say nothing."""
+
+    def rows(self, count: int) -> None:
+        """Say nothing."""
+
+    def step(self, text: str) -> None:
+        """Say nothing."""
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What an import did.
+
+    Attributes:
+        folder: The dataset folder.
+        tables: As they lie there.
+        mapping: What became of what, and who decided it.
+        notices: What was mended, left out, suggested, or may leak.
+        span: The earliest and latest time, if there is any.
+    """
+
+    folder: Path
+    tables: list[WrittenTable]
+    mapping: ImportMapping
+    notices: list[Notice]
+    span: tuple[dt.datetime, dt.datetime] | None
+
+
+def import_database(
+    source: str,
+    dest: str | Path,
+    *,
+    schema: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    mapping: str | Path | None = None,
+    pk: Sequence[str] = (),
+    fk: Sequence[str] = (),
+    time: Sequence[str] = (),
+    val: str | None = None,
+    test: str | None = None,
+    on_duplicate: str = "error",
+    overwrite: bool = False,
+    memory: str = "2GB",
+    name: str | None = None,
+    progress: ImportProgress | None = None,
+) -> ImportResult:
+    """Read a database and write a dataset folder that RelFrog and RelBench can load.
+
+    Args:
+        source: A database URL, a database file, or a folder of CSV or Parquet files.
+        dest: The folder to write; it appears complete or not at all.
+        schema: Schemas to read; the database's default one if empty.
+        tables: Names or patterns (``order*``) of the tables to read; all if empty.
+        exclude: Names or patterns of tables to leave out.
+        mapping: A mapping file with corrections, as :func:`plan_import` gives it.
+        pk: Primary keys, as ``table.column[,column]``.
+        fk: Foreign keys, as ``table.column=parent.column``.
+        time: Time columns, as ``table.column``.
+        val: The validation time.
+        test: The test time.
+        on_duplicate: ``error``, or ``first`` to keep the first row of each key.
+        overwrite: Whether to replace a dataset that is there already.
+        memory: What the import may use before it goes to disk.
+        name: The dataset's name; the folder's if None.
+        progress: Told how far it is.
+    """
+    if on_duplicate not in ("error", "first"):
+        raise UsageError(f"on_duplicate is 'error' or 'first' (got {on_duplicate!r})")
+    dest, progress = Path(dest), progress or Silent()
+    if Path(source).expanduser().is_dir() and _inside(dest, Path(source)):
+        raise DatasetError(f"{dest} lies inside the source {source}. Choose a folder outside it.")
+    flags = (pk, fk, time)
+    with appearing(dest, overwrite, "manifest.yaml") as folder:
+        workshop = folder / "workshop"
+        with _planned(
+            source, workshop, schema, tables, exclude, mapping, flags, val, test, memory, progress
+        ) as (staging, plan):
+            progress.step("writing tables")
+            written = write_tables(
+                staging, plan, folder, on_duplicate, lambda t: progress.step(f"wrote {t}")
+            )
+            span = _span(staging, folder, written)
+        _remove(workshop)
+        if not any((folder / "keys").iterdir()):
+            (folder / "keys").rmdir()
+        result = ImportResult(dest, written, plan.mapping, plan.notices, span)
+        _check_split(result)
+        _write_records(result, folder, name or dest.resolve().name)
+    return result
+
+
+def plan_import(
+    source: str,
+    *,
+    schema: Sequence[str] = (),
+    tables: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    mapping: str | Path | None = None,
+    pk: Sequence[str] = (),
+    fk: Sequence[str] = (),
+    time: Sequence[str] = (),
+    val: str | None = None,
+    test: str | None = None,
+    memory: str = "2GB",
+    progress: ImportProgress | None = None,
+) -> Plan:
+    """Find out what an import would do, and write nothing; ``plan.mapping.to_yaml()`` shows it.
+
+    The arguments are those of :func:`import_database`.
+    """
+    flags = (pk, fk, time)
+    with (
+        tempfile.TemporaryDirectory(prefix="relfrog-") as folder,
+        _planned(
+            source, Path(folder), schema, tables, exclude, mapping, flags, val, test, memory,
+            progress or Silent(),
+        ) as (_, plan),
+    ):  # fmt: skip
+        return plan
+
+
+class _planned:
+    """The workshop with everything staged and decided, closed at the end."""
+
+    def __init__(
+        self,
+        address: str,
+        workshop: Path,
+        schemas: Sequence[str],
+        tables: Sequence[str],
+        exclude: Sequence[str],
+        mapping: str | Path | None,
+        flags: tuple[Iterable[str], Iterable[str], Iterable[str]],
+        val: str | None,
+        test: str | None,
+        memory: str,
+        progress: ImportProgress,
+    ) -> None:
+        corrections = read_corrections(Path(mapping)) if mapping is not None else Corrections()
+        corrections.val, corrections.test = val or corrections.val, test or corrections.test
+        self._staging: Staging | None = None
+        with open_source(address, schemas) as source:
+            try:
+                chosen = _choose(source.tables(also=tables), tables, exclude, corrections)
+                apply_flags(corrections, chosen, *flags)
+                self._staging = Staging(workshop, memory)
+                staged = _stage(self._staging, source, chosen, progress)
+                progress.step("checking and proposing keys")
+                now = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
+                self._plan = make_plan(self._staging, staged, corrections, source.label, now)
+            except BaseException as error:
+                self._close()
+                if isinstance(error, RelFrogError):
+                    raise type(error)(scrub(str(error), source.secrets)) from None
+                raise
+
+    def _close(self) -> None:
+        if self._staging is not None:
+            self._staging.close()
+
+    def __enter__(self) -> tuple[Staging, Plan]:
+        assert self._staging is not None
+        return self._staging, self._plan
+
+    def __exit__(self, *exc: object) -> None:
+        self._close()
+
+
+def _choose(
+    found: list[SourceTable],
+    tables: Sequence[str],
+    exclude: Sequence[str],
+    corrections: Corrections,
+) -> list[SourceTable]:
+    """The tables that are wanted."""
+    names = [t.name for t in found]
+    if not names:
+        raise SourceError("there are no tables. If they lie in another schema, name it: --schema")
+    for pattern in (*tables, *exclude):
+        if pattern not in names and not fnmatch.filter(names, pattern):
+            raise unknown("table", pattern, names)
+
+    def matches(name: str, patterns: Sequence[str]) -> bool:
+        return any(name == p or fnmatch.fnmatchcase(name, p) for p in patterns)
+
+    chosen = [
+        t
+        for t in found
+        if (not tables or matches(t.name, tables))
+        and not matches(t.name, exclude)
+        and (not corrections.closed or t.name in corrections.tables)
+    ]
+    if not chosen:
+        raise UsageError("no table is left to import. Check --tables, --exclude and the mapping.")
+    kept = {t.name for t in chosen}
+    for name in list(corrections.tables):
+        if name in names and name not in kept:
+            del corrections.tables[name]
+    return chosen
+
+
+def _stage(
+    staging: Staging, source: Source, tables: list[SourceTable], progress: ImportProgress
+) -> list[StagedTable]:
+    staged = []
+    for number, table in enumerate(tables, 1):
+        progress.reading(table.name, number, len(tables))
+        staged.append(staging.load(source, table, progress.rows))
+    return staged
+
+
+def _inside(dest: Path, source: Path) -> bool:
+    return dest.expanduser().resolve().is_relative_to(source.expanduser().resolve())
+
+
+def _remove(workshop: Path) -> None:
+    import shutil
+
+    shutil.rmtree(workshop)
+
+
+def _span(
+    staging: Staging, folder: Path, written: list[WrittenTable]
+) -> tuple[dt.datetime, dt.datetime] | None:
+    """The earliest and latest time in the dataset, from the Parquet files' own statistics."""
+    import pyarrow.parquet as pq
+
+    low: list[dt.datetime] = []
+    high: list[dt.datetime] = []
+    for table in written:
+        if table.time_col is None or not table.rows:
+            continue
+        data = pq.ParquetFile(folder / "db" / f"{table.name}.parquet")
+        index = data.schema_arrow.get_field_index(table.time_col)
+        for group in range(data.metadata.num_row_groups):
+            statistics = data.metadata.row_group(group).column(index).statistics
+            low.append(statistics.min)
+            high.append(statistics.max)
+    return (min(low), max(high)) if low else None
+
+
+def _check_split(result: ImportResult) -> None:
+    if result.span is None:
+        return
+    low, high = result.span
+    val, test = (dt.datetime.fromisoformat(t) for t in (result.mapping.val, result.mapping.test))
+    for flag, time in (("--val", val), ("--test", test)):
+        if not low < time < high:
+            text = (
+                f"{flag} {time:%Y-%m-%d} lies outside the data, which run from {low:%Y-%m-%d} to "
+                f"{high:%Y-%m-%d}"
+            )
+            if result.mapping.split_reason == "chosen":
+                raise UsageError(text + ". Choose a time in between.")
+            result.notices.append(Notice("note", "", "", text))
+
+
+def _write_records(result: ImportResult, folder: Path, name: str) -> None:
+    """The manifest that RelBench reads, and our own account of what was done."""
+    from relbench.manifest import DatasetManifest, TableSpec
+
+    mapping = result.mapping
+    DatasetManifest(
+        name=name,
+        val_timestamp=mapping.val,
+        test_timestamp=mapping.test,
+        description=f"Imported by RelFrog {__version__} from {mapping.source}",
+        tables={t.name: TableSpec(t.pkey, t.time_col, t.fkeys) for t in result.tables},
+    ).save(folder / "manifest.yaml")
+    (folder / "mapping.yaml").write_text(mapping.to_yaml(), encoding="utf-8")
+    record = import_record(result)
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    (folder / "import.json").write_text(text, encoding="utf-8")
+
+
+def import_record(result: ImportResult) -> dict[str, Any]:
+    """The content of ``import.json``: where every column comes from, and what was noticed."""
+    return {
+        "relfrog": __version__,
+        "format": 1,
+        "source": result.mapping.source,
+        "val": result.mapping.val,
+        "test": result.mapping.test,
+        "split_reason": result.mapping.split_reason,
+        "span": [t.isoformat(" ") for t in result.span] if result.span else None,
+        "tables": {
+            t.name: {
+                "source": t.source,
+                "rows": t.rows,
+                "key": list(t.key),
+                "columns": {
+                    c: {"source": list(sources), "role": role}
+                    for c, (sources, role) in t.sources.items()
+                },
+            }
+            for t in result.tables
+        },
+        "notices": [
+            {"kind": n.kind, "table": n.table, "column": n.column, "text": n.text}
+            for n in result.notices
+        ],
+    }

@@ -1,0 +1,79 @@
+"""Names of tables and columns: taking them apart, and making them fit for a dataset folder."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import unicodedata
+from collections.abc import Iterable
+
+__all__ = ["folder_names", "free_name", "is_plain", "plain", "singular", "words"]
+
+_PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+
+
+def words(name: str) -> tuple[str, ...]:
+    """The lower-case words of a name.
+
+    >>> words("OwnerUserId"), words("created_at"), words("HTTPCode2")
+    (('owner', 'user', 'id'), ('created', 'at'), ('http', 'code', '2'))
+    """
+    return tuple(piece.lower() for piece in _PIECES.findall(name))
+
+
+def singular(word: str) -> str:
+    """An English plural's singular, near enough to compare names.
+
+    >>> [singular(w) for w in ("users", "categories", "addresses", "status", "boxes")]
+    ['user', 'category', 'address', 'status', 'box']
+    """
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 2:
+        return word[:-1]
+    return word
+
+
+def is_plain(name: str) -> bool:
+    """Whether RelBench can filter by a time column of this name (it writes it into a query)."""
+    return (
+        name.isidentifier()
+        and not keyword.iskeyword(name)
+        and unicodedata.normalize("NFKC", name) == name
+    )
+
+
+def plain(name: str) -> str:
+    """The nearest name for which :func:`is_plain` holds."""
+    name = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name)) or "_"
+    return name if is_plain(name) else f"_{name}"
+
+
+def folder_names(names: Iterable[str]) -> dict[str, str]:
+    """For each table the name it can have in a dataset folder.
+
+    A table is a file there and a view in label SQL, so its name must be a file name everywhere,
+    must not differ from another in case alone, and must not be ``timestamps``, which label SQL
+    uses for the seed times.
+    """
+    taken = {"timestamps"}
+    out = {}
+    for name in names:
+        safe = re.sub(r'[<>:"/\\|?*\x00-\x1f\x7f]', "_", name).rstrip(". ") or "_"
+        safe = f"_{safe}" if safe.startswith(".") else safe
+        while len(safe.encode()) > 200:  # file systems allow 255 bytes, the ending included
+            safe = safe[:-1]
+        out[name] = free_name(safe, taken)
+    return out
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """A name that differs from all taken ones in more than case; it is taken from now on."""
+    candidate, number = name, 1
+    while candidate.lower() in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    taken.add(candidate.lower())
+    return candidate

@@ -1,0 +1,487 @@
+"""Deciding what an import will do: declared facts, proposals and the user's corrections together."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from relfrog.coltypes import ColumnType, find_type, type_sql, unusable
+from relfrog.errors import SchemaError, UsageError
+from relfrog.keys import (
+    Evidence,
+    KeyCheck,
+    TypedTable,
+    check_unique,
+    match_keys,
+    propose_foreign_keys,
+    propose_primary_key,
+)
+from relfrog.mapping import (
+    Corrections,
+    ForeignKeyMapping,
+    ImportMapping,
+    TableCorrections,
+    TableMapping,
+    unknown,
+)
+from relfrog.names import folder_names
+from relfrog.sources import SourceTable
+from relfrog.staging import StagedTable, Staging
+from relfrog.times import propose_split, propose_time
+
+__all__ = ["Notice", "Plan", "apply_flags", "make_plan"]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the user should know.
+
+    Attributes:
+        kind: ``mended`` (changed so that it fits), ``left out``, ``suggestion``, ``leak`` (visible
+            earlier than it should be) or ``note``.
+        table: The source's table; empty if it is about all.
+        column: The column, if it is about one.
+        text: What, how many, and an example.
+    """
+
+    kind: Literal["mended", "left out", "suggestion", "leak", "note"]
+    table: str
+    column: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        """``table.column``, as far as it has them."""
+        return ".".join(part for part in (self.table, self.column) if part)
+
+
+@dataclass
+class Plan:
+    """The mapping, with what is needed to carry it out.
+
+    Attributes:
+        mapping: What becomes of everything.
+        typed: The staged tables with the types of their columns.
+        checks: Per table with a primary key, how well it holds.
+        evidence: Per (table, columns of a used foreign key), how well it holds.
+        notices: What the user should know.
+    """
+
+    mapping: ImportMapping
+    typed: dict[str, TypedTable]
+    checks: dict[str, KeyCheck] = field(default_factory=dict)
+    evidence: dict[tuple[str, tuple[str, ...]], Evidence] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
+
+
+def apply_flags(
+    corrections: Corrections,
+    tables: Sequence[SourceTable],
+    pk: Iterable[str],
+    fk: Iterable[str],
+    time: Iterable[str],
+) -> None:
+    """Add what ``--pk``, ``--fk`` and ``--time`` say to the corrections.
+
+    ``--pk TABLE.COL[,COL]``, ``--time TABLE.COL``, ``--fk TABLE.COL[,COL]=PARENT[.COL[,COL]]``;
+    ``none`` in place of the columns (or of the parent) takes a key or a time away.
+    """
+    known = {t.name: [c.name for c in t.columns] for t in tables}
+    for flag in pk:
+        table, columns = _place(flag, known, "--pk orders.id")
+        corrections.table(table).primary_key = columns
+    for flag in time:
+        table, columns = _place(flag, known, "--time orders.created_at")
+        if len(columns) > 1:
+            raise UsageError(f"--time {flag}: a table has one time column")
+        entry = corrections.table(table)
+        entry.time, entry.no_time = (columns[0], False) if columns else (None, True)
+    for flag in fk:
+        child, equals, parent = flag.rpartition("=")
+        if not equals:
+            raise UsageError(f"--fk {flag}: write it as --fk orders.customer_id=customers.id")
+        table, columns = _place(child, known, "--fk orders.customer_id=customers.id")
+        if not columns:
+            raise UsageError(f"--fk {flag}: name the columns of {table}")
+        if parent == "none":
+            corrections.table(table).refused_keys.add(columns)
+            continue
+        if parent in known:
+            parent_table, parent_columns = parent, ()
+        else:
+            parent_table, parent_columns = _place(parent, known, f"--fk {child}=customers.id")
+        corrections.table(table).added_keys.append(
+            ForeignKeyMapping(columns, parent_table, parent_columns, "chosen")
+        )
+
+
+def _place(text: str, known: dict[str, list[str]], example: str) -> tuple[str, tuple[str, ...]]:
+    """Split ``table.column,column``, where both may contain dots and commas."""
+    for table in sorted(known, key=len, reverse=True):
+        for mark in (".", "="):
+            if text.startswith(table + mark):
+                rest = text[len(table) + 1 :]
+                if rest == "none" and "none" not in known[table]:
+                    return table, ()
+                if rest in known[table]:
+                    return table, (rest,)
+                columns = tuple(part.strip() for part in rest.split(","))
+                for column in columns:
+                    if column not in known[table]:
+                        raise unknown(f"column in table {table}", column, known[table])
+                return table, columns
+    table = text.split(".")[0]
+    if table in known:
+        raise UsageError(f"{text!r} names no column. Write it as {example}")
+    raise unknown("table", table, known)
+
+
+def make_plan(
+    staging: Staging,
+    staged: Sequence[StagedTable],
+    corrections: Corrections,
+    source: str,
+    now: dt.datetime,
+) -> Plan:
+    """Decide everything.
+
+    Raises:
+        SchemaError: A correction names something that does not exist or cannot hold.
+    """
+    by_name = {t.name: t for t in staged}
+    for name in corrections.tables:
+        if name not in by_name:
+            raise unknown("table", name, by_name)
+    plan = Plan(ImportMapping(source, {}, "", "", ""), {})
+    folder = folder_names(by_name)
+    for name, table in by_name.items():
+        given = corrections.tables.get(name, TableCorrections())
+        plan.typed[name] = TypedTable(table, _types(staging, table, given))
+        plan.mapping.tables[name] = TableMapping(
+            given.name or folder[name], table.rows, dict(plan.typed[name].types)
+        )
+        plan.notices += [Notice("note", name, "", note) for note in table.source.notes]
+    _check_names(plan)
+    for name in by_name:
+        _plan_primary_key(staging, plan, name, corrections.tables.get(name))
+    for name in by_name:
+        _plan_foreign_keys(staging, plan, name, corrections.tables.get(name))
+    for name in by_name:
+        _plan_time(staging, plan, name, corrections.tables.get(name), now)
+    for name, table in by_name.items():
+        _leave_out(plan, table, corrections.tables.get(name, TableCorrections()))
+    _plan_split(staging, plan, corrections)
+    return plan
+
+
+def _types(staging: Staging, table: StagedTable, given: TableCorrections) -> dict[str, ColumnType]:
+    names = [c.name for c in table.source.columns]
+    for column in given.columns:
+        if column not in names:
+            raise unknown(f"column in table {table.name}", column, names)
+    types = {}
+    for name, column in table.columns.items():
+        chosen = given.columns.get(name)
+        natural = find_type(staging, table, column)
+        # A dropped column may still be a key, which needs its natural type.
+        keep = chosen is not None and chosen.name != "drop" and str(chosen) != str(natural)
+        types[name] = chosen if keep and chosen is not None else natural
+    return types
+
+
+def _check_names(plan: Plan) -> None:
+    seen: dict[str, str] = {"timestamps": "the seed times of label SQL"}
+    for source, table in plan.mapping.tables.items():
+        if folder_names([table.name])[table.name] != table.name and table.name != "timestamps":
+            raise SchemaError(f"table {source}: {table.name!r} cannot be the name of a file")
+        if table.name.lower() in seen:
+            raise SchemaError(
+                f"table {source}: the name {table.name!r} is taken by {seen[table.name.lower()]}"
+            )
+        seen[table.name.lower()] = f"table {source}"
+        if table.name != source:
+            plan.notices.append(Notice("mended", source, "", f"named {table.name} in the dataset"))
+
+
+def _columns_exist(table: TypedTable, columns: Sequence[str], what: str) -> None:
+    for column in columns:
+        if column not in table.types:
+            declared = {c.name: c.declared for c in table.staged.source.columns}
+            if column in declared:
+                raise SchemaError(
+                    f"{what}: {table.name}.{column} is {declared[column]}, which cannot be a key"
+                )
+            raise unknown(f"column in table {table.name}", column, table.types)
+
+
+def _plan_primary_key(
+    staging: Staging, plan: Plan, name: str, given: TableCorrections | None
+) -> None:
+    table, entry = plan.typed[name], plan.mapping.tables[name]
+    declared = tuple(table.staged.source.primary_key)
+    if given is not None and given.primary_key is not None:
+        _columns_exist(table, given.primary_key, "primary key")
+        entry.primary_key = given.primary_key
+        entry.primary_key_origin = "declared" if given.primary_key == declared else "chosen"
+    elif declared and all(c in table.types for c in declared):
+        entry.primary_key, entry.primary_key_origin = declared, "declared"
+    else:
+        if declared:
+            text = f"the declared primary key ({', '.join(declared)}) cannot be read"
+            plan.notices.append(Notice("left out", name, "", text))
+        proposal = propose_primary_key(staging, table, plan.typed.values())
+        if proposal is not None:
+            column, evidence = proposal
+            entry.primary_key, entry.primary_key_origin = (column,), "proposed"
+            entry.primary_key_evidence = evidence
+    if entry.primary_key:
+        check = check_unique(staging, table, entry.primary_key)
+        plan.checks[name] = check
+        if not entry.primary_key_evidence:
+            entry.primary_key_evidence = (
+                f"{check.duplicates:,} duplicates" if check.duplicates else "unique"
+            )
+        if check.missing:
+            text = f"{check.missing:,} rows have no key; kept, but nothing can refer to them"
+            plan.notices.append(Notice("mended", name, ", ".join(entry.primary_key), text))
+
+
+def _plan_foreign_keys(
+    staging: Staging, plan: Plan, name: str, given: TableCorrections | None
+) -> None:
+    table, entry = plan.typed[name], plan.mapping.tables[name]
+    given = given or TableCorrections()
+    keys = [
+        ForeignKeyMapping(k.columns, k.parent, k.parent_columns, "declared")
+        for k in table.staged.source.foreign_keys
+    ]
+    declared = {(k.columns, k.parent) for k in keys}
+    if given.foreign_keys is not None:
+        keys = [
+            replace(k, origin="declared") if (k.columns, k.parent) in declared else replace(k)
+            for k in given.foreign_keys
+        ]
+    added = {k.columns for k in given.added_keys}
+    keys = [k for k in keys if k.columns not in added | given.refused_keys]
+    keys += [replace(k) for k in given.added_keys]
+    for key in keys:
+        _settle(staging, plan, name, key)
+    if given.foreign_keys is None:
+        single = {
+            other: (plan.typed[other], mapped.primary_key[0])
+            for other, mapped in plan.mapping.tables.items()
+            if len(mapped.primary_key) == 1 and not plan.checks[other].duplicates
+        }
+        taken = {k.columns[0] for k in keys if len(k.columns) == 1}
+        taken |= {columns[0] for columns in given.refused_keys if len(columns) == 1}
+        for column, parent, evidence, holds in propose_foreign_keys(
+            staging, table, single, taken, entry.primary_key
+        ):
+            key = ForeignKeyMapping(
+                (column,), parent, (single[parent][1],), "proposed", str(evidence), holds
+            )
+            keys.append(key)
+            plan.evidence[name, key.columns] = evidence
+            if not holds:
+                text = (
+                    f"may refer to {parent}.{single[parent][1]} ({evidence}); not used. "
+                    f"To use it: --fk {name}.{column}={parent}.{single[parent][1]}"
+                )
+                plan.notices.append(Notice("suggestion", name, column, text))
+    entry.foreign_keys = keys
+
+
+def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> None:
+    """Complete a declared or chosen key, check it, and find out how well it holds."""
+    table = plan.typed[name]
+    by_user = key.origin == "chosen"
+    if not key.used:
+        key.evidence = "not used"
+        return
+    if key.parent not in plan.typed:
+        if by_user:
+            raise unknown("table", key.parent, plan.typed)
+        key.used, key.evidence = False, f"table {key.parent} is not imported"
+        text = f"the foreign key to {key.parent} is left out: that table is not imported"
+        plan.notices.append(Notice("left out", name, ", ".join(key.columns), text))
+        return
+    parent = plan.typed[key.parent]
+    if not key.parent_columns:
+        key.parent_columns = plan.mapping.tables[key.parent].primary_key
+    what = f"foreign key {name}.{', '.join(key.columns)} -> {key.parent}"
+    if not key.parent_columns:
+        raise SchemaError(
+            f"{what}: {key.parent} has no primary key. Name one: --pk {key.parent}.COLUMN"
+        )
+    if len(key.columns) != len(key.parent_columns):
+        raise SchemaError(
+            f"{what}: {len(key.columns)} columns cannot refer to {len(key.parent_columns)} "
+            f"({', '.join(key.parent_columns)})"
+        )
+    _columns_exist(table, key.columns, what)
+    _columns_exist(parent, key.parent_columns, what)
+    if key.parent_columns != plan.mapping.tables[key.parent].primary_key:
+        repeated = check_unique(staging, parent, key.parent_columns)
+        if repeated.duplicates:
+            value, times = repeated.examples[0]
+            text = (
+                f"{key.parent}.{', '.join(key.parent_columns)} is not unique: "
+                f"{repeated.duplicates:,} duplicates, such as {value} ({times} times)"
+            )
+            if by_user:
+                raise SchemaError(f"{what}: {text}. Choose columns that are unique.")
+            key.used, key.evidence = False, text
+            plan.notices.append(Notice("left out", name, ", ".join(key.columns), text))
+            return
+    evidence = match_keys(staging, table, key.columns, parent, key.parent_columns)
+    key.evidence = str(evidence)
+    plan.evidence[name, key.columns] = evidence
+    if evidence.dangling:
+        shown = ", ".join(evidence.examples)
+        text = (
+            f"{evidence.dangling:,} of {evidence.values:,} values have no match in {key.parent}."
+            f"{', '.join(key.parent_columns)} and become NULL, such as {shown}"
+        )
+        plan.notices.append(Notice("mended", name, ", ".join(key.columns), text))
+
+
+def _plan_time(
+    staging: Staging, plan: Plan, name: str, given: TableCorrections | None, now: dt.datetime
+) -> None:
+    table, entry = plan.typed[name], plan.mapping.tables[name]
+    if given is not None and given.no_time:
+        entry.time_origin, entry.time_reason = "chosen", "the user said there is none"
+    elif given is not None and given.time is not None:
+        if given.time not in table.types:
+            raise unknown(f"column in table {name}", given.time, table.types)
+        kind = _as_time(staging, table, given.time)
+        table.types[given.time] = entry.columns[given.time] = kind
+        entry.time, entry.time_origin = given.time, "chosen"
+    elif table.staged.rows:
+        proposal = propose_time(staging, table, now)
+        entry.time, entry.time_reason = proposal.column, proposal.reason
+        entry.time_origin = "proposed" if proposal.column else "none"
+        if proposal.reason.startswith("not taken"):
+            text = f"no time column ({proposal.reason}). To choose one: --time {name}.COLUMN"
+            plan.notices.append(Notice("note", name, "", text))
+    if entry.time is None or not table.staged.rows:
+        # RelBench cannot take the minimum of no rows; an empty table needs no time.
+        entry.time = None
+        return
+    column = table.column(entry.time)
+    value = type_sql(column, table.types[entry.time])
+    (missing,) = staging.row(f"SELECT count_if(({value}) IS NULL) FROM {table.staged.sql}")
+    if missing == table.staged.rows:
+        raise SchemaError(f"time column {name}.{entry.time}: no value can be read as a time")
+    if missing:
+        text = (
+            f"{missing:,} of {table.staged.rows:,} rows have no time: they get the first time of "
+            "all and are visible from the beginning, which may leak"
+        )
+        plan.notices.append(Notice("leak", name, entry.time, text))
+
+
+def _as_time(staging: Staging, table: TypedTable, column: str) -> ColumnType:
+    """The type with which a column that the user calls a time is read."""
+    kind = table.types[column]
+    if kind.name == "time":
+        return kind
+    staged = table.column(column)
+    ways = [ColumnType("time")]
+    if kind.name in ("integer", "number"):
+        ways = [ColumnType("time", "%Y%m%d")]
+        high = staged.facts.high or 0
+        ways += [
+            ColumnType("time", f"epoch {unit}", f"counts {unit} since 1970")
+            for unit, limit in (("s", 1e11), ("ms", 1e14), ("us", 1e17), ("ns", 1e20))
+            if isinstance(high, int | float) and high < limit
+        ]
+    for way in ways:
+        present, read = staging.row(
+            f"SELECT count({staged.sql}), count({type_sql(staged, way)}) FROM {table.staged.sql}"
+        )
+        if read and read >= 0.99 * present:
+            return way
+    raise SchemaError(
+        f"{table.name}.{column} ({kind.name}) cannot be read as a time. Give its format in a "
+        "mapping file, such as 'time %d.%m.%Y' or 'time epoch ms' (see --dry-run)"
+    )
+
+
+def _leave_out(plan: Plan, table: StagedTable, given: TableCorrections) -> None:
+    """Drop the columns that can be no feature, unless they are keys or the user wants them."""
+    entry, typed = plan.mapping.tables[table.name], plan.typed[table.name]
+    keys = {*entry.primary_key, entry.time, *(c for k in entry.used_keys() for c in k.columns)}
+    columns: dict[str, ColumnType] = {}
+    for source in table.source.columns:
+        name = source.name
+        if name not in table.columns:
+            reason = f"{source.declared}: not usable as a feature"
+            columns[name] = ColumnType("drop", reason=reason, notice=True)
+        elif name in keys:
+            columns[name] = typed.types[name]
+        elif name in given.columns:
+            columns[name] = given.columns[name]
+        else:
+            reason = unusable(table, table.columns[name])
+            kind = typed.types[name]
+            columns[name] = ColumnType("drop", reason=reason, notice=True) if reason else kind
+        kind = columns[name]
+        if kind.notice:
+            sort: Literal["left out", "note"] = "left out" if kind.name == "drop" else "note"
+            plan.notices.append(Notice(sort, table.name, name, kind.reason))
+        if name in table.columns:
+            _report_losses(plan, table, name)
+    entry.columns = columns
+
+
+def _report_losses(plan: Plan, table: StagedTable, name: str) -> None:
+    column = table.columns[name]
+    if column.unreadable:
+        text = f"{column.unreadable:,} values cannot be read as {column.kind} and become NULL"
+        plan.notices.append(Notice("mended", table.name, name, text))
+    if column.facts.infinite:
+        text = f"{column.facts.infinite:,} NaN or infinite values become NULL"
+        plan.notices.append(Notice("mended", table.name, name, text))
+
+
+def _plan_split(staging: Staging, plan: Plan, corrections: Corrections) -> None:
+    mapping = plan.mapping
+    timed = [(plan.typed[n], t.time) for n, t in mapping.tables.items() if t.time is not None]
+    split = propose_split(staging, timed)
+    for name, table in mapping.tables.items():
+        later = [k.parent for k in table.used_keys() if mapping.tables[k.parent].time]
+        if table.time is None and later and table.rows:
+            text = (
+                f"has no time column but refers to {', '.join(sorted(set(later)))}, which has: its "
+                "rows are visible from the beginning, which may leak"
+            )
+            plan.notices.append(Notice("leak", name, "", text))
+    given = {}
+    for flag, text in (("--val", corrections.val), ("--test", corrections.test)):
+        if text is not None:
+            try:
+                given[flag] = dt.datetime.fromisoformat(str(text))
+            except ValueError:
+                raise UsageError(f"{flag} {text}: write a date such as 2024-06-30") from None
+            if given[flag].tzinfo is not None:
+                given[flag] = given[flag].astimezone(dt.timezone.utc).replace(tzinfo=None)
+    if split is None:
+        mapping.val, mapping.test = "1970-01-01", "1970-01-02"
+        mapping.split_reason = "no table has a time column: nothing can be predicted ahead of time"
+        text = f"{mapping.split_reason}. Choose one: --time TABLE.COLUMN"
+        plan.notices.append(Notice("note", "", "", text))
+    val = given.get("--val", split.val if split else dt.datetime(1970, 1, 1))
+    test = given.get("--test", split.test if split else dt.datetime(1970, 1, 2))
+    if val >= test:
+        raise UsageError(f"the validation time {val} must lie before the test time {test}")
+    mapping.val, mapping.test = _stamp(val), _stamp(test)
+    if split is not None:
+        mapping.split_reason = "chosen" if len(given) == 2 else split.reason
+
+
+def _stamp(time: dt.datetime) -> str:
+    midnight = time.time() == dt.time()
+    return time.strftime("%Y-%m-%d") if midnight else time.isoformat(" ")

@@ -1,0 +1,58 @@
+"""Where the data comes from: SQL databases and folders of files, always opened read-only.
+
+A source is one class with the few methods of :class:`Source`. To add one, write the class and put
+it into :data:`SOURCES`; nothing else in RelFrog knows which sources there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relfrog.errors import SourceError
+from relfrog.sources.base import (
+    ReadAgain,
+    Source,
+    SourceColumn,
+    SourceKey,
+    SourceTable,
+    hide_password,
+    scrub,
+)
+from relfrog.sources.duck import CsvFolder, DuckDBFile, ParquetFolder
+from relfrog.sources.sql import MySQL, PostgreSQL, SQLite
+
+__all__ = [
+    "SOURCES",
+    "ReadAgain",
+    "Source",
+    "SourceColumn",
+    "SourceKey",
+    "SourceTable",
+    "hide_password",
+    "open_source",
+    "scrub",
+]
+
+#: The classes asked, in this order, whether they can open an address.
+SOURCES: list[type[Source]] = [PostgreSQL, MySQL, SQLite, DuckDBFile, CsvFolder, ParquetFolder]
+
+
+def open_source(address: str, schemas: Sequence[str] = ()) -> Source:
+    """Open a database URL, a database file or a folder of files, read-only.
+
+    Args:
+        address: ``postgresql://``, ``mysql://``, ``mariadb://``, ``sqlite:///``, ``duckdb:///``,
+            the path of a SQLite or DuckDB file, or a folder of CSV or of Parquet files.
+        schemas: The schemas to read; the database's default one if empty.
+
+    Raises:
+        SourceError: Nothing is there, or it cannot be opened.
+    """
+    for source in SOURCES:
+        if source.accepts(address):
+            return source(address, tuple(schemas))
+    raise SourceError(
+        f"{hide_password(address)} is neither a database nor a folder of CSV or Parquet files. "
+        "Give postgresql://user@host/db, mysql://user@host/db, sqlite:///file.db, "
+        "duckdb:///file.duckdb or the path of an existing folder."
+    )

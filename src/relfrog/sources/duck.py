@@ -1,0 +1,379 @@
+"""Sources that DuckDB reads: its own files, and folders of CSV or Parquet files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from relfrog.errors import SourceError
+from relfrog.sources.base import (
+    BATCH_ROWS,
+    Kind,
+    Source,
+    SourceColumn,
+    SourceKey,
+    SourceTable,
+    readable,
+)
+
+
+def quoted(name: str) -> str:
+    """An identifier for DuckDB: always in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A string for DuckDB, where a parameter is not allowed."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def arrow_batches(connection: Any, query: str, rows: int = BATCH_ROWS) -> Iterator[Any]:
+    """The query's result as Arrow batches, one at a time, in the order of its rows."""
+    result = connection.sql(query)
+    # DuckDB renamed this method in version 2.
+    reader = getattr(result, "to_arrow_reader", None) or result.fetch_arrow_reader
+    yield from reader(rows)
+
+
+_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
+
+
+def duckdb_kind(declared: str) -> Kind:
+    """The kind of a DuckDB type."""
+    name = declared.upper()
+    if name.endswith("]"):
+        inner = duckdb_kind(declared[: declared.rindex("[")])
+        return "other" if inner in ("blob", "other", "list") else "list"
+    if name in _INTEGERS:
+        return "integer"
+    if name in ("HUGEINT", "UHUGEINT", "UBIGINT", "BIGNUM", "VARINT"):
+        return "decimal"
+    if match := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", name):
+        precision, scale = int(match[1]), int(match[2])
+        return "number" if scale else "integer" if precision <= 18 else "decimal"
+    if name in ("FLOAT", "DOUBLE", "REAL"):
+        return "number"
+    if name == "BOOLEAN":
+        return "boolean"
+    if name == "DATE" or name.startswith("TIMESTAMP"):
+        return "time"
+    if name.startswith("TIME") or name == "INTERVAL":
+        return "seconds"
+    if name in ("VARCHAR", "UUID", "JSON") or name.startswith("ENUM"):
+        return "text"
+    return "blob" if name in ("BLOB", "BIT") else "other"
+
+
+def _expression(column: SourceColumn) -> str:
+    """The SELECT expression that gives a column in the form its kind promises."""
+    name = quoted(column.name)
+    if column.kind == "integer":
+        return f"CAST({name} AS BIGINT)"
+    if column.kind == "number":
+        return f"CAST({name} AS DOUBLE)"
+    if column.kind == "seconds":
+        # TIME WITH TIME ZONE has no epoch of its own.
+        name = f"CAST({name} AS TIME)" if column.declared.upper().startswith("TIME ") else name
+        return f"CAST(epoch({name}) AS DOUBLE)"
+    if column.kind == "time" and "ZONE" not in column.declared.upper():
+        return f"CAST({name} AS TIMESTAMP)"
+    if column.kind == "list":
+        return f"CAST({name} AS VARCHAR[])"
+    if column.kind in ("text", "decimal"):
+        return f"CAST({name} AS VARCHAR)"
+    return name
+
+
+def _read(connection: Any, table: SourceTable, relation: str) -> Iterator[Any]:
+    """The rows of a relation with ``table``'s columns."""
+    import duckdb
+
+    columns = readable(table)
+    if not columns:
+        yield from arrow_batches(connection, f"SELECT 1 AS nothing FROM {relation}")
+        return
+    wanted = ", ".join(f"{_expression(c)} AS {quoted(c.name)}" for c in columns)
+    try:
+        yield from arrow_batches(connection, f"SELECT {wanted} FROM {relation}")
+    except duckdb.Error as error:
+        raise SourceError(f"table {table.name} cannot be read: {error}") from None
+
+
+def _memory_connection() -> Any:
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+class DuckDBFile(Source):
+    """A DuckDB database file, opened with ``read_only``."""
+
+    what: ClassVar[str] = "a DuckDB database"
+
+    @classmethod
+    def accepts(cls, address: str) -> bool:
+        """``duckdb:///file``, or a file that carries DuckDB's mark."""
+        return address.startswith("duckdb:") or _has_mark(address, b"DUCK", 8)
+
+    def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
+        import duckdb
+
+        path = Path(address.removeprefix("duckdb://").removeprefix("/")).expanduser()
+        if not address.startswith("duckdb:"):
+            path = Path(address).expanduser()
+        if not path.is_file():
+            raise SourceError(
+                f"there is no DuckDB file at {path}. An absolute path has four slashes: "
+                "duckdb:////data/shop.duckdb"
+            )
+        self.label = f"duckdb:///{path}"
+        self.schemas = schemas
+        try:
+            self._connection = duckdb.connect(str(path), read_only=True)
+        except duckdb.Error as error:
+            raise SourceError(f"{path} cannot be opened: {error}") from None
+        self._connection.execute("SET TimeZone = 'UTC'")
+
+    def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
+        """Tables from DuckDB's own catalogue."""
+        rows = self._connection.execute(
+            "SELECT schema_name, table_name, false FROM duckdb_tables() "
+            "WHERE NOT internal AND NOT temporary AND database_name = current_database() UNION ALL "
+            "SELECT schema_name, view_name, true FROM duckdb_views() "
+            "WHERE NOT internal AND database_name = current_database() ORDER BY ALL"
+        ).fetchall()
+        present = {schema for schema, _, _ in rows}
+        wanted = self.schemas or ("main",)
+        for schema in self.schemas:
+            if schema not in present:
+                raise SourceError(
+                    f"there is no table in schema {schema}; schemas with tables: "
+                    f"{', '.join(sorted(present)) or 'none'}"
+                )
+        tables = []
+        for schema, local, is_view in rows:
+            name = f"{schema}.{local}" if len(wanted) > 1 else local
+            if schema in wanted and (not is_view or name in also):
+                tables.append(self._table(schema, local, name, len(wanted) > 1))
+        return tables
+
+    def _table(self, schema: str, local: str, name: str, prefixed: bool) -> SourceTable:
+        columns = self._connection.execute(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE schema_name = ? "
+            "AND table_name = ? AND database_name = current_database() ORDER BY column_index",
+            [schema, local],
+        ).fetchall()
+        primary: tuple[str, ...] = ()
+        foreign = []
+        for kind, names, parent, parent_names in self._connection.execute(
+            "SELECT constraint_type, constraint_column_names, referenced_table, "
+            "referenced_column_names FROM duckdb_constraints() WHERE schema_name = ? "
+            "AND table_name = ? AND database_name = current_database() ORDER BY constraint_index",
+            [schema, local],
+        ).fetchall():
+            if kind == "PRIMARY KEY":
+                primary = tuple(names)
+            elif kind == "FOREIGN KEY":
+                parent = f"{schema}.{parent}" if prefixed else parent
+                foreign.append(SourceKey(tuple(names), parent, tuple(parent_names)))
+        return SourceTable(
+            name=name,
+            columns=tuple(SourceColumn(n, duckdb_kind(t), t) for n, t in columns),
+            primary_key=primary,
+            foreign_keys=tuple(foreign),
+            schema=schema,
+            local_name=local,
+        )
+
+    def read(self, table: SourceTable) -> Iterator[Any]:
+        """Stream the table."""
+        relation = f"{quoted(table.schema or 'main')}.{quoted(table.local_name)}"
+        return _read(self._connection.cursor(), table, relation)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
+class _Folder(Source):
+    """What the two kinds of folders share: one table per file, no declared keys."""
+
+    endings: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def accepts(cls, address: str) -> bool:
+        """A folder that holds files of this kind."""
+        folder = Path(address).expanduser()
+        return folder.is_dir() and any(True for _ in cls._files(folder))
+
+    @classmethod
+    def _files(cls, folder: Path) -> Iterator[tuple[str, Path]]:
+        for path in sorted(folder.iterdir()):
+            lower = path.name.lower()
+            for ending in cls.endings:
+                if lower.endswith(ending) and path.is_file() and not path.name.startswith("."):
+                    yield path.name[: -len(ending)], path
+                    break
+
+    def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
+        folder = Path(address).expanduser()
+        if schemas:
+            raise SourceError(f"{folder} is a folder; it has no schemas. Leave out --schema.")
+        others = [kind for kind in (CsvFolder, ParquetFolder) if kind is not type(self)]
+        for other in others:
+            if any(True for _ in other._files(folder)):
+                raise SourceError(
+                    f"{folder} holds both {self.what} and {other.what}. "
+                    "Put the files of one kind into a folder of their own."
+                )
+        self.label = str(folder)
+        self.paths: dict[str, Path] = {}
+        for name, path in self._files(folder):
+            if name in self.paths:
+                raise SourceError(
+                    f"{self.paths[name].name} and {path.name} would both be table {name}. "
+                    "Rename or move one of them."
+                )
+            self.paths[name] = path
+        self._connection = _memory_connection()
+
+    def close(self) -> None:
+        """Close DuckDB."""
+        self._connection.close()
+
+
+@dataclass(frozen=True)
+class _Csv:
+    """How one CSV file is written."""
+
+    delimiter: str
+    encoding: str
+    names: tuple[str, ...]
+
+
+class CsvFolder(_Folder):
+    """A folder of CSV files (comma, semicolon, tab or bar; plain or gzipped)."""
+
+    what: ClassVar[str] = "CSV files"
+    endings: ClassVar[tuple[str, ...]] = (".csv.gz", ".tsv.gz", ".csv", ".tsv")
+
+    def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
+        """One table per file; all columns are text whose type is found later."""
+        self._formats = {name: _csv_format(path) for name, path in self.paths.items()}
+        tables = []
+        for name, form in self._formats.items():
+            columns = tuple(SourceColumn(n, "untyped", "CSV text") for n in form.names)
+            notes = [] if form.encoding == "utf-8" else [f"read as {form.encoding}, not UTF-8"]
+            tables.append(SourceTable(name, columns, local_name=name, notes=notes))
+        return tables
+
+    def read(self, table: SourceTable) -> Iterator[Any]:
+        """Stream the file."""
+        form = self._formats[table.name]
+        if not form.names:
+            return iter(())
+        columns = ", ".join(f"{literal(n)}: 'VARCHAR'" for n in form.names)
+        # Nothing is guessed here: a guess on a ragged file turns it into a single column.
+        relation = (
+            f"read_csv({literal(str(self.paths[table.name]))}, columns = {{{columns}}}, "
+            f"auto_detect = false, header = true, delim = {literal(form.delimiter)}, quote = '\"', "
+            f"escape = '\"', allow_quoted_nulls = false, encoding = {literal(form.encoding)}, "
+            "max_line_size = 33554432)"
+        )
+        return self._lines(table, relation)
+
+    def _lines(self, table: SourceTable, relation: str) -> Iterator[Any]:
+        try:
+            yield from _read(self._connection.cursor(), table, relation)
+        except SourceError as error:
+            found = re.search(r"CSV Error on Line: (\d+)\s+Original Line: (.*)\n(.*)", str(error))
+            if found is None:
+                raise
+            raise SourceError(
+                f"{self.paths[table.name].name}, line {found[1]}: {found[3].strip()} "
+                f"in {found[2][:80]!r}. Mend the line, then import again."
+            ) from None
+
+
+def _csv_format(path: Path) -> _Csv:
+    """The delimiter, encoding and column names of a CSV file, from its header."""
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            encoding = "utf-8"
+            try:
+                while chunk := file.read(1 << 22):
+                    # A character may straddle two chunks: complete it to the end of the line.
+                    (chunk + file.readline()).decode("utf-8")
+            except UnicodeDecodeError:
+                encoding = "latin-1"
+        with opener(path, "rt", encoding="utf-8-sig" if encoding == "utf-8" else encoding) as text:
+            first = text.readline()
+            delimiter = max(",;\t|", key=lambda d: (first.count(d), d == ","))
+            text.seek(0)
+            header = next(csv.reader(text, delimiter=delimiter), [])
+    except (OSError, EOFError, csv.Error) as error:
+        raise SourceError(f"{path.name} cannot be read: {error}") from None
+    names: list[str] = []
+    seen: Counter[str] = Counter()
+    for position, raw in enumerate(header):
+        name = raw.strip() or f"column_{position + 1}"
+        seen[name.lower()] += 1
+        names.append(name if seen[name.lower()] == 1 else f"{name}_{seen[name.lower()]}")
+    return _Csv(delimiter, encoding, tuple(names))
+
+
+class ParquetFolder(_Folder):
+    """A folder of Parquet files; a table may also be a subfolder of part files."""
+
+    what: ClassVar[str] = "Parquet files"
+    endings: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
+
+    @classmethod
+    def _files(cls, folder: Path) -> Iterator[tuple[str, Path]]:
+        yield from super()._files(folder)
+        for path in sorted(p for p in folder.iterdir() if p.is_dir()):
+            if not path.name.startswith(".") and any(path.rglob("*.parquet")):
+                yield path.name, path / "**" / "*.parquet"
+
+    def _relation(self, name: str) -> str:
+        # Parquet may hold the part's folder as a column ("country=DE/"); keep it if so.
+        return f"read_parquet({literal(str(self.paths[name]))}, hive_partitioning = true)"
+
+    def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
+        """One table per file or subfolder, with the types Parquet declares."""
+        import duckdb
+
+        tables = []
+        for name in self.paths:
+            try:
+                described = self._connection.execute(
+                    f"DESCRIBE SELECT * FROM {self._relation(name)}"
+                ).fetchall()
+            except duckdb.Error as error:
+                raise SourceError(f"{self.paths[name].name} cannot be read: {error}") from None
+            columns = tuple(SourceColumn(r[0], duckdb_kind(r[1]), r[1]) for r in described)
+            tables.append(SourceTable(name, columns, local_name=name))
+        return tables
+
+    def read(self, table: SourceTable) -> Iterator[Any]:
+        """Stream the file or the parts, in the order of their names."""
+        return _read(self._connection.cursor(), table, self._relation(table.name))
+
+
+def _has_mark(address: str, mark: bytes, offset: int = 0) -> bool:
+    """Whether the file begins with a database's mark."""
+    try:
+        with open(Path(address).expanduser(), "rb") as file:
+            file.seek(offset)
+            return file.read(len(mark)) == mark
+    except (OSError, ValueError):
+        return False

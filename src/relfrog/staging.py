@@ -1,0 +1,267 @@
+"""The workshop of an import: a temporary DuckDB file that holds the source's rows.
+
+Everything an import must find out (which keys are unique, which values have a parent, what a text
+column means) is asked here and not of the source, so that all sources get the same answers and the
+source is read once. Tables and columns have numbers for names in here (``t3.c0``): names from the
+source never become SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relfrog.sources import ReadAgain, Source, SourceColumn, SourceTable
+from relfrog.sources.base import Kind, readable
+from relfrog.sources.duck import arrow_batches
+
+__all__ = ["ColumnFacts", "StagedColumn", "StagedTable", "Staging"]
+
+#: The DuckDB type in which values of a kind are kept.
+_STAGED: dict[Kind, str] = {
+    "integer": "BIGINT",
+    "decimal": "VARCHAR",
+    "number": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "time": "TIMESTAMP",
+    "seconds": "DOUBLE",
+    "text": "VARCHAR",
+    "untyped": "VARCHAR",
+    "list": "VARCHAR[]",
+}
+
+#: Batches gathered before they are inserted; more would cost memory, fewer time.
+_BATCHES_AT_ONCE = 4
+
+#: Text with a time in ISO 8601. The zone, if there is one, is honoured; otherwise UTC.
+ISO = r"^\s*\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*(Z|UTC|[+-]\d{2}(:?\d{2})?)?)?\s*$"
+
+
+def iso_time(column: str) -> str:
+    """SQL for text in ISO 8601 as a timestamp in UTC; NULL where it cannot be read."""
+    return sane_time(f"make_timestamp(epoch_us(TRY_CAST({column} AS TIMESTAMPTZ)))")
+
+
+def sane_time(timestamp: str) -> str:
+    """SQL for a timestamp that a calendar has; NULL for infinity and years beyond 9999."""
+    return (
+        f"CASE WHEN {timestamp} BETWEEN TIMESTAMP '0001-01-01' "
+        f"AND TIMESTAMP '9999-12-31 23:59:59.999999' THEN {timestamp} END"
+    )
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """What is known of a column's values.
+
+    Attributes:
+        present: Values that are not NULL.
+        distinct: Different values, approximately.
+        low: The smallest value, for a time in microseconds since 1970; None if there is none.
+        high: The largest value.
+        infinite: NaN and infinite values.
+    """
+
+    present: int
+    distinct: int
+    low: Any
+    high: Any
+    infinite: int = 0
+
+    @property
+    def constant(self) -> bool:
+        """Whether all present values are one and the same."""
+        return self.present > 0 and self.low is not None and bool(self.low == self.high)
+
+
+@dataclass(frozen=True)
+class StagedColumn:
+    """A column in the workshop: ``sql`` is its name there."""
+
+    source: SourceColumn
+    sql: str
+    facts: ColumnFacts
+    unreadable: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name in the source."""
+        return self.source.name
+
+    @property
+    def kind(self) -> Kind:
+        """What it holds."""
+        return self.source.kind
+
+
+@dataclass(frozen=True)
+class StagedTable:
+    """A table in the workshop: ``sql`` is its name there, ``rowid`` the source's order."""
+
+    source: SourceTable
+    sql: str
+    rows: int
+    columns: dict[str, StagedColumn] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name in the source."""
+        return self.source.name
+
+
+class Staging:
+    """A temporary DuckDB file with everything that was read.
+
+    Args:
+        folder: Where the file may lie; removed by whoever made it.
+        memory: How much DuckDB may use before it goes to disk, such as ``2GB``.
+    """
+
+    def __init__(self, folder: Path, memory: str = "2GB") -> None:
+        import duckdb
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self.connection = duckdb.connect(str(folder / "staging.duckdb"))
+        for setting, value in {
+            "memory_limit": memory,
+            "temp_directory": str(folder),
+            "TimeZone": "UTC",
+        }.items():
+            self.connection.execute(f"SET {setting} = '{value.replace(chr(39), chr(39) * 2)}'")
+        # The order of rows is the source's order and must survive every scan.
+        self.connection.execute("SET preserve_insertion_order = true")
+        # Progress on the terminal is ours to show.
+        self.connection.execute("SET enable_progress_bar = false")
+        self._tables = 0
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    def row(self, query: str) -> tuple[Any, ...]:
+        """The first row of a query's result."""
+        found: tuple[Any, ...] = self.connection.execute(query).fetchone()
+        return found
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """All rows of a query's result; for small ones."""
+        found: list[tuple[Any, ...]] = self.connection.execute(query).fetchall()
+        return found
+
+    def batches(self, query: str, rows: int = 1 << 17) -> Iterator[Any]:
+        """A query's result as Arrow batches; for large ones."""
+        yield from arrow_batches(self.connection.cursor(), query, rows)
+
+    def load(
+        self, source: Source, table: SourceTable, advance: Callable[[int], None]
+    ) -> StagedTable:
+        """Read a whole table from the source.
+
+        Args:
+            source: Where it lies.
+            table: What to read.
+            advance: Told the number of rows read so far, ever again.
+        """
+        sql = f"t{self._tables}"
+        self._tables += 1
+        while True:
+            self.connection.execute("BEGIN")
+            try:
+                rows, unreadable = self._fill(sql, source, table, advance)
+            except ReadAgain as again:
+                self.connection.execute("ROLLBACK")
+                table = again.table
+                continue
+            except BaseException:
+                self.connection.execute("ROLLBACK")
+                raise
+            self.connection.execute("COMMIT")
+            break
+        columns = {}
+        facts = self._facts(sql, table)
+        for position, column in enumerate(readable(table)):
+            columns[column.name] = StagedColumn(
+                column, f"c{position}", facts[position], unreadable.get(position, 0)
+            )
+        return StagedTable(table, sql, rows, columns)
+
+    def _fill(
+        self, sql: str, source: Source, table: SourceTable, advance: Callable[[int], None]
+    ) -> tuple[int, dict[int, int]]:
+        """Insert all batches; returns the rows, and per column the values that were lost."""
+        columns = readable(table)
+        types = ", ".join(f"c{i} {_STAGED[c.kind]}" for i, c in enumerate(columns))
+        self.connection.execute(f"CREATE OR REPLACE TABLE {sql} ({types or 'nothing INTEGER'})")
+        rows, unreadable, held = 0, dict.fromkeys(range(len(columns)), 0), []
+        for batch in source.read(table):
+            held.append(batch)
+            if len(held) == _BATCHES_AT_ONCE:
+                rows += self._insert(sql, columns, held, unreadable)
+                held = []
+                advance(rows)
+        if held:
+            rows += self._insert(sql, columns, held, unreadable)
+        advance(rows)
+        return rows, unreadable
+
+    def _insert(
+        self, sql: str, columns: list[SourceColumn], held: list[Any], unreadable: dict[int, int]
+    ) -> int:
+        import pyarrow as pa
+
+        names = [f"c{i}" for i in range(len(columns))] or ["nothing"]
+        arrived = pa.Table.from_batches([b.rename_columns(names) for b in held])
+        expressions = []
+        for position, column in enumerate(columns):
+            field_type = arrived.schema.field(position).type
+            name, expression = f"c{position}", f"c{position}"
+            is_text = pa.types.is_string(field_type) or pa.types.is_large_string(field_type)
+            if pa.types.is_timestamp(field_type):
+                # An instant with a zone becomes UTC without one.
+                naive = arrived.column(position).cast(pa.timestamp("us"), safe=False)
+                arrived = arrived.set_column(position, name, naive)
+                expression = sane_time(name)
+            elif column.kind == "time" and is_text:
+                expression = iso_time(name)
+            elif column.kind == "list" and is_text:
+                expression = f"CAST(TRY_CAST({name} AS JSON) AS VARCHAR[])"
+            expressions.append(expression)
+        before = [arrived.column(i).null_count for i in range(len(columns))]
+        self.connection.register("arrived", arrived)
+        try:
+            self.connection.execute(
+                f"INSERT INTO {sql} SELECT {', '.join(expressions or names)} FROM arrived"
+            )
+            for position, expression in enumerate(expressions):
+                if expression != f"c{position}":
+                    (after,) = self.row(f"SELECT count(*) - count({expression}) FROM arrived")
+                    unreadable[position] += after - before[position]
+        finally:
+            self.connection.unregister("arrived")
+        return int(arrived.num_rows)
+
+    def _facts(self, sql: str, table: SourceTable) -> list[ColumnFacts]:
+        """One pass over the table for the facts of all columns."""
+        asked: list[str] = []
+        for position, column in enumerate(readable(table)):
+            name = f"c{position}"
+            finite = name
+            infinite = "0"
+            if _STAGED[column.kind] == "DOUBLE":
+                finite = f"CASE WHEN isfinite({name}) THEN {name} END"
+                infinite = f"count_if(NOT isfinite({name}))"
+            elif _STAGED[column.kind] == "TIMESTAMP":
+                finite = f"epoch_us({name})"
+            asked += [
+                f"count({name})",
+                f"approx_count_distinct({name})",
+                f"min({finite})",
+                f"max({finite})",
+                infinite,
+            ]
+        if not asked:
+            return []
+        answer = self.row(f"SELECT {', '.join(asked)} FROM {sql}")
+        return [ColumnFacts(*answer[i : i + 5]) for i in range(0, len(answer), 5)]

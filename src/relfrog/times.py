@@ -1,0 +1,147 @@
+"""When a row came to be: proposing each table's time column, and the times that split the data."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relfrog.coltypes import type_sql
+from relfrog.keys import TypedTable
+from relfrog.names import words
+from relfrog.staging import Staging
+
+__all__ = ["Split", "TimeProposal", "propose_split", "propose_time"]
+
+_CREATION = {
+    "created", "creation", "create", "inserted", "insert", "added", "registered", "registration",
+    "signup", "joined", "opened", "started", "start", "begin", "began", "placed", "ordered",
+    "order", "purchase", "purchased", "posted", "published", "sent", "issued", "booked", "event",
+    "occurred", "happened", "logged", "recorded", "transaction", "invoice", "entered", "received",
+    "submitted", "submission",
+}  # fmt: skip
+_PLAIN = {"date", "time", "datetime", "timestamp", "ts", "day", "hour", "when"}
+_UPDATE = {"updated", "update", "modified", "modification", "changed", "edited"}
+#: The row's own future, as it was foreseen when it was written.
+_FUTURE = {
+    "due", "deadline", "expires", "expire", "expiry", "expiration", "expected", "estimated",
+    "estimate", "eta", "planned", "promised", "target", "next", "until", "valid", "required",
+    "renewal", "maturity", "forecast",
+}  # fmt: skip
+#: Facts about a thing, or a moment that keeps moving: neither says when the row appeared.
+_BIRTH = {"birth", "birthday", "birthdate", "dob", "born", "founded", "built", "death", "died"}
+_MOVING = {"last", "latest", "recent", "synced", "refreshed", "seen"}
+
+
+@dataclass(frozen=True)
+class TimeProposal:
+    """The proposed time column, or None, and why."""
+
+    column: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """The times that divide the past for training, validation and test."""
+
+    val: dt.datetime
+    test: dt.datetime
+    reason: str
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """How likely a column's name makes it the creation time: higher is better, 0 is never."""
+    found = set(words(name))
+    if found & _FUTURE:
+        return 0, "lies in the row's future"
+    if found & _BIRTH:
+        return 0, "is a fact about the thing, not about the row"
+    if found & _MOVING:
+        return 0, "keeps moving"
+    if found & _UPDATE:
+        return 1, "an update time"
+    if found & _CREATION:
+        return 4, "a creation time"
+    return (3, "a plain time") if found & _PLAIN else (2, "a time")
+
+
+def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeProposal:
+    """The column that says when a row came to be.
+
+    Creation comes before update, and a column that lies in the row's future is never taken: by
+    its name (due, expires, expected ...) or because its values are later than now.
+    """
+    candidates, refused = [], []
+    for position, (name, column) in enumerate(table.staged.columns.items()):
+        if table.types[name].name != "time":
+            continue
+        rank, reason = _rank(name)
+        value = type_sql(column, table.types[name])
+        present, later = staging.row(
+            f"SELECT count({value}), count_if({value} > TIMESTAMP '{now:%Y-%m-%d %H:%M:%S}') "
+            f"FROM {table.staged.sql}"
+        )
+        if not present:
+            continue
+        if rank and later > 0.01 * present:
+            rank, reason = 0, f"has {later:,} values later than now"
+        if not rank:
+            refused.append(f"{name} {reason}")
+            continue
+        complete = present >= 0.5 * table.staged.rows
+        candidates.append((complete, rank, -position, name, reason, value))
+    if not candidates:
+        reason = "no column holds a time"
+        if refused:
+            reason = f"not taken: {'; '.join(refused)}"
+        return TimeProposal(None, reason)
+    best = max(c[:2] for c in candidates)
+    level = [c for c in candidates if c[:2] == best]
+    chosen = level[0] if len(level) == 1 else _earliest(staging, table, level)
+    return TimeProposal(chosen[3], chosen[4])
+
+
+_Candidate = tuple[bool, int, int, str, str, str]
+
+
+def _earliest(staging: Staging, table: TypedTable, level: Sequence[_Candidate]) -> _Candidate:
+    """Of columns with equally good names the one that comes first in most rows."""
+    least = f"least({', '.join(c[5] for c in level)})"
+    counts = staging.row(
+        "SELECT "
+        + ", ".join(f"count_if({c[5]} = {least})" for c in level)
+        + f" FROM {table.staged.sql}"
+    )
+    order = sorted(zip(counts, level, strict=True), key=lambda pair: (pair[0], pair[1][2]))
+    return order[-1][1]
+
+
+def propose_split(staging: Staging, timed: Sequence[tuple[TypedTable, str]]) -> Split | None:
+    """Validation and test times: the last tenth of the time span for each.
+
+    The span runs from the 1st percentile of all rows' times to the 99.9th, so that a few wrong
+    dates (1900, 2099) do not decide. None if no table has a time column.
+    """
+    union = " UNION ALL ".join(
+        f"SELECT {type_sql(table.column(name), table.types[name])} AS t FROM {table.staged.sql}"
+        for table, name in timed
+    )
+    if not union:
+        return None
+    low, high = staging.row(
+        f"SELECT quantile_disc(t, 0.01), quantile_disc(t, 0.999) FROM ({union}) WHERE t IS NOT NULL"
+    )
+    if low is None:
+        return None
+    span = high - low
+    val, test = high - span * 2 / 10, high - span / 10
+    if span >= dt.timedelta(days=20):
+        val, test = (t.replace(hour=0, minute=0, second=0, microsecond=0) for t in (val, test))
+    else:
+        val, test = (t.replace(microsecond=0) for t in (val, test))
+    reason = (
+        f"rows lie between {low:%Y-%m-%d} and {high:%Y-%m-%d} (outliers apart): the last tenth of "
+        "that time is for test, the tenth before for validation"
+    )
+    return Split(val, test, reason)
