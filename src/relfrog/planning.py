@@ -29,7 +29,7 @@ from relfrog.mapping import (
 from relfrog.names import folder_names
 from relfrog.sources import SourceTable
 from relfrog.staging import StagedTable, Staging
-from relfrog.times import propose_split, propose_time
+from relfrog.timecols import propose_split, propose_time
 
 __all__ = ["Notice", "Plan", "apply_flags", "make_plan"]
 

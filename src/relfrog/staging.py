@@ -142,8 +142,8 @@ class Staging:
 
     def row(self, query: str) -> tuple[Any, ...]:
         """The first row of a query's result."""
-        found: tuple[Any, ...] = self.connection.execute(query).fetchone()
-        return found
+        found = self.connection.execute(query).fetchone()
+        return found if found is not None else ()
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """All rows of a query's result; for small ones."""

@@ -140,7 +140,7 @@ def _order(staging: Staging, plan: Plan, name: str) -> _Ordered:
         rows -= dropped
         text = f"{dropped:,} rows with a key that was there already are left out"
         plan.notices.append(Notice("left out", name, ", ".join(mapping.primary_key), text))
-    if not by and not keep or not keep and _is_ordered(staging, staged, by):
+    if not keep and (not by or _is_ordered(staging, staged, by)):
         return _Ordered(typed, mapping, staged.sql, rows)
     order = ", ".join([*(f"{expression} NULLS FIRST" for expression in by), "rowid"])
     sql = f"s{staged.sql[1:]}"
@@ -307,7 +307,7 @@ def _write(
         for batch in staging.batches(f"SELECT {selected} FROM {table.sql}"):
             numbers = np.asarray(batch.column(0))
             stop = start + len(numbers)
-            assert numbers[0] == start and numbers[-1] == stop - 1, "rows out of order"
+            assert (numbers[0], numbers[-1]) == (start, stop - 1), "rows out of order"
             values = dict(zip((c.name for c in read), batch.columns[1:], strict=True))
             arrays = []
             for column, target in zip(layout, schema, strict=True):

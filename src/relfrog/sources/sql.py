@@ -254,7 +254,7 @@ class PostgreSQL(_Database):
         import sqlalchemy as sa
 
         if column.kind == "seconds":
-            return sa.func.extract(sa.text("epoch FROM ") + expression)
+            return sa.extract("epoch", expression)
         if column.kind == "list":
             return sa.func.array_to_json(expression)
         if column.declared.upper() == "MONEY":
@@ -270,15 +270,15 @@ class PostgreSQL(_Database):
 
         columns = readable(table)
         # The named style keeps a percent sign in a name as it is: COPY takes no parameters.
-        dialect = postgresql.dialect(paramstyle="named")
+        dialect: Any = postgresql.dialect
+        dialect = dialect(paramstyle="named")
         select = str(self._select(table, columns).compile(dialect=dialect))
         types = {c.name: _COPY_TYPES[c.kind] for c in columns} or {"nothing": "int64"}
         names = list(types)
         try:
-            with (
-                self._connection.connection.cursor() as cursor,
-                cursor.copy(f"COPY ({select}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)") as copy,  # type: ignore[attr-defined]
-            ):
+            driver: Any = self._connection.connection.driver_connection
+            statement = f"COPY ({select}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+            with driver.cursor() as cursor, cursor.copy(statement) as copy:
                 first = next(copy, b"")
                 if not first:
                     return
@@ -354,7 +354,6 @@ class _Rows(_Database):
     def read(self, table: SourceTable) -> Iterator[Any]:
         """Turn the driver's rows into Arrow, column by column."""
         import pyarrow as pa
-        import sqlalchemy.exc
 
         columns = readable(table)
         names = [c.name for c in columns] or ["nothing"]
@@ -363,11 +362,13 @@ class _Rows(_Database):
                 values = list(zip(*rows, strict=True))
                 arrays = [_array(v, c, table) for v, c in zip(values, columns, strict=False)]
                 yield pa.RecordBatch.from_arrays(arrays or [pa.array(values[0])], names=names)
-        except (sqlalchemy.exc.SQLAlchemyError, *self._driver_errors()) as error:
+        except self._driver_errors() as error:
             raise SourceError(f"table {table.name} cannot be read: {self._plain(error)}") from None
 
     def _driver_errors(self) -> tuple[type[Exception], ...]:
-        return ()
+        import sqlalchemy.exc
+
+        return (sqlalchemy.exc.SQLAlchemyError,)
 
 
 class MySQL(_Rows):
@@ -436,7 +437,7 @@ class SQLite(_Rows):
     def _driver_errors(self) -> tuple[type[Exception], ...]:
         import sqlite3
 
-        return (sqlite3.Error,)
+        return (*super()._driver_errors(), sqlite3.Error)
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
         """As reflected; but SQLite's types are hints, so the narrowest kind is tried first."""

@@ -1,0 +1,493 @@
+"""Tasks: what is predicted, for whom, at which times; labels from SQL, run in a locked room."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import yaml
+from relbench.base import Table
+from relbench.load import _ForecastEntityTask, _ForecastRecommendationTask, build_task
+from relbench.manifest import KIND_FORECAST, TaskManifest
+
+from relfrog.dataset import open_dataset
+from relfrog.errors import DatasetError, TaskError, UsageError
+from relfrog.mapping import unknown
+
+__all__ = [
+    "SPLITS",
+    "TYPES",
+    "AddedTask",
+    "LabelStats",
+    "add_task",
+    "label_stats",
+    "load_task",
+    "read_task_manifest",
+    "run_sql",
+    "seed_times",
+    "task_from",
+    "task_names",
+]
+
+SPLITS = ("train", "val", "test")
+
+#: Short names of RelBench's task types.
+TYPES = {
+    "binary": "binary_classification",
+    "multiclass": "multiclass_classification",
+    "multilabel": "multilabel_classification",
+    "regression": "regression",
+    "recommendation": "recommendation",
+}
+
+
+def run_sql(
+    sql: str,
+    db: Any,
+    timestamps: Any,
+    timedelta: Any,
+    *,
+    seconds: float = 600,
+    memory: str = "4GB",
+) -> pd.DataFrame:
+    """Run label SQL as RelBench does, in a DuckDB that can reach neither files nor the network.
+
+    Args:
+        sql: One SELECT; ``{timedelta}`` stands for the horizon.
+        db: RelBench's database: its tables are views by their names.
+        timestamps: The seed times: the relation ``timestamps(timestamp)``.
+        timedelta: The horizon.
+        seconds: After so long the query is stopped.
+        memory: The most it may use.
+
+    Raises:
+        TaskError: The SQL is wrong, with DuckDB's own words and position; or it takes too long.
+    """
+    connection = duckdb.connect()
+    stopped = threading.Event()
+
+    def stop() -> None:
+        stopped.set()
+        connection.interrupt()
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("timestamps", pd.DataFrame({"timestamp": timestamps}))
+        for name, table in db.table_dict.items():
+            connection.register(name, table.df)
+        # From here on the SQL may come from a stranger.
+        for setting, value in {
+            "memory_limit": f"'{memory}'",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "python_enable_replacements": "false",
+            "enable_external_access": "false",
+            "lock_configuration": "true",
+        }.items():
+            connection.execute(f"SET {setting} = {value}")
+        filled = sql.replace("{timedelta}", str(timedelta))
+        statements = connection.extract_statements(filled)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise TaskError("label SQL must be one SELECT statement")
+        timer.start()
+        return connection.sql(filled).df()
+    except duckdb.Error as error:
+        if stopped.is_set():
+            raise TaskError(f"label SQL was stopped after {seconds:.0f} s") from None
+        # DuckDB's message draws a caret under the position itself.
+        raise TaskError(f"label SQL failed: {str(error).strip()}") from None
+    finally:
+        timer.cancel()
+        connection.close()
+
+
+class _EntityTask(_ForecastEntityTask):  # type: ignore[misc]
+    """RelBench's entity task, with its SQL in the locked room."""
+
+    def make_table(self, db: Any, timestamps: Any) -> Any:
+        frame = run_sql(self._sql, db, timestamps, self.timedelta)
+        return Table(frame, {self.entity_col: self.entity_table}, None, self.time_col)
+
+    @cached_property
+    def nmae_std(self) -> float:
+        """What turns MAE into NMAE; RelBench takes it at once, which runs the label SQL."""
+        return float(self.get_table("train").df[self.target_col].std(ddof=1))
+
+
+class _RecommendationTask(_ForecastRecommendationTask):  # type: ignore[misc]
+    """RelBench's recommendation task, with its SQL in the locked room."""
+
+    def make_table(self, db: Any, timestamps: Any) -> Any:
+        frame = run_sql(self._sql, db, timestamps, self.timedelta)
+        for column in (self.time_col, self.src_entity_col, self.dst_entity_col):
+            _need(frame, column)
+        fkeys = {
+            self.src_entity_col: self.src_entity_table,
+            self.dst_entity_col: self.dst_entity_table,
+        }
+        return Table(frame, fkeys, None, self.time_col)
+
+
+def _need(frame: pd.DataFrame, column: str) -> None:
+    if column not in frame.columns:
+        raise TaskError(
+            f"label SQL gives no column {column!r}; it gives {', '.join(map(repr, frame.columns))}"
+        )
+
+
+def task_names(dataset: Any) -> list[str]:
+    """The tasks of an opened dataset."""
+    return list(dataset.get_task_names())
+
+
+def read_task_manifest(dataset: Any, name: str) -> tuple[TaskManifest, Path]:
+    """A task's manifest and folder.
+
+    Raises:
+        TaskError: There is no such task, or its manifest cannot be read.
+    """
+    names = task_names(dataset)
+    if name not in names:
+        if not names:
+            raise TaskError("the dataset has no tasks. Add one: relfrog task DATASET NAME --sql FILE")
+        raise TaskError(str(unknown("task", name, names)))
+    folder = Path(dataset._resolve_task_dir(name))
+    try:
+        manifest = TaskManifest.load(folder / "manifest.yaml")
+        manifest.validate()
+    except yaml.YAMLError as error:
+        text = " ".join(str(error).split())
+        raise TaskError(f"task {name}: {folder / 'manifest.yaml'} is no YAML: {text}") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TaskError(f"task {name}: the manifest is wrong: {error}") from None
+    return manifest, folder
+
+
+def task_from(
+    dataset: Any, manifest: TaskManifest, folder: Path | None = None, regenerate: bool = False
+) -> Any:
+    """RelBench's task object for a manifest; forecast SQL runs by :func:`run_sql`.
+
+    Raises:
+        TaskError: The manifest does not fit the dataset.
+    """
+    try:
+        manifest.validate()
+        if manifest.kind != KIND_FORECAST:
+            return build_task(dataset, manifest, task_dir=folder, regenerate=regenerate)
+        kind = _RecommendationTask if manifest.task_type == "recommendation" else _EntityTask
+        return kind(dataset, manifest, task_dir=folder, regenerate=regenerate)
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TaskError(f"task {manifest.name}: {error}") from None
+    except (NotImplementedError, RuntimeError) as error:
+        raise TaskError(f"task {manifest.name}: {error}") from None
+
+
+def load_task(dataset: Any, name: str, *, regenerate: bool = False) -> Any:
+    """A task of an opened dataset, as RelBench's object.
+
+    Args:
+        dataset: As :func:`~relfrog.dataset.open_dataset` gives it.
+        name: One of its tasks.
+        regenerate: Whether to run the label SQL even if labels are stored.
+
+    Raises:
+        TaskError: There is no such task, or its manifest is wrong.
+    """
+    manifest, folder = read_task_manifest(dataset, name)
+    return task_from(dataset, manifest, folder, regenerate)
+
+
+def seed_times(dataset: Any, task: Any, split: str, db: Any) -> pd.DatetimeIndex:
+    """The seed times of a split, as RelBench lays them out."""
+    step = task.timedelta
+    if split == "train":
+        return pd.date_range(dataset.val_timestamp - step, db.min_timestamp, freq=-step)
+    first = dataset.val_timestamp if split == "val" else dataset.test_timestamp
+    last = dataset.test_timestamp if split == "val" else db.max_timestamp
+    end = min(first + step * (task.num_eval_timestamps - 1), last - step)
+    return pd.date_range(first, end, freq=step)
+
+
+@dataclass(frozen=True)
+class LabelStats:
+    """The labels of one split in numbers.
+
+    Attributes:
+        rows: Labelled seeds.
+        seed_times: Different times among them.
+        entities: Different entities among them.
+        label: What can be said of the values: ``positive`` (share), or ``mean``, ``median``,
+            ``std``, ``min``, ``max``, or ``classes``, or ``targets`` (mean per list).
+        constant: Whether all labels are the same.
+        missing: Labels that are NULL.
+    """
+
+    rows: int
+    seed_times: int
+    entities: int
+    label: dict[str, float]
+    constant: bool
+    missing: int
+
+
+def label_stats(task: Any, frame: pd.DataFrame) -> LabelStats:
+    """Count a split's labels."""
+    kind = task.task_type.value
+    entity = task.src_entity_col if kind == "recommendation" else task.entity_col
+    target = task.dst_entity_col if kind == "recommendation" else task.target_col
+    values = frame[target]
+    label: dict[str, float] = {}
+    constant, missing = False, int(values.isna().sum())
+    if kind == "recommendation":
+        label["targets"] = float(values.map(len).mean()) if len(frame) else 0.0
+    elif kind == "multilabel_classification":
+        label["classes"] = float(len(values.iloc[0])) if len(frame) else 0.0
+    else:
+        present = values.dropna()
+        constant = present.nunique() < 2
+        if kind == "binary_classification":
+            label["positive"] = float(present.astype(float).mean()) if len(present) else 0.0
+        elif kind == "multiclass_classification":
+            label["classes"] = float(present.nunique())
+        elif len(present):
+            number = present.astype(float)
+            for name in ("mean", "median", "std", "min", "max"):
+                label[name] = float(getattr(number, name)())
+    return LabelStats(
+        rows=len(frame),
+        seed_times=int(frame[task.time_col].nunique()) if task.time_col in frame else 0,
+        entities=int(frame[entity].nunique()),
+        label=label,
+        constant=constant,
+        missing=missing,
+    )
+
+
+@dataclass(frozen=True)
+class AddedTask:
+    """A task that was added.
+
+    Attributes:
+        manifest: As written.
+        folder: Where.
+        stats: Per split.
+    """
+
+    manifest: TaskManifest
+    folder: Path
+    stats: dict[str, LabelStats]
+
+
+def add_task(
+    dataset: str | Path,
+    name: str,
+    sql: str,
+    *,
+    type: str,
+    horizon: str,
+    entity: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    label: str | None = None,
+    time: str = "timestamp",
+    eval_times: int = 1,
+    k: int | None = None,
+    description: str | None = None,
+    hide: tuple[str, ...] = (),
+    overwrite: bool = False,
+) -> AddedTask:
+    """Add a prediction task to a dataset folder, after trying its SQL on all splits.
+
+    Args:
+        dataset: A dataset folder.
+        name: The task's name.
+        sql: DuckDB SQL: it sees every table, ``timestamps(timestamp)`` with the seed times, and
+            ``{timedelta}``, and gives one row per seed time and entity with its label.
+        type: ``binary``, ``multiclass``, ``multilabel``, ``regression`` or ``recommendation``.
+        horizon: How far ahead a label looks, such as ``30 days``.
+        entity: The table whose rows are predicted for, with the column the SQL gives for it if
+            that is not named like the primary key: ``customers`` or ``customers.buyer_id``.
+        source: For a recommendation: the table whose rows get a list, likewise.
+        target: For a recommendation: the table the list is taken from, likewise.
+        label: The SQL's column with the label; the only one left if None.
+        time: The SQL's column with the seed time.
+        eval_times: Seed times in validation and in test.
+        k: For a recommendation: the length of the list.
+        description: The task in words.
+        hide: Columns the model must not see, as ``table.column``.
+        overwrite: Whether to replace a task of this name.
+
+    Raises:
+        TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
+    """
+    opened = open_dataset(dataset)
+    if not opened.is_local:
+        raise DatasetError(f"{dataset} is hosted elsewhere; a task can be added to a folder only")
+    folder = Path(opened.dataset_dir) / "tasks" / name
+    if not name or Path(name).name != name or name.startswith("."):
+        raise UsageError(f"{name!r} cannot be a task's name: it becomes the name of a folder")
+    if folder.exists() and not overwrite:
+        raise TaskError(f"the dataset has a task {name} already. Replace it with --overwrite.")
+    if type not in TYPES:
+        raise UsageError(f"unknown task type {type!r}. Types are {', '.join(TYPES)}")
+    try:
+        delta = pd.Timedelta(horizon)
+    except ValueError:
+        raise UsageError(f"horizon {horizon!r}: write it as '30 days' or '12 hours'") from None
+    if delta <= pd.Timedelta(0):
+        raise UsageError(f"horizon {horizon!r} must be longer than nothing")
+    manifest = TaskManifest(
+        name=name,
+        kind=KIND_FORECAST,
+        task_type=TYPES[type],
+        description=description,
+        time_col=time,
+        timedelta=horizon,
+        num_eval_timestamps=eval_times,
+        remove_columns=_hidden(opened, hide),
+        sql=sql,
+    )
+    if type == "recommendation":
+        if source is None or target is None:
+            raise UsageError("a recommendation needs --source TABLE and --target TABLE")
+        manifest.src_entity_table, manifest.src_entity_col = _end(opened, source)
+        manifest.dst_entity_table, manifest.dst_entity_col = _end(opened, target)
+        manifest.eval_k = k or 10
+        manifest.target_col = label
+    else:
+        if entity is None:
+            raise UsageError(f"a {type} task needs --entity TABLE")
+        manifest.entity_table, manifest.entity_col = _end(opened, entity)
+        manifest.target_col = label or "?"
+    full = opened.get_db(upto_test_timestamp=False)
+    _complete(opened, manifest, full)
+    task = task_from(opened, manifest)
+    frames = {split: _labels(task, split, full) for split in SPLITS}
+    stats = {split: label_stats(task, frame) for split, frame in frames.items()}
+    _refuse_useless(name, stats)
+    partial = folder.with_name(f".{name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        for split, frame in frames.items():
+            frame.to_parquet(partial / f"{split}.parquet", index=False)
+        manifest.save(partial / "manifest.yaml")
+        if folder.exists():
+            shutil.rmtree(folder)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return AddedTask(manifest, folder, stats)
+
+
+def _end(dataset: Any, text: str) -> tuple[str, str]:
+    """The table and the SQL's column for one end of a task."""
+    tables = dataset.manifest.tables
+    table, column = text, None
+    if text not in tables:
+        table, _, column = text.rpartition(".")
+    if table not in tables:
+        raise TaskError(str(unknown("table", text if not table else table, tables)))
+    pkey = tables[table].pkey
+    if pkey is None:
+        raise TaskError(
+            f"table {table} has no primary key, so nothing can be predicted for its rows. "
+            f"Import it with --pk {table}.COLUMN"
+        )
+    return table, column or pkey
+
+
+def _hidden(dataset: Any, hide: tuple[str, ...]) -> list[list[str]]:
+    tables = dataset.manifest.tables
+    pairs = []
+    for text in hide:
+        table, _, column = text.rpartition(".")
+        if table not in tables or not column:
+            raise UsageError(f"--hide {text}: write it as TABLE.COLUMN")
+        pairs.append([table, column])
+    return pairs
+
+
+def _complete(dataset: Any, manifest: TaskManifest, full: Any) -> None:
+    """Run the SQL at one seed time, see that its columns are there, and find the label."""
+    frame = run_sql(
+        manifest.sql or "", full, [dataset.val_timestamp], pd.Timedelta(manifest.timedelta)
+    )
+    keys = [manifest.time_col, manifest.entity_col or manifest.src_entity_col]
+    keys += [manifest.dst_entity_col] if manifest.dst_entity_col else []
+    for column in keys:
+        _need(frame, str(column))
+    if manifest.task_type == "recommendation":
+        return
+    if manifest.target_col == "?":
+        left = [c for c in frame.columns if c not in keys]
+        if len(left) != 1:
+            raise TaskError(
+                f"which column is the label? The SQL gives {', '.join(map(repr, left)) or 'none'} "
+                "besides time and entity. Name it: --label COLUMN"
+            )
+        manifest.target_col = str(left[0])
+    _need(frame, str(manifest.target_col))
+
+
+def _labels(task: Any, split: str, full: Any) -> pd.DataFrame:
+    """The labels of a split, checked for what would break later."""
+    try:
+        frame: pd.DataFrame = task.get_table(split, mask_input_cols=False, db=full).df
+    except RuntimeError as error:
+        raise TaskError(f"{split} split: {_horizon_help(str(error))}") from None
+    kind = task.task_type.value
+    ends = [task.src_entity_col] if kind == "recommendation" else [task.entity_col]
+    for column in ends:
+        if frame[column].isna().any():
+            raise TaskError(
+                f"{split} split: {int(frame[column].isna().sum()):,} rows have no {column}. "
+                f"Add to the SQL: WHERE {column} IS NOT NULL"
+            )
+        frame[column] = frame[column].astype("int64")
+    if kind == "binary_classification":
+        values = set(frame[task.target_col].dropna().unique())
+        if not values <= {0, 1, True, False}:
+            raise TaskError(
+                f"{split} split: binary labels must be 0 and 1 (got {sorted(values, key=str)[:5]})"
+            )
+        frame[task.target_col] = frame[task.target_col].astype("int64")
+    if kind == "regression":
+        infinite = ~np.isfinite(frame[task.target_col].astype(float))
+        if infinite.any():
+            raise TaskError(
+                f"{split} split: {int(infinite.sum()):,} labels are NULL or infinite. "
+                f"Filter them in the SQL: WHERE {task.target_col} IS NOT NULL"
+            )
+    return frame
+
+
+def _horizon_help(text: str) -> str:
+    if "larger than max timestamp" in text:
+        return "the horizon reaches beyond the last row. Take a shorter horizon, or earlier splits."
+    if "training time frames" in text:
+        return "fewer than three horizons fit before the validation time. Take a shorter horizon."
+    return text
+
+
+def _refuse_useless(name: str, stats: dict[str, LabelStats]) -> None:
+    for split, found in stats.items():
+        if not found.rows:
+            raise TaskError(f"task {name}: the SQL gives no label in the {split} split")
+        if found.missing:
+            raise TaskError(
+                f"task {name}: {found.missing:,} labels of the {split} split are NULL. "
+                "Filter them in the SQL."
+            )
+        if found.constant and split == "train":
+            raise TaskError(f"task {name}: all {found.rows:,} labels of the train split are equal")
