@@ -1,0 +1,328 @@
+"""The temporal sampler: seeds in, batches out, and no row later than its seed.
+
+A seed is a row and a time. Around it the sampler collects rows that existed at that time, in
+hops along the foreign keys, and writes them down as a `Batch`.
+
+What is drawn for a row depends on the random seed, the epoch, the seed's time, the row and how
+many of its children are visible, and on nothing else: not on the other seeds of the batch, not
+on the number of workers, not on rows that are later. So evaluation always sees the same
+subgraphs, and the future can change without changing a batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from relfrog import kernels
+from relfrog import times as clock
+from relfrog.errors import TaskError, UsageError
+from relfrog.graph import ForeignKey, RelationalGraph
+from relfrog.routes import Matches, Route, routes
+
+__all__ = ["Batch", "Mode", "Rows", "Strategy", "TemporalSampler", "halving"]
+
+
+class Strategy(str, Enum):
+    """Which children are taken when there are more than the fan-out."""
+
+    UNIFORM = "uniform"
+    LAST = "last"
+
+
+class Mode(str, Enum):
+    """Whether seeds with the same time share one subgraph or have one each."""
+
+    SHARED = "shared"
+    SEPARATE = "separate"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The sampled rows of one table.
+
+    A row that several subgraphs share is one distinct row with several occurrences: encode
+    `rows` once, then gather with `index`. Occurrences are ordered by hop, so that the rows
+    within h hops are the first `within(h)`.
+
+    Attributes:
+        rows: the distinct rows, numbered as in the database. int64, shape [distinct].
+        index: which distinct row an occurrence is. int64, shape [occurrences].
+        group: which subgraph it belongs to. int32, shape [occurrences].
+        hop: steps from the nearest seed. int8, shape [occurrences].
+        age: seconds from the row's time to the seed's, NaN where the row has none; None for a
+            table without a time column. Negative for nothing but a seed that is later than its
+            own time: it was asked about, but its contents must not be read. float64, shape
+            [occurrences].
+        per_hop: occurrences at each hop; the last two entries are the last sampled hop and the
+            parents brought along by it.
+    """
+
+    rows: Tensor
+    index: Tensor
+    group: Tensor
+    hop: Tensor
+    age: Tensor | None
+    per_hop: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def within(self, hops: int) -> int:
+        """How many occurrences lie within so many hops of a seed."""
+        return sum(self.per_hop[: hops + 1])
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Rows:
+        """The same on another device."""
+        return replace(
+            self,
+            rows=self.rows.to(device, non_blocking=non_blocking),
+            index=self.index.to(device, non_blocking=non_blocking),
+            group=self.group.to(device, non_blocking=non_blocking),
+            hop=self.hop.to(device, non_blocking=non_blocking),
+            age=None if self.age is None else self.age.to(device, non_blocking=non_blocking),
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Subgraphs around some seeds.
+
+    With L fan-outs, rows within L hops are sampled, and rows at hop L + 1 are parents brought
+    along by hop L. For every occurrence within L - 1 hops all visible parents and grandparents
+    are here, and all visible parents of each of its children that are here: what a layer
+    computes for it misses nothing of the rows it rests on.
+
+    Attributes:
+        tables: the sampled rows per table, every table of the graph.
+        parents: per foreign key, for each occurrence of the child table, the position of its
+            parent among the occurrences of the parent table, -1 if there is none or it is later
+            than the seed. int64, shape [occurrences of the child table].
+        routes: the routes that `matches` is asked for.
+        seed_table: the table of the seeds.
+        seeds: position of each seed among the occurrences of the seed table, in the order in
+            which the seeds were given. int64, shape [seeds].
+        seed_ids: number of each seed in the list that a loader runs through, to look up its
+            label. int64, shape [seeds].
+        group_times: cut-off of each subgraph in the unit of the graph. int64, shape [groups].
+    """
+
+    tables: Mapping[str, Rows]
+    parents: Mapping[ForeignKey, Tensor]
+    routes: tuple[Route, ...]
+    seed_table: str
+    seeds: Tensor
+    seed_ids: Tensor
+    group_times: Tensor
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def matches(self, route: Route) -> Matches:
+        """Every match of a route among the sampled rows, none twice.
+
+        Returns:
+            Positions among the occurrences of the three tables. int64, shape [matches] each.
+        """
+        return route.match(self.parents)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        """The same on another device."""
+        return replace(
+            self,
+            tables={name: rows.to(device, non_blocking) for name, rows in self.tables.items()},
+            parents={
+                key: pointers.to(device, non_blocking=non_blocking)
+                for key, pointers in self.parents.items()
+            },
+            **{
+                name: getattr(self, name).to(device, non_blocking=non_blocking)
+                for name in ("seeds", "seed_ids", "group_times")
+            },
+        )
+
+
+def halving(neighbors: int, hops: int) -> tuple[int, ...]:
+    """The usual fan-outs: `neighbors / 2**i` at hop i, at least 1; all of them for -1.
+
+    >>> halving(128, 3)
+    (128, 64, 32)
+    """
+    if neighbors < -1 or hops < 0:
+        raise UsageError(f"fan-outs: {neighbors} neighbours over {hops} hops make no sense.")
+    return tuple(max(neighbors >> i, 1) if neighbors > 0 else neighbors for i in range(hops))
+
+
+@dataclass(frozen=True, eq=False)
+class TemporalSampler:
+    """Samples subgraphs of the past of some rows.
+
+    Attributes:
+        graph: where to sample.
+        table: the table of the seeds.
+        fanouts: children per row and foreign key at each hop; -1 for all, 0 for none. Parents
+            are always followed. See `halving`.
+        mode: "shared" (seeds with the same time share a subgraph) or "separate".
+        strategy: "uniform" (without replacement) or "last" (the latest children).
+        seed: of the random choices.
+        routes: listed in the batches; by default those of the paper.
+    """
+
+    graph: RelationalGraph
+    table: str
+    fanouts: Sequence[int] = halving(128, 2)
+    mode: Mode | str = Mode.SHARED
+    strategy: Strategy | str = Strategy.UNIFORM
+    seed: int = 0
+    routes: tuple[Route, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.table not in self.graph.num_rows:
+            known = ", ".join(self.graph.num_rows)
+            raise UsageError(f"sampler: no table {self.table!r} (the graph has {known}).")
+        if any(fanout < -1 for fanout in self.fanouts) or len(self.fanouts) > 100:
+            raise UsageError(f"sampler: fan-outs must be -1 or more (got {list(self.fanouts)}).")
+        object.__setattr__(self, "fanouts", tuple(int(fanout) for fanout in self.fanouts))
+        object.__setattr__(self, "mode", Mode(self.mode))
+        object.__setattr__(self, "strategy", Strategy(self.strategy))
+        if self.routes is None:
+            object.__setattr__(self, "routes", routes(self.graph.foreign_keys))
+
+    @cached_property
+    def _adjacent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Foreign keys from and to each table, padded with -1. Shape [tables, most] each."""
+        sides = []
+        for side in (0, 1):
+            lists: list[list[int]] = [[] for _ in self.graph.num_rows]
+            for number, key in enumerate(self.graph.keys):
+                lists[key[side]].append(number)
+            most = max([1, *map(len, lists)])
+            padded = np.full((len(lists), most), -1, np.int64)
+            for table, numbers in enumerate(lists):
+                padded[table, : len(numbers)] = numbers
+            sides.append(padded)
+        return sides[0], sides[1]
+
+    @cached_property
+    def _scratch(self) -> threading.local:
+        """Memory of each thread, kept from batch to batch: fresh pages cost more than the walk."""
+        return threading.local()
+
+    def check(self, rows: ArrayLike, times: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and cut-offs as numbers.
+
+        Raises:
+            TaskError: a seed has no row or no time.
+        """
+        chosen, ticks = np.asarray(rows), self.graph.ticks(times)
+        count = self.graph.num_rows[self.table]
+        if chosen.shape != ticks.shape or chosen.ndim != 1:
+            raise TaskError(f"seeds: {chosen.shape} rows, but {ticks.shape} times.")
+        if chosen.size and not np.issubdtype(chosen.dtype, np.integer):
+            raise TaskError(f"seeds: rows of {self.table!r} must be integers (got {chosen.dtype}).")
+        chosen = chosen.astype(np.int64)
+        outside = (chosen < 0) | (chosen >= count)
+        if outside.any():
+            raise TaskError(
+                f"seeds: {outside.sum():,} of {len(chosen):,} name no row of {self.table!r}, e.g. "
+                f"{chosen[outside][0]} of {count:,}. Drop them."
+            )
+        if (ticks == clock.MISSING).any():
+            raise TaskError(f"seeds: {(ticks == clock.MISSING).sum():,} have no time. Drop them.")
+        # Writable copies: one signature for the kernels, whatever was passed in.
+        return chosen, ticks.copy()
+
+    def sample(
+        self, rows: ArrayLike, times: Any, epoch: int = 0, seed_ids: ArrayLike | None = None
+    ) -> Batch:
+        """The subgraphs around some seeds.
+
+        Args:
+            rows: rows of the seed table. Shape [seeds].
+            times: their cut-offs: anything pandas reads as times. Shape [seeds].
+            epoch: another epoch makes other random choices.
+            seed_ids: numbers to carry along; by default 0, 1, 2, ...
+
+        Raises:
+            TaskError: see `check`.
+        """
+        chosen, ticks = self.check(rows, times)
+        ids = np.arange(len(chosen)) if seed_ids is None else np.asarray(seed_ids, np.int64)
+        return self.sample_checked(chosen, ticks, epoch, ids)
+
+    def sample_checked(
+        self,
+        rows: NDArray[np.int64],
+        ticks: NDArray[np.int64],
+        epoch: int,
+        seed_ids: NDArray[np.int64],
+    ) -> Batch:
+        """`sample` for seeds that `check` has returned."""
+        if self.mode is Mode.SHARED:
+            group_times, groups = np.unique(ticks, return_inverse=True)
+            order = np.argsort(groups, kind="stable")
+            rows, groups = rows[order], groups[order]
+        else:
+            group_times, groups, order = ticks, np.arange(len(rows)), None
+        graph = self.graph
+        outgoing, incoming = self._adjacent
+        stream = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
+        # Taken out while in use; empty arrays the first time, for each thread its own.
+        memory = self._scratch.__dict__.pop("memory", None) or [
+            np.empty((0, width), np.int32) for width in (4, 1, 1)
+        ]
+        *memory, levels, found = kernels.walk(
+            graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
+            outgoing, incoming, graph.table_number[self.table], rows, groups, group_times,
+            np.array(self.fanouts, np.int64), self.strategy is Strategy.LAST, stream,
+            *memory,
+        )  # fmt: skip
+        arrays = kernels.arrange(
+            memory[0], memory[1], levels, found, group_times, graph.tables, graph.times,
+            float(clock.PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
+        )  # fmt: skip
+        self._scratch.memory = memory
+        return self._batch(arrays, group_times, order, seed_ids)
+
+    def _batch(
+        self,
+        arrays: tuple[NDArray[Any], ...],
+        group_times: NDArray[np.int64],
+        order: NDArray[np.int64] | None,
+        seed_ids: NDArray[np.int64],
+    ) -> Batch:
+        counts, distinct = arrays[0], arrays[1]
+        rows, index, group, age, hop, pointers, seeds = map(torch.from_numpy, arrays[2:])
+        tables: dict[str, Rows] = {}
+        at = 0
+        for number, name in enumerate(self.graph.num_rows):
+            end = at + int(counts[number].sum())
+            tables[name] = Rows(
+                rows=rows[at : at + int(distinct[number])],
+                index=index[at:end],
+                group=group[at:end],
+                hop=hop[at:end],
+                age=age[at:end] if self.graph.tables[number, kernels.TIMES] >= 0 else None,
+                per_hop=tuple(counts[number].tolist()),
+            )
+            at = end
+        parents: dict[ForeignKey, Tensor] = {}
+        at = 0
+        for key in self.graph.foreign_keys:
+            parents[key] = pointers[at : at + len(tables[key.table])]
+            at += len(tables[key.table])
+        if order is not None:
+            seeds = torch.empty_like(seeds).index_copy_(0, torch.from_numpy(order), seeds)
+        return Batch(
+            tables, parents, self.routes or (), self.table, seeds,
+            torch.from_numpy(seed_ids), torch.from_numpy(group_times),
+        )  # fmt: skip

@@ -1,0 +1,77 @@
+"""Times as whole numbers, compared exactly.
+
+A graph counts in microseconds, or in nanoseconds where a table needs them. A time of a row is
+never rounded; a cut-off is rounded down, which changes no comparison `row <= cut-off` because
+rows are whole ticks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.errors import SchemaError
+
+Ticks = NDArray[np.int64]
+
+#: A row whose time is missing: earlier than every cut-off, so always visible.
+MISSING = np.iinfo(np.int64).min
+
+PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def as_integers(values: Any) -> tuple[Ticks, str]:
+    """Whole numbers and their unit; `MISSING` where there is no value.
+
+    Integers and floats count seconds since 1970, as in RelBench; times with a zone become UTC.
+    """
+    series = pd.Series(values)
+    if not pd.api.types.is_datetime64_any_dtype(series.dtype):
+        if pd.api.types.is_bool_dtype(series.dtype):
+            raise TypeError("true and false are not times")
+        if pd.api.types.is_integer_dtype(series.dtype):
+            return series.to_numpy(np.int64, na_value=MISSING), "s"
+        if pd.api.types.is_float_dtype(series.dtype):
+            seconds = series.to_numpy(np.float64, na_value=np.nan)
+            known = np.isfinite(seconds)
+            micros = np.rint(np.where(known, seconds, 0) * 1e6).astype(np.int64)
+            return np.where(known, micros, MISSING), "us"
+        series = pd.to_datetime(series, utc=True)
+    if getattr(series.dt, "tz", None) is not None:
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    array = series.to_numpy()
+    return array.view(np.int64), np.datetime_data(array.dtype)[0]
+
+
+def unit_of(columns: list[tuple[Ticks, str]]) -> str:
+    """The coarser of "us" and "ns" in which every one of these times is a whole number."""
+    for ticks, unit in columns:
+        if unit == "ns" and (ticks[ticks != MISSING] % 1_000).any():
+            return "ns"
+    return "us"
+
+
+def convert(ticks: Ticks, unit: str, to: str, *, clip: bool = False) -> Ticks:
+    """Ticks of `unit` as ticks of `to`, rounded down where `to` is coarser.
+
+    Raises:
+        SchemaError: a time lies outside what `to` can hold, unless `clip` allows its nearest.
+    """
+    if unit == to:
+        return ticks
+    if PER_SECOND[unit] > PER_SECOND[to]:
+        factor = PER_SECOND[unit] // PER_SECOND[to]
+        return np.where(ticks == MISSING, MISSING, ticks // factor)
+    factor = PER_SECOND[to] // PER_SECOND[unit]
+    known = ticks[ticks != MISSING]
+    limit = np.iinfo(np.int64).max // factor
+    if not clip and known.size and (known.max() > limit or known.min() < -limit):
+        worst = known[np.argmax(np.abs(known))]
+        raise SchemaError(
+            f"the time {worst.astype(f'datetime64[{unit}]')} does not fit into 64 bits of {to}. "
+            "Round the times to microseconds, or write NULL for times without end."
+        )
+    return np.where(ticks == MISSING, MISSING, np.clip(ticks, -limit, limit) * factor)
