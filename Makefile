@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: demo test lint setup clean
 
 demo: $(VENV)/.demo
-	$(BIN)/relfrog demo
+	$(BIN)/relfrog demo --overwrite
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(ARGS)

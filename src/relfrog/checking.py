@@ -142,7 +142,9 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
         return False
     for name, spec in tables.items():
         if not isinstance(spec, dict):
-            report.error(f"{path.name}: {name}", f"must be names with values (got {spec!r})", remedy)
+            report.error(
+                f"{path.name}: {name}", f"must be names with values (got {spec!r})", remedy
+            )
             continue
         for key in ("pkey", "time_col"):
             if spec.get(key) is not None and not isinstance(spec[key], str):
@@ -196,7 +198,9 @@ def _check_files(opened: Any, report: CheckReport) -> bool:
         for column, parent in spec.fkeys.items():
             if parent not in tables:
                 report.error(
-                    f"{name}.{column}", f"points into {parent}, which does not exist", "Drop the key."
+                    f"{name}.{column}",
+                    f"points into {parent}, which does not exist",
+                    "Drop the key.",
                 )
             elif tables[parent].pkey is None:
                 report.error(
@@ -261,9 +265,7 @@ def _check_pkey(table: TableFile, report: CheckReport) -> None:
         report.error(place, text, _REIMPORT)
 
 
-def _check_fkey(
-    table: TableFile, column: str, parent: str, size: int, report: CheckReport
-) -> None:
+def _check_fkey(table: TableFile, column: str, parent: str, size: int, report: CheckReport) -> None:
     place = f"{table.name}.{column}"
     values = _column(table, column)
     if arrow_kind(values.type) not in ("integer", "number") and values.null_count < len(values):
@@ -291,7 +293,9 @@ def _check_time(table: TableFile, report: CheckReport) -> None:
         report.error(place, f"a time must be a timestamp (got {values.type})", "Convert it.")
         return
     if values.type.tz is not None:
-        report.error(place, f"times must be in UTC without a zone (got {values.type})", "Convert it.")
+        report.error(
+            place, f"times must be in UTC without a zone (got {values.type})", "Convert it."
+        )
         return
     if values.null_count:
         text = f"{values.null_count:,} of {len(values):,} rows have no time; RelBench drops them"
@@ -379,7 +383,9 @@ def _check_task(opened: Any, name: str, full: Any, report: CheckReport) -> None:
     for key, _ in ends:
         table = getattr(manifest, key)
         if table is not None and table not in full.table_dict:
-            report.error(place, str(unknown(f"table (its {key})", table, full.table_dict)), "Mend it.")
+            report.error(
+                place, str(unknown(f"table (its {key})", table, full.table_dict)), "Mend it."
+            )
             return
         if table is not None and full.table_dict[table].pkey_col is None:
             if manifest.kind == "forecast":
@@ -423,7 +429,9 @@ def _label_frames(
         try:
             frame = task.get_table(split, mask_input_cols=False, db=full).df
         except (RuntimeError, KeyError, OSError, pa.ArrowException, ValueError) as error:
-            report.error(place, f"{split} split: {error}", "Choose other splits or a shorter horizon.")
+            report.error(
+                place, f"{split} split: {error}", "Choose other splits or a shorter horizon."
+            )
             continue
         ends = (
             [(task.src_entity_col, task.src_entity_table)]
@@ -550,4 +558,3 @@ def _check_windows(
         )
         remedy = "End the window in the SQL: time <= t.timestamp + INTERVAL '{timedelta}'."
         report.error(place, text, remedy)
-

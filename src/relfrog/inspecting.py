@@ -11,7 +11,8 @@ import duckdb
 
 from relfrog.dataset import TableFile, open_dataset, read_tables
 from relfrog.errors import TaskError
-from relfrog.routes import count_routes
+from relfrog.graph import foreign_keys
+from relfrog.routes import routes
 from relfrog.sources.duck import literal, quoted
 from relfrog.tasks import SPLITS, label_stats, read_task_manifest, task_from, task_names
 
@@ -44,9 +45,16 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
         "test_timestamp": str(opened.test_timestamp),
         "tables": described,
         "foreign_keys": keys,
-        "routes": count_routes({t.name: t.fkeys for t in tables}),
+        "routes": _routes(tables),
         "tasks": _tasks(opened, labels),
     }
+
+
+def _routes(tables: list[TableFile]) -> dict[str, int]:
+    """How many routes of each paradigm the foreign keys make."""
+    found = routes(foreign_keys({t.name: t.fkeys for t in tables}))
+    counts = Counter(route.paradigm.name.replace("-", "_") for route in found)
+    return {name: counts[name] for name in ("co_occurrence", "completion")}
 
 
 def _table(connection: Any, table: TableFile) -> dict[str, Any]:

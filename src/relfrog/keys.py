@@ -243,6 +243,9 @@ def _reference_name(child: str, column: str, parent: str, key: str) -> int:
     name, owner, key_name = words(column), _owner(parent), words(key)
     if not name or not owner:
         return 0
+    if child == parent:
+        # flight_number is the flight's own; only words such as "parent" lead to another row.
+        return 2 if _SELF_WORDS & set(name) else 0
     if name == key_name and name not in _GENERIC:
         return 3
     stem = name[:-1] if name[-1] in _KEY_WORDS else name
@@ -254,8 +257,6 @@ def _reference_name(child: str, column: str, parent: str, key: str) -> int:
         and len(name) > len(key_name)
         and name[-len(key_name) :] == key_name
     ):
-        return 2
-    if child == parent and _SELF_WORDS & set(name):
         return 2
     if len(owner) > 1 and stem and stem[-1:] == owner[-1:] and name[-1] in _KEY_WORDS:
         return 1

@@ -158,7 +158,9 @@ def read_task_manifest(dataset: Any, name: str) -> tuple[TaskManifest, Path]:
     names = task_names(dataset)
     if name not in names:
         if not names:
-            raise TaskError("the dataset has no tasks. Add one: relfrog task DATASET NAME --sql FILE")
+            raise TaskError(
+                "the dataset has no tasks. Add one: relfrog task DATASET NAME --sql FILE"
+            )
         raise TaskError(str(unknown("task", name, names)))
     folder = Path(dataset._resolve_task_dir(name))
     try:
@@ -457,7 +459,7 @@ def _labels(task: Any, split: str, full: Any) -> pd.DataFrame:
         frame[column] = frame[column].astype("int64")
     if kind == "binary_classification":
         values = set(frame[task.target_col].dropna().unique())
-        if not values <= {0, 1, True, False}:
+        if not values <= {0, 1}:
             raise TaskError(
                 f"{split} split: binary labels must be 0 and 1 (got {sorted(values, key=str)[:5]})"
             )

@@ -1,0 +1,140 @@
+"""Speaking on the terminal: tables, numbers and progress. Data to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+__all__ = ["TerminalProgress", "number", "percent", "table", "wrapped"]
+
+
+def number(value: float) -> str:
+    """A number for people: ``12,345``, ``0.482``, ``1.2e-05``."""
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.3f}" if abs(value) >= 0.001 else f"{value:.2g}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage; nothing is rounded to 0 or to 100 that is not."""
+    if 0 < share < 0.001:
+        return "<0.1 %"
+    return ">99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Rows in aligned columns; ``right`` names the columns with numbers.
+
+    Coloured and boxed only by whoever prints it: this is plain text, fit for a pipe.
+    """
+    from rich.cells import cell_len
+
+    cells = [list(headers), *(list(map(_one_line, row)) for row in rows)]
+    widths = [max(cell_len(row[i]) for row in cells) for i in range(len(headers))]
+    lines = []
+    for index, row in enumerate(cells):
+        parts = []
+        for i, cell in enumerate(row):
+            space = " " * (widths[i] - cell_len(cell))
+            parts.append(space + cell if i in right else cell + space)
+        lines.append("  ".join(parts).rstrip())
+        if index == 0:
+            lines.append("  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(str(text).split())
+
+
+def wrapped(text: str, indent: str = "", width: int = 100) -> str:
+    """Text in lines, with an indentation."""
+    import textwrap
+
+    return textwrap.fill(
+        _one_line(text),
+        width=width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+class TerminalProgress:
+    """An import's progress: a bar on a terminal, one line per table elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._live = sys.stderr.isatty()
+        self._table = ""
+        self._rows = 0
+        self._total = 0
+
+    def __enter__(self) -> TerminalProgress:
+        if self._live:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+            from rich.progress import TimeElapsedColumn as Elapsed
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("tables  {task.fields[rows]:,} rows"),
+                Elapsed(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("connecting", total=None, rows=0)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def reading(self, table: str, number: int, total: int) -> None:
+        """A table begins."""
+        self._finish_table()
+        self._table, self._rows = table, 0
+        if self._bar is not None:
+            from rich.markup import escape
+
+            self._bar.update(
+                self._task,
+                description=f"reading {escape(table)}",
+                completed=number - 1,
+                total=total,
+            )
+
+    def rows(self, count: int) -> None:
+        """So many rows of it are read."""
+        self._rows = count
+        if self._bar is not None:
+            self._bar.update(self._task, rows=self._total + count)
+
+    def step(self, text: str) -> None:
+        """What happens after reading."""
+        self._finish_table()
+        if self._bar is not None:
+            from rich.markup import escape
+
+            self._bar.update(self._task, description=escape(text), rows=self._total)
+
+    def _finish_table(self) -> None:
+        if self._table:
+            if self._bar is None:
+                print(f"read {self._table}: {self._rows:,} rows", file=sys.stderr)
+            else:
+                self._bar.advance(self._task)
+            self._total += self._rows
+            self._table, self._rows = "", 0

@@ -1,0 +1,200 @@
+"""What the commands say at their end, as text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from relfrog.console import number, percent, table, wrapped
+
+if TYPE_CHECKING:
+    from relfrog.checking import CheckReport
+    from relfrog.importing import ImportResult
+    from relfrog.planning import Notice
+    from relfrog.tasks import AddedTask
+
+__all__ = ["check_lines", "import_summary", "inspection", "notice_lines", "task_summary"]
+
+_HEADINGS = {
+    "mended": "Mended",
+    "left out": "Left out",
+    "suggestion": "Suggested, not used",
+    "leak": "May leak",
+    "note": "Worth knowing",
+}
+#: Notices of one kind that are shown; all of them are in import.json.
+_MOST = 25
+
+
+def notice_lines(notices: Sequence[Notice]) -> Iterator[str]:
+    """Notices under their headings."""
+    for kind, heading in _HEADINGS.items():
+        found = [n for n in notices if n.kind == kind]
+        if not found:
+            continue
+        yield f"{heading}:"
+        for notice in found[:_MOST]:
+            yield wrapped(f"{notice.place}: {notice.text}".removeprefix(": "), "  ")
+        if len(found) > _MOST:
+            yield f"  and {len(found) - _MOST} more, all in import.json"
+
+
+def import_summary(result: ImportResult) -> str:
+    """The end of an import: tables, keys, what was mended, times, and the next command."""
+    mapping = result.mapping
+    rows, keys = [], []
+    for written in result.tables:
+        given = mapping.tables[written.source]
+        rows.append(
+            [
+                written.name,
+                number(written.rows),
+                ", ".join(given.primary_key) or "none",
+                given.primary_key_origin if given.primary_key else "",
+                given.time or "none",
+                given.time_origin if given.time else "",
+            ]
+        )
+        for key in given.used_keys():
+            keys.append([f"{written.source}.{key}", key.origin, key.evidence])
+    total = sum(t.rows for t in result.tables)
+    lines = [
+        f"Imported {len(result.tables)} tables, {number(total)} rows from {mapping.source}",
+        "",
+        table(["table", "rows", "primary key", "", "time column", ""], rows, right=[1]),
+        "",
+    ]
+    if keys:
+        lines += [table(["foreign key", "", "evidence"], keys), ""]
+    lines += notice_lines(result.notices)
+    if result.notices:
+        lines.append("")
+    if result.span is not None:
+        lines.append(f"Time span: {result.span[0]} to {result.span[1]}")
+    lines.append(
+        wrapped(
+            f"Splits: validation from {mapping.val}, test from {mapping.test} "
+            f"({mapping.split_reason}). Change them with --val and --test."
+        )
+    )
+    folder = shlex.quote(str(result.folder))
+    lines += ["", f"Written to {result.folder}. Next:", f"  relfrog check {folder}"]
+    return "\n".join(lines)
+
+
+def inspection(found: dict[str, Any]) -> str:
+    """A dataset for the eye."""
+    total = sum(t["rows"] for t in found["tables"])
+    lines = [
+        f"{found['name']}: {len(found['tables'])} tables, {number(total)} rows; "
+        f"validation from {found['val_timestamp'][:10]}, test from {found['test_timestamp'][:10]}",
+        "",
+        table(
+            ["table", "rows", "primary key", "time column", "from", "to", "features"],
+            [
+                [
+                    t["name"],
+                    number(t["rows"]),
+                    t["primary_key"] or "",
+                    t["time_column"] or "",
+                    (t["first_time"] or "")[:10],
+                    (t["last_time"] or "")[:10],
+                    ", ".join(f"{count} {kind}" for kind, count in sorted(t["features"].items())),
+                ]
+                for t in found["tables"]
+            ],
+            right=[1],
+        ),
+        "",
+    ]
+    if found["foreign_keys"]:
+        lines += [
+            table(
+                ["foreign key", "NULL"],
+                [
+                    [f"{k['table']}.{k['column']} -> {k['parent']}", percent(k["null_share"])]
+                    for k in found["foreign_keys"]
+                ],
+                right=[1],
+            ),
+            "",
+        ]
+    routes = found["routes"]
+    lines.append(
+        f"{len(found['foreign_keys'])} foreign keys, {routes['co_occurrence']} co-occurrence "
+        f"routes, {routes['completion']} completion routes"
+    )
+    if found["tasks"]:
+        lines += ["", _task_table(found["tasks"])]
+    else:
+        lines += ["", "No tasks yet. Add one: relfrog task DATASET NAME --sql FILE"]
+    return "\n".join(lines)
+
+
+def _task_table(tasks: list[dict[str, Any]]) -> str:
+    rows = []
+    for task in tasks:
+        if "error" in task:
+            rows.append([task["name"], "", "", "", "", "", task["error"]])
+            continue
+        ends = task.get("entity_table") or (
+            f"{task.get('src_entity_table')} -> {task.get('dst_entity_table')}"
+        )
+        splits = task.get("splits", {})
+        counts = [
+            number(splits[s]["rows"]) if s in splits else "" for s in ("train", "val", "test")
+        ]
+        label = _label(splits["train"]["label"]) if "train" in splits else ""
+        rows.append([task["name"], task["task_type"], ends, *counts, label])
+    headers = ["task", "type", "for", "train", "val", "test", "label in train"]
+    return table(headers, rows, right=[3, 4, 5])
+
+
+def _label(label: dict[str, float]) -> str:
+    if "positive" in label:
+        return f"{percent(label['positive'])} positive"
+    if "targets" in label:
+        return f"{label['targets']:.2f} targets each"
+    return ", ".join(f"{name} {number(value)}" for name, value in label.items())
+
+
+def check_lines(report: CheckReport) -> str:
+    """Findings and what holds."""
+    lines = []
+    for finding in report.findings:
+        lines.append(wrapped(f"{finding.level}: {finding.place}: {finding.text}"))
+        lines.append(wrapped(finding.remedy, "  "))
+    lines += [f"ok: {text}" for text in report.passed]
+    errors = sum(f.level == "error" for f in report.findings)
+    warnings = len(report.findings) - errors
+    lines.append(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}")
+    return "\n".join(lines)
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def task_summary(dataset: str, added: AddedTask) -> str:
+    """A task that was added: its labels, and the next command."""
+    rows = [
+        [
+            split,
+            number(stats.rows),
+            number(stats.seed_times),
+            number(stats.entities),
+            _label(stats.label),
+        ]
+        for split, stats in added.stats.items()
+    ]
+    return "\n".join(
+        [
+            f"Added task {added.manifest.name} ({added.manifest.task_type}, "
+            f"{added.manifest.timedelta} ahead) in {added.folder}",
+            "",
+            table(["split", "rows", "seed times", "entities", "label"], rows, right=[1, 2, 3]),
+            "",
+            f"Next:\n  relfrog check {shlex.quote(str(dataset))} {shlex.quote(added.manifest.name)}",
+        ]
+    )
