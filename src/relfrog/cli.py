@@ -68,14 +68,12 @@ cli.command_class = _Command
 def main() -> None:
     """Run the command line; exit 0, 1 for what the user can mend, 2 for wrong usage."""
     signal.signal(signal.SIGTERM, _terminate)
-    context: click.Context | None = None
     debug = "--debug" in sys.argv
     secrets: list[str] = []
     try:
         code = cli.main(standalone_mode=False, prog_name="relfrog")
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        context = getattr(error, "ctx", None)
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
@@ -167,8 +165,8 @@ def import_command(
                 mapping.write_text(plan.mapping.to_yaml(), encoding="utf-8")
             except OSError as error:
                 raise UsageError(f"{mapping} cannot be written: {error.strerror}") from None
-            click.echo(f"Mapping written to {mapping}. Correct it, then:\n  relfrog import "
-                       f"{_shown(source)} {dest or 'DEST'} --mapping {mapping}", err=True)  # fmt: skip
+            again = f"relfrog import {_shown(source)} {dest or 'DEST'} --mapping {mapping}"
+            click.echo(f"Mapping written to {mapping}. Correct it, then:\n  {again}", err=True)
         else:
             click.echo(plan.mapping.to_yaml(), nl=False)
         return

@@ -190,14 +190,18 @@ def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Co
         known = f"{value} NOT IN {_listed(MISSING)}"
         integer = f"regexp_full_match({value}, '[+-]?(0|[1-9]\\d*)(\\.0*)?')"
         spelled = f"lower({value})"
+        conditions = [
+            known,
+            f"{known} AND {integer}",
+            f"{known} AND {integer} AND TRY_CAST({value} AS BIGINT) IS NOT NULL",
+            f"{known} AND TRY_CAST({value} AS DOUBLE) IS NOT NULL",
+            f"{known} AND {spelled} IN {_listed(_TRUE + _FALSE)}",
+            f"regexp_full_match({value}, '0\\d+')",
+        ]
+        counts = ", ".join(f"count(*) FILTER (WHERE {c})" for c in conditions)
         present, integers, fitting, numbers, truths, padded, example = staging.row(
-            f"SELECT count_if({known}), count_if({known} AND {integer}), "
-            f"count_if({known} AND {integer} AND TRY_CAST({value} AS BIGINT) IS NOT NULL), "
-            f"count_if({known} AND TRY_CAST({value} AS DOUBLE) IS NOT NULL), "
-            f"count_if({known} AND {spelled} IN {_listed(_TRUE + _FALSE)}), "
-            f"count_if(regexp_full_match({value}, '0\\d+')), "
-            f"any_value({name}) FILTER ({known} AND TRY_CAST({value} AS DOUBLE) IS NULL) "
-            f"FROM {table.sql}"
+            f"SELECT {counts}, any_value({name}) "
+            f"FILTER (WHERE {known} AND TRY_CAST({value} AS DOUBLE) IS NULL) FROM {table.sql}"
         )
         if table.rows and not present:
             return ColumnType("drop", reason="all values are missing", notice=True)
@@ -227,7 +231,9 @@ def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) ->
     sample = f"(SELECT {name} FROM {table.sql} WHERE {known} LIMIT {_SAMPLE})"
 
     def fits(condition: Callable[[str], str], rows: str) -> bool:
-        total, fitting = staging.row(f"SELECT count(*), count_if({condition(name)}) FROM {rows}")
+        total, fitting = staging.row(
+            f"SELECT count(*), count(*) FILTER (WHERE {condition(name)}) FROM {rows}"
+        )
         return bool(total and total == fitting)
 
     def is_iso(text: str) -> str:

@@ -55,8 +55,8 @@ def _lines(
 ) -> list[tuple[str, str, str]]:
     """The rows of a card: (column, word at the right, role)."""
     foreign = {column for name, column, _ in keys if name == table["name"]}
-    lines = []
-    plain = []
+    lines: list[tuple[str, str, str]] = []
+    plain: list[tuple[str, str, str]] = []
     for column, kind in table["columns"].items():
         if column == table["primary_key"]:
             lines.insert(0, (column, "key", "pk"))

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 from relfrog._version import __version__
 from relfrog.errors import DatasetError, RelFrogError, SourceError, UsageError
+from relfrog.flags import apply_flags
 from relfrog.folders import appearing
-from relfrog.mapping import Corrections, ImportMapping, read_corrections, unknown
-from relfrog.planning import Notice, Plan, apply_flags, make_plan
+from relfrog.mapping import Corrections, ImportMapping, Notice, read_corrections, unknown
+from relfrog.planning import Plan, make_plan
 from relfrog.sources import Source, SourceTable, open_source, scrub
 from relfrog.staging import StagedTable, Staging
 from relfrog.writing import WrittenTable, write_tables
@@ -184,13 +185,19 @@ class _planned:
         self._staging: Staging | None = None
         with open_source(address, schemas) as source:
             try:
-                chosen = _choose(source.tables(also=tables), tables, exclude, corrections)
+                found = source.tables(also=tables)
+                chosen = _choose(found, tables, exclude, corrections)
                 apply_flags(corrections, chosen, *flags)
                 self._staging = Staging(workshop, memory)
                 staged = _stage(self._staging, source, chosen, progress)
                 progress.step("checking and proposing keys")
                 now = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
                 self._plan = make_plan(self._staging, staged, corrections, source.label, now)
+                self._plan.notices += [
+                    Notice("left out", t.name, "", "the mapping does not name it")
+                    for t in found
+                    if corrections.closed and t not in chosen and t.name not in exclude
+                ]
             except BaseException as error:
                 self._close()
                 if isinstance(error, RelFrogError):

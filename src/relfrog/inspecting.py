@@ -12,9 +12,10 @@ import duckdb
 from relfrog.dataset import TableFile, open_dataset, read_tables
 from relfrog.errors import TaskError
 from relfrog.graph import foreign_keys
+from relfrog.labels import SPLITS, label_stats
 from relfrog.routes import routes
 from relfrog.sources.duck import literal, quoted
-from relfrog.tasks import SPLITS, label_stats, read_task_manifest, task_from, task_names
+from relfrog.tasks import read_task_manifest, task_from, task_names
 
 __all__ = ["inspect"]
 
@@ -69,7 +70,7 @@ def _table(connection: Any, table: TableFile) -> dict[str, Any]:
         time = quoted(str(table.time_col))
         first, last, missing = connection.execute(
             f"SELECT CAST(min({time}) AS VARCHAR), CAST(max({time}) AS VARCHAR), "
-            f"count_if({time} IS NULL) FROM read_parquet({literal(str(table.path))})"
+            f"count(*) FILTER (WHERE {time} IS NULL) FROM read_parquet({literal(str(table.path))})"
         ).fetchone()
     return {
         "name": table.name,
@@ -90,7 +91,7 @@ def _foreign_keys(connection: Any, table: TableFile) -> list[dict[str, Any]]:
         return []
     counts = connection.execute(
         "SELECT "
-        + ", ".join(f"count_if({quoted(c)} IS NULL)" for c in present)
+        + ", ".join(f"count(*) FILTER (WHERE {quoted(c)} IS NULL)" for c in present)
         + f" FROM read_parquet({literal(str(table.path))})"
     ).fetchone()
     return [

@@ -122,7 +122,9 @@ def check_unique(staging: Staging, table: TypedTable, columns: Sequence[str]) ->
     names = [table.column(c).sql for c in columns]
     absent = " OR ".join(f"{n} IS NULL" for n in names)
     listed = ", ".join(names)
-    total, missing = staging.row(f"SELECT count(*), count_if({absent}) FROM {table.staged.sql}")
+    total, missing = staging.row(
+        f"SELECT count(*), count(*) FILTER (WHERE {absent}) FROM {table.staged.sql}"
+    )
     (different,) = staging.row(
         f"SELECT count(*) FROM (SELECT DISTINCT {listed} FROM {table.staged.sql} "
         f"WHERE NOT ({absent}))"
@@ -134,8 +136,12 @@ def check_unique(staging: Staging, table: TypedTable, columns: Sequence[str]) ->
             f"SELECT {listed}, count(*) AS n FROM {table.staged.sql} WHERE NOT ({absent}) "
             f"GROUP BY {listed} HAVING n > 1 ORDER BY n DESC, {listed} LIMIT 3"
         ):
-            examples.append((", ".join(str(part) for part in key), rows))
+            examples.append((_shown(key), rows))
     return KeyCheck(duplicates, missing, tuple(examples))
+
+
+def _shown(key: Sequence[object]) -> str:
+    return str(key[0]) if len(key) == 1 else f"({', '.join(map(str, key))})"
 
 
 def match_keys(
@@ -159,7 +165,7 @@ def match_keys(
     )
     values, matched, distinct, distinct_matched = staging.row(
         "SELECT coalesce(sum(n), 0)::BIGINT, coalesce(sum(n) FILTER (hit), 0)::BIGINT, "
-        f"count(*), count_if(hit) FROM ({found})"
+        f"count(*), count(*) FILTER (WHERE hit) FROM ({found})"
     )
     examples: tuple[str, ...] = ()
     if matched < values:
@@ -167,7 +173,7 @@ def match_keys(
             f"SELECT {', '.join(keys)} FROM ({found}) WHERE NOT hit "
             f"ORDER BY n DESC, {', '.join(keys)} LIMIT 3"
         )
-        examples = tuple(", ".join(str(part) for part in key) for key in shown)
+        examples = tuple(_shown(key) for key in shown)
     return Evidence(values, matched, distinct, distinct_matched, parent.staged.rows, examples)
 
 
@@ -224,7 +230,8 @@ def _key_name(table: str, column: str) -> tuple[int, list[str]]:
 def _is_code(staging: Staging, table: TypedTable, column: str) -> bool:
     name = table.column(column).sql
     longest, spaced = staging.row(
-        f"SELECT max(length({name})), count_if(contains({name}, ' ')) FROM {table.staged.sql}"
+        f"SELECT max(length({name})), count(*) FILTER (WHERE contains({name}, ' ')) "
+        f"FROM {table.staged.sql}"
     )
     return bool(longest <= 40 and not spaced)
 

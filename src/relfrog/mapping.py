@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +15,42 @@ from typing import Any, Literal
 from relfrog.coltypes import ColumnType
 from relfrog.errors import SchemaError
 
-__all__ = ["Corrections", "ForeignKeyMapping", "ImportMapping", "TableMapping", "read_corrections"]
+__all__ = [
+    "Corrections",
+    "ForeignKeyMapping",
+    "ImportMapping",
+    "Notice",
+    "TableCorrections",
+    "TableMapping",
+    "read_corrections",
+    "unknown",
+]
 
 #: Who decided: the database, RelFrog (with evidence), or the user.
 Origin = Literal["declared", "proposed", "chosen", "none"]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the user should know.
+
+    Attributes:
+        kind: ``mended`` (changed so that it fits), ``left out``, ``suggestion``, ``leak`` (visible
+            earlier than it should be) or ``note``.
+        table: The source's table; empty if it is about all.
+        column: The column, if it is about one.
+        text: What, how many, and an example.
+    """
+
+    kind: Literal["mended", "left out", "suggestion", "leak", "note"]
+    table: str
+    column: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        """``table.column``, as far as it has them."""
+        return ".".join(part for part in (self.table, self.column) if part)
 
 
 @dataclass
@@ -268,8 +299,3 @@ def _columns(given: object, where: str) -> tuple[str, ...]:
 
 def _time(given: object) -> str | None:
     return None if given is None else str(given)
-
-
-def as_chosen(key: ForeignKeyMapping) -> ForeignKeyMapping:
-    """The same key, decided by the user."""
-    return dataclasses.replace(key, origin="chosen", used=True)

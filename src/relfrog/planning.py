@@ -1,9 +1,9 @@
-"""Deciding what an import will do: declared facts, proposals and the user's corrections together."""
+"""Deciding what an import will do: declared facts, proposals and corrections together."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -22,39 +22,16 @@ from relfrog.mapping import (
     Corrections,
     ForeignKeyMapping,
     ImportMapping,
+    Notice,
     TableCorrections,
     TableMapping,
     unknown,
 )
 from relfrog.names import folder_names
-from relfrog.sources import SourceTable
 from relfrog.staging import StagedTable, Staging
 from relfrog.timecols import propose_split, propose_time
 
-__all__ = ["Notice", "Plan", "apply_flags", "make_plan"]
-
-
-@dataclass(frozen=True)
-class Notice:
-    """Something the user should know.
-
-    Attributes:
-        kind: ``mended`` (changed so that it fits), ``left out``, ``suggestion``, ``leak`` (visible
-            earlier than it should be) or ``note``.
-        table: The source's table; empty if it is about all.
-        column: The column, if it is about one.
-        text: What, how many, and an example.
-    """
-
-    kind: Literal["mended", "left out", "suggestion", "leak", "note"]
-    table: str
-    column: str
-    text: str
-
-    @property
-    def place(self) -> str:
-        """``table.column``, as far as it has them."""
-        return ".".join(part for part in (self.table, self.column) if part)
+__all__ = ["Plan", "make_plan"]
 
 
 @dataclass
@@ -74,68 +51,6 @@ class Plan:
     checks: dict[str, KeyCheck] = field(default_factory=dict)
     evidence: dict[tuple[str, tuple[str, ...]], Evidence] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
-
-
-def apply_flags(
-    corrections: Corrections,
-    tables: Sequence[SourceTable],
-    pk: Iterable[str],
-    fk: Iterable[str],
-    time: Iterable[str],
-) -> None:
-    """Add what ``--pk``, ``--fk`` and ``--time`` say to the corrections.
-
-    ``--pk TABLE.COL[,COL]``, ``--time TABLE.COL``, ``--fk TABLE.COL[,COL]=PARENT[.COL[,COL]]``;
-    ``none`` in place of the columns (or of the parent) takes a key or a time away.
-    """
-    known = {t.name: [c.name for c in t.columns] for t in tables}
-    for flag in pk:
-        table, columns = _place(flag, known, "--pk orders.id")
-        corrections.table(table).primary_key = columns
-    for flag in time:
-        table, columns = _place(flag, known, "--time orders.created_at")
-        if len(columns) > 1:
-            raise UsageError(f"--time {flag}: a table has one time column")
-        entry = corrections.table(table)
-        entry.time, entry.no_time = (columns[0], False) if columns else (None, True)
-    for flag in fk:
-        child, equals, parent = flag.rpartition("=")
-        if not equals:
-            raise UsageError(f"--fk {flag}: write it as --fk orders.customer_id=customers.id")
-        table, columns = _place(child, known, "--fk orders.customer_id=customers.id")
-        if not columns:
-            raise UsageError(f"--fk {flag}: name the columns of {table}")
-        if parent == "none":
-            corrections.table(table).refused_keys.add(columns)
-            continue
-        if parent in known:
-            parent_table, parent_columns = parent, ()
-        else:
-            parent_table, parent_columns = _place(parent, known, f"--fk {child}=customers.id")
-        corrections.table(table).added_keys.append(
-            ForeignKeyMapping(columns, parent_table, parent_columns, "chosen")
-        )
-
-
-def _place(text: str, known: dict[str, list[str]], example: str) -> tuple[str, tuple[str, ...]]:
-    """Split ``table.column,column``, where both may contain dots and commas."""
-    for table in sorted(known, key=len, reverse=True):
-        for mark in (".", "="):
-            if text.startswith(table + mark):
-                rest = text[len(table) + 1 :]
-                if rest == "none" and "none" not in known[table]:
-                    return table, ()
-                if rest in known[table]:
-                    return table, (rest,)
-                columns = tuple(part.strip() for part in rest.split(","))
-                for column in columns:
-                    if column not in known[table]:
-                        raise unknown(f"column in table {table}", column, known[table])
-                return table, columns
-    table = text.split(".")[0]
-    if table in known:
-        raise UsageError(f"{text!r} names no column. Write it as {example}")
-    raise unknown("table", table, known)
 
 
 def make_plan(
@@ -178,9 +93,9 @@ def make_plan(
 
 def _types(staging: Staging, table: StagedTable, given: TableCorrections) -> dict[str, ColumnType]:
     names = [c.name for c in table.source.columns]
-    for column in given.columns:
-        if column not in names:
-            raise unknown(f"column in table {table.name}", column, names)
+    for wanted in given.columns:
+        if wanted not in names:
+            raise unknown(f"column in table {table.name}", wanted, names)
     types = {}
     for name, column in table.columns.items():
         chosen = given.columns.get(name)
@@ -221,11 +136,7 @@ def _plan_primary_key(
 ) -> None:
     table, entry = plan.typed[name], plan.mapping.tables[name]
     declared = tuple(table.staged.source.primary_key)
-    if given is not None and given.primary_key is not None:
-        _columns_exist(table, given.primary_key, "primary key")
-        entry.primary_key = given.primary_key
-        entry.primary_key_origin = "declared" if given.primary_key == declared else "chosen"
-    elif declared and all(c in table.types for c in declared):
+    if declared and all(c in table.types for c in declared):
         entry.primary_key, entry.primary_key_origin = declared, "declared"
     else:
         if declared:
@@ -236,6 +147,11 @@ def _plan_primary_key(
             column, evidence = proposal
             entry.primary_key, entry.primary_key_origin = (column,), "proposed"
             entry.primary_key_evidence = evidence
+    if given is not None and given.primary_key not in (None, entry.primary_key):
+        assert given.primary_key is not None
+        _columns_exist(table, given.primary_key, "primary key")
+        entry.primary_key, entry.primary_key_origin = given.primary_key, "chosen"
+        entry.primary_key_evidence = ""
     if entry.primary_key:
         check = check_unique(staging, table, entry.primary_key)
         plan.checks[name] = check
@@ -257,40 +173,54 @@ def _plan_foreign_keys(
         ForeignKeyMapping(k.columns, k.parent, k.parent_columns, "declared")
         for k in table.staged.source.foreign_keys
     ]
-    declared = {(k.columns, k.parent) for k in keys}
+    for key in keys:
+        key.parent_columns = key.parent_columns or _key_of(plan, key.parent)
+    taken = {k.columns for k in keys} | {k.columns for k in given.added_keys} | given.refused_keys
+    keys += _proposed_keys(staging, plan, name, taken)
     if given.foreign_keys is not None:
-        keys = [
-            replace(k, origin="declared") if (k.columns, k.parent) in declared else replace(k)
-            for k in given.foreign_keys
-        ]
-    added = {k.columns for k in given.added_keys}
-    keys = [k for k in keys if k.columns not in added | given.refused_keys]
+        # What the user left as it was stays declared or proposed; the rest is the user's choice.
+        known = {(k.columns, k.parent, k.parent_columns): k for k in keys}
+        keys = []
+        for key in given.foreign_keys:
+            columns = key.parent_columns or _key_of(plan, key.parent)
+            same = known.get((key.columns, key.parent, columns))
+            untouched = same is not None and same.used == key.used
+            keys.append(same if untouched and same is not None else replace(key))
+    replaced = {k.columns for k in given.added_keys} | given.refused_keys
+    keys = [k for k in keys if k.columns not in replaced]
     keys += [replace(k) for k in given.added_keys]
     for key in keys:
-        _settle(staging, plan, name, key)
-    if given.foreign_keys is None:
-        single = {
-            other: (plan.typed[other], mapped.primary_key[0])
-            for other, mapped in plan.mapping.tables.items()
-            if len(mapped.primary_key) == 1 and not plan.checks[other].duplicates
-        }
-        taken = {k.columns[0] for k in keys if len(k.columns) == 1}
-        taken |= {columns[0] for columns in given.refused_keys if len(columns) == 1}
-        for column, parent, evidence, holds in propose_foreign_keys(
-            staging, table, single, taken, entry.primary_key
-        ):
-            key = ForeignKeyMapping(
-                (column,), parent, (single[parent][1],), "proposed", str(evidence), holds
-            )
-            keys.append(key)
-            plan.evidence[name, key.columns] = evidence
-            if not holds:
-                text = (
-                    f"may refer to {parent}.{single[parent][1]} ({evidence}); not used. "
-                    f"To use it: --fk {name}.{column}={parent}.{single[parent][1]}"
-                )
-                plan.notices.append(Notice("suggestion", name, column, text))
+        if key.origin != "proposed":
+            _settle(staging, plan, name, key)
+        elif not key.used:
+            text = f"may refer to {key.parent}.{key.parent_columns[0]} ({key.evidence}); not used. "
+            text += f"To use it: --fk {name}.{key.columns[0]}={key.parent}.{key.parent_columns[0]}"
+            plan.notices.append(Notice("suggestion", name, key.columns[0], text))
     entry.foreign_keys = keys
+
+
+def _key_of(plan: Plan, table: str) -> tuple[str, ...]:
+    return plan.mapping.tables[table].primary_key if table in plan.mapping.tables else ()
+
+
+def _proposed_keys(
+    staging: Staging, plan: Plan, name: str, taken: set[tuple[str, ...]]
+) -> list[ForeignKeyMapping]:
+    single = {
+        other: (plan.typed[other], mapped.primary_key[0])
+        for other, mapped in plan.mapping.tables.items()
+        if len(mapped.primary_key) == 1 and not plan.checks[other].duplicates
+    }
+    columns = {c[0] for c in taken if len(c) == 1}
+    own = plan.mapping.tables[name].primary_key
+    keys = []
+    for column, parent, evidence, holds in propose_foreign_keys(
+        staging, plan.typed[name], single, columns, own
+    ):
+        key = (single[parent][1],)
+        keys.append(ForeignKeyMapping((column,), parent, key, "proposed", str(evidence), holds))
+        plan.evidence[name, (column,)] = evidence
+    return keys
 
 
 def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> None:
@@ -351,28 +281,31 @@ def _plan_time(
     staging: Staging, plan: Plan, name: str, given: TableCorrections | None, now: dt.datetime
 ) -> None:
     table, entry = plan.typed[name], plan.mapping.tables[name]
-    if given is not None and given.no_time:
-        entry.time_origin, entry.time_reason = "chosen", "the user said there is none"
-    elif given is not None and given.time is not None:
+    if table.staged.rows:
+        proposal = propose_time(staging, table, now)
+        entry.time, entry.time_reason = proposal.column, proposal.reason
+        entry.time_origin = "proposed" if proposal.column else "none"
+    if given is not None and given.no_time and entry.time is not None:
+        entry.time, entry.time_origin, entry.time_reason = None, "chosen", "the user wants none"
+    elif given is not None and given.time not in (None, entry.time):
+        assert given.time is not None
         if given.time not in table.types:
             raise unknown(f"column in table {name}", given.time, table.types)
         kind = _as_time(staging, table, given.time)
         table.types[given.time] = entry.columns[given.time] = kind
-        entry.time, entry.time_origin = given.time, "chosen"
-    elif table.staged.rows:
-        proposal = propose_time(staging, table, now)
-        entry.time, entry.time_reason = proposal.column, proposal.reason
-        entry.time_origin = "proposed" if proposal.column else "none"
-        if proposal.reason.startswith("not taken"):
-            text = f"no time column ({proposal.reason}). To choose one: --time {name}.COLUMN"
-            plan.notices.append(Notice("note", name, "", text))
+        entry.time, entry.time_origin, entry.time_reason = given.time, "chosen", ""
+    if entry.time_reason.startswith("not taken"):
+        text = f"no time column ({entry.time_reason}). To choose one: --time {name}.COLUMN"
+        plan.notices.append(Notice("note", name, "", text))
     if entry.time is None or not table.staged.rows:
         # RelBench cannot take the minimum of no rows; an empty table needs no time.
         entry.time = None
         return
     column = table.column(entry.time)
     value = type_sql(column, table.types[entry.time])
-    (missing,) = staging.row(f"SELECT count_if(({value}) IS NULL) FROM {table.staged.sql}")
+    (missing,) = staging.row(
+        f"SELECT count(*) FILTER (WHERE ({value}) IS NULL) FROM {table.staged.sql}"
+    )
     if missing == table.staged.rows:
         raise SchemaError(f"time column {name}.{entry.time}: no value can be read as a time")
     if missing:
@@ -422,12 +355,12 @@ def _leave_out(plan: Plan, table: StagedTable, given: TableCorrections) -> None:
             columns[name] = ColumnType("drop", reason=reason, notice=True)
         elif name in keys:
             columns[name] = typed.types[name]
-        elif name in given.columns:
-            columns[name] = given.columns[name]
         else:
             reason = unusable(table, table.columns[name])
             kind = typed.types[name]
-            columns[name] = ColumnType("drop", reason=reason, notice=True) if reason else kind
+            kind = ColumnType("drop", reason=reason, notice=True) if reason else kind
+            chosen = given.columns.get(name, kind)
+            columns[name] = kind if str(chosen) == str(kind) else chosen
         kind = columns[name]
         if kind.notice:
             sort: Literal["left out", "note"] = "left out" if kind.name == "drop" else "note"
@@ -460,12 +393,12 @@ def _plan_split(staging: Staging, plan: Plan, corrections: Corrections) -> None:
             )
             plan.notices.append(Notice("leak", name, "", text))
     given = {}
-    for flag, text in (("--val", corrections.val), ("--test", corrections.test)):
-        if text is not None:
+    for flag, stamp in (("--val", corrections.val), ("--test", corrections.test)):
+        if stamp is not None:
             try:
-                given[flag] = dt.datetime.fromisoformat(str(text))
+                given[flag] = dt.datetime.fromisoformat(stamp)
             except ValueError:
-                raise UsageError(f"{flag} {text}: write a date such as 2024-06-30") from None
+                raise UsageError(f"{flag} {stamp}: write a date such as 2024-06-30") from None
             if given[flag].tzinfo is not None:
                 given[flag] = given[flag].astimezone(dt.timezone.utc).replace(tzinfo=None)
     if split is None:
@@ -479,7 +412,8 @@ def _plan_split(staging: Staging, plan: Plan, corrections: Corrections) -> None:
         raise UsageError(f"the validation time {val} must lie before the test time {test}")
     mapping.val, mapping.test = _stamp(val), _stamp(test)
     if split is not None:
-        mapping.split_reason = "chosen" if len(given) == 2 else split.reason
+        proposed = (val, test) == (split.val, split.test)
+        mapping.split_reason = split.reason if proposed else "chosen"
 
 
 def _stamp(time: dt.datetime) -> str:

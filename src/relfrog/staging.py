@@ -36,7 +36,10 @@ _STAGED: dict[Kind, str] = {
 _BATCHES_AT_ONCE = 4
 
 #: Text with a time in ISO 8601. The zone, if there is one, is honoured; otherwise UTC.
-ISO = r"^\s*\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*(Z|UTC|[+-]\d{2}(:?\d{2})?)?)?\s*$"
+ISO = (
+    r"^\s*\d{4}-\d{1,2}-\d{1,2}"
+    r"([ T]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*(Z|UTC|[+-]\d{2}(:?\d{2})?)?)?\s*$"
+)
 
 
 def iso_time(column: str) -> str:
@@ -142,11 +145,10 @@ class Staging:
 
     def row(self, query: str) -> tuple[Any, ...]:
         """The first row of a query's result."""
-        found = self.connection.execute(query).fetchone()
-        return found if found is not None else ()
+        return self.rows(query)[0]
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """All rows of a query's result; for small ones."""
+        """All rows of a statement's result; for small ones. It is finished after this."""
         found: list[tuple[Any, ...]] = self.connection.execute(query).fetchall()
         return found
 
@@ -167,17 +169,17 @@ class Staging:
         sql = f"t{self._tables}"
         self._tables += 1
         while True:
-            self.connection.execute("BEGIN")
+            self.rows("BEGIN")
             try:
                 rows, unreadable = self._fill(sql, source, table, advance)
             except ReadAgain as again:
-                self.connection.execute("ROLLBACK")
+                self.rows("ROLLBACK")
                 table = again.table
                 continue
             except BaseException:
-                self.connection.execute("ROLLBACK")
+                self.rows("ROLLBACK")
                 raise
-            self.connection.execute("COMMIT")
+            self.rows("COMMIT")
             break
         columns = {}
         facts = self._facts(sql, table)
@@ -193,7 +195,7 @@ class Staging:
         """Insert all batches; returns the rows, and per column the values that were lost."""
         columns = readable(table)
         types = ", ".join(f"c{i} {_STAGED[c.kind]}" for i, c in enumerate(columns))
-        self.connection.execute(f"CREATE OR REPLACE TABLE {sql} ({types or 'nothing INTEGER'})")
+        self.rows(f"CREATE OR REPLACE TABLE {sql} ({types or 'nothing INTEGER'})")
         rows, unreadable, held = 0, dict.fromkeys(range(len(columns)), 0), []
         for batch in source.read(table):
             held.append(batch)
@@ -231,9 +233,7 @@ class Staging:
         before = [arrived.column(i).null_count for i in range(len(columns))]
         self.connection.register("arrived", arrived)
         try:
-            self.connection.execute(
-                f"INSERT INTO {sql} SELECT {', '.join(expressions or names)} FROM arrived"
-            )
+            self.rows(f"INSERT INTO {sql} SELECT {', '.join(expressions or names)} FROM arrived")
             for position, expression in enumerate(expressions):
                 if expression != f"c{position}":
                     (after,) = self.row(f"SELECT count(*) - count({expression}) FROM arrived")
@@ -251,7 +251,7 @@ class Staging:
             infinite = "0"
             if _STAGED[column.kind] == "DOUBLE":
                 finite = f"CASE WHEN isfinite({name}) THEN {name} END"
-                infinite = f"count_if(NOT isfinite({name}))"
+                infinite = f"count(*) FILTER (WHERE NOT isfinite({name}))"
             elif _STAGED[column.kind] == "TIMESTAMP":
                 finite = f"epoch_us({name})"
             asked += [

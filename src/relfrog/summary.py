@@ -11,7 +11,7 @@ from relfrog.console import number, percent, table, wrapped
 if TYPE_CHECKING:
     from relfrog.checking import CheckReport
     from relfrog.importing import ImportResult
-    from relfrog.planning import Notice
+    from relfrog.mapping import Notice
     from relfrog.tasks import AddedTask
 
 __all__ = ["check_lines", "import_summary", "inspection", "notice_lines", "task_summary"]
@@ -195,6 +195,7 @@ def task_summary(dataset: str, added: AddedTask) -> str:
             "",
             table(["split", "rows", "seed times", "entities", "label"], rows, right=[1, 2, 3]),
             "",
-            f"Next:\n  relfrog check {shlex.quote(str(dataset))} {shlex.quote(added.manifest.name)}",
+            "Next:",
+            f"  relfrog check {shlex.quote(str(dataset))} {shlex.quote(added.manifest.name)}",
         ]
     )

@@ -79,8 +79,8 @@ def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeP
         rank, reason = _rank(name)
         value = type_sql(column, table.types[name])
         present, later = staging.row(
-            f"SELECT count({value}), count_if({value} > TIMESTAMP '{now:%Y-%m-%d %H:%M:%S}') "
-            f"FROM {table.staged.sql}"
+            f"SELECT count({value}), count(*) FILTER (WHERE {value} > "
+            f"TIMESTAMP '{now:%Y-%m-%d %H:%M:%S}') FROM {table.staged.sql}"
         )
         if not present:
             continue
@@ -110,7 +110,7 @@ def _earliest(staging: Staging, table: TypedTable, level: Sequence[_Candidate]) 
     least = f"least({', '.join(c[5] for c in level)})"
     counts = staging.row(
         "SELECT "
-        + ", ".join(f"count_if({c[5]} = {least})" for c in level)
+        + ", ".join(f"count(*) FILTER (WHERE {c[5]} = {least})" for c in level)
         + f" FROM {table.staged.sql}"
     )
     order = sorted(zip(counts, level, strict=True), key=lambda pair: (pair[0], pair[1][2]))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relfrog.coltypes import type_sql
 from relfrog.errors import SchemaError
-from relfrog.keys import TypedTable, join_columns
-from relfrog.mapping import ForeignKeyMapping, TableMapping
-from relfrog.names import free_name, is_plain, plain
-from relfrog.planning import Notice, Plan
+from relfrog.keys import join_columns
+from relfrog.layout import Column, Ordered, lay_out
+from relfrog.mapping import ForeignKeyMapping, Notice
+from relfrog.planning import Plan
 from relfrog.staging import StagedTable, Staging
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ __all__ = ["WrittenTable", "write_tables"]
 
 #: Rows from which on an array of parents lies on disk instead of in memory.
 _ON_DISK = 50_000_000
-
-_UUID = "[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
 
 
 @dataclass
@@ -49,16 +47,6 @@ class WrittenTable:
     fkeys: dict[str, str] = field(default_factory=dict)
     sources: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
     key: tuple[str, ...] = ()
-
-
-@dataclass
-class _Ordered:
-    """A staged table whose ``rowid`` is the new key."""
-
-    typed: TypedTable
-    mapping: TableMapping
-    sql: str
-    rows: int
 
 
 def write_tables(
@@ -110,7 +98,7 @@ def _refuse_duplicates(plan: Plan) -> None:
 
 def _first_time(staging: Staging, plan: Plan) -> int | None:
     """The earliest time of all tables, in microseconds since 1970."""
-    times = []
+    times: list[int | None] = []
     for name, table in plan.mapping.tables.items():
         if table.time is not None:
             typed = plan.typed[name]
@@ -119,7 +107,7 @@ def _first_time(staging: Staging, plan: Plan) -> int | None:
     return min((t for t in times if t is not None), default=None)
 
 
-def _order(staging: Staging, plan: Plan, name: str) -> _Ordered:
+def _order(staging: Staging, plan: Plan, name: str) -> Ordered:
     """Bring a table into its order: by time, then by key, then as in the source."""
     typed, mapping = plan.typed[name], plan.mapping.tables[name]
     staged = typed.staged
@@ -141,14 +129,12 @@ def _order(staging: Staging, plan: Plan, name: str) -> _Ordered:
         text = f"{dropped:,} rows with a key that was there already are left out"
         plan.notices.append(Notice("left out", name, ", ".join(mapping.primary_key), text))
     if not keep and (not by or _is_ordered(staging, staged, by)):
-        return _Ordered(typed, mapping, staged.sql, rows)
+        return Ordered(typed, mapping, staged.sql, rows)
     order = ", ".join([*(f"{expression} NULLS FIRST" for expression in by), "rowid"])
     sql = f"s{staged.sql[1:]}"
-    staging.connection.execute(
-        f"CREATE TABLE {sql} AS SELECT * FROM {staged.sql} {keep} ORDER BY {order}"
-    )
-    staging.connection.execute(f"DROP TABLE {staged.sql}")
-    return _Ordered(typed, mapping, sql, rows)
+    staging.rows(f"CREATE TABLE {sql} AS SELECT * FROM {staged.sql} {keep} ORDER BY {order}")
+    staging.rows(f"DROP TABLE {staged.sql}")
+    return Ordered(typed, mapping, sql, rows)
 
 
 def _is_ordered(staging: Staging, staged: StagedTable, by: list[str]) -> bool:
@@ -184,92 +170,10 @@ def _is_number(arrow_type: Any) -> bool:
     return bool(pa.types.is_integer(arrow_type) or pa.types.is_timestamp(arrow_type))
 
 
-@dataclass(frozen=True)
-class _Column:
-    """One column to be written.
-
-    Attributes:
-        name: In the dataset.
-        role: ``pkey``, ``fkey``, ``time``, ``key`` (the source's text key) or ``value``.
-        sources: The source's columns behind it.
-        sql: How to get it; empty for keys.
-        kind: Its type, for values.
-        key: The foreign key, for ``fkey``.
-    """
-
-    name: str
-    role: str
-    sources: tuple[str, ...]
-    sql: str = ""
-    kind: str = ""
-    key: ForeignKeyMapping | None = None
-
-
-def _layout(
-    staging: Staging, plan: Plan, ordered: _Ordered, referred: bool, first: int | None
-) -> list[_Column]:
-    """The columns of the table in the dataset, in order, with names that are free."""
-    mapping, typed = ordered.mapping, ordered.typed
-    single = mapping.primary_key[0] if len(mapping.primary_key) == 1 else None
-    in_place: dict[str, ForeignKeyMapping] = {}
-    beside: list[ForeignKeyMapping] = []
-    for key in mapping.used_keys():
-        column = key.columns[0]
-        free = len(key.columns) == 1 and column not in (single, mapping.time, *in_place)
-        if free:
-            in_place[column] = key
-        else:
-            beside.append(key)
-    wanted: list[_Column] = []
-    if single is None and (mapping.primary_key or referred):
-        wanted.append(_Column(f"{mapping.name}_id", "pkey", mapping.primary_key))
-    for name in mapping.columns:
-        kind = mapping.columns[name]
-        if name == single:
-            wanted.append(_Column(name, "pkey", (name,)))
-            if kind.name == "text" and not _is_uuid(staging, ordered, name):
-                # A text key may say something ("JFK"); a number or a UUID does not.
-                sql = type_sql(typed.column(name), kind)
-                wanted.append(_Column(f"{name}_key", "key", (name,), sql, "text"))
-        elif name in in_place:
-            wanted.append(_Column(name, "fkey", (name,), key=in_place[name]))
-        elif name == mapping.time:
-            sql = type_sql(typed.column(name), kind)
-            if first is not None:
-                sql = f"coalesce({sql}, make_timestamp({first}))"
-            free_name = name if is_plain(name) else plain(name)
-            wanted.append(_Column(free_name, "time", (name,), sql, "time"))
-        elif kind.name != "drop" and name in typed.types:
-            sql = type_sql(typed.column(name), kind)
-            wanted.append(_Column(name, "value", (name,), sql, kind.name))
-    for key in beside:
-        stem = plan.mapping.tables[key.parent].name
-        name = f"{stem}_id" if len(key.columns) > 1 else f"{key.columns[0]}_{stem}"
-        wanted.append(_Column(name, "fkey", key.columns, key=key))
-    return _with_free_names(wanted)
-
-
-def _with_free_names(wanted: list[_Column]) -> list[_Column]:
-    """Rename what differs from another in case alone; the source's own names come first."""
-    own = [i for i, c in enumerate(wanted) if (c.name,) == c.sources]
-    made = [i for i in range(len(wanted)) if i not in set(own)]
-    taken: set[str] = set()
-    names = {i: free_name(wanted[i].name or "column", taken) for i in [*own, *made]}
-    return [replace(column, name=names[i]) for i, column in enumerate(wanted)]
-
-
-def _is_uuid(staging: Staging, ordered: _Ordered, column: str) -> bool:
-    name = ordered.typed.column(column).sql
-    other = staging.row(
-        f"SELECT count(*) FROM {ordered.sql} WHERE NOT regexp_full_match({name}, '{_UUID}')"
-    )
-    return ordered.rows > 0 and other[0] == 0
-
-
 def _write(
     staging: Staging,
     plan: Plan,
-    ordered: dict[str, _Ordered],
+    ordered: dict[str, Ordered],
     name: str,
     referred: bool,
     first: int | None,
@@ -281,7 +185,7 @@ def _write(
     import pyarrow.parquet as pq
 
     table = ordered[name]
-    layout = _layout(staging, plan, table, referred, first)
+    layout = lay_out(staging, plan, table, referred, first)
     result = WrittenTable(table.mapping.name, name, table.rows)
     for column in layout:
         result.sources[column.name] = (column.sources, column.role)
@@ -330,8 +234,8 @@ def _write(
 
 def _parents(
     staging: Staging,
-    child: _Ordered,
-    parent: _Ordered,
+    child: Ordered,
+    parent: Ordered,
     key: ForeignKeyMapping,
     folder: Path,
     number: int,
@@ -361,7 +265,7 @@ def _parents(
     return found
 
 
-def _schema(layout: list[_Column]) -> Any:
+def _schema(layout: list[Column]) -> Any:
     """The Parquet schema. Foreign keys are marked as pandas' ``Int64``, which keeps NULLs whole."""
     import json
 
@@ -391,7 +295,7 @@ def _schema(layout: list[_Column]) -> Any:
     return pa.schema(fields, metadata={"pandas": json.dumps(pandas)} if nullable else None)
 
 
-def _count_losses(staging: Staging, plan: Plan, table: _Ordered, column: _Column) -> None:
+def _count_losses(staging: Staging, plan: Plan, table: Ordered, column: Column) -> None:
     """Say how many values a column lost on the way to a type that the user chose."""
     if column.role != "value" or table.mapping.columns[column.sources[0]].reason != "chosen":
         return
@@ -402,7 +306,7 @@ def _count_losses(staging: Staging, plan: Plan, table: _Ordered, column: _Column
         plan.notices.append(Notice("mended", table.typed.name, column.sources[0], text))
 
 
-def _write_keys(staging: Staging, table: _Ordered, result: WrittenTable, folder: Path) -> None:
+def _write_keys(staging: Staging, table: Ordered, result: WrittenTable, folder: Path) -> None:
     """Keep the source's own key values, row by row, for predictions to come back with."""
     import pyarrow as pa
     import pyarrow.parquet as pq

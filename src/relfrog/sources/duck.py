@@ -121,7 +121,7 @@ class DuckDBFile(Source):
     @classmethod
     def accepts(cls, address: str) -> bool:
         """``duckdb:///file``, or a file that carries DuckDB's mark."""
-        return address.startswith("duckdb:") or _has_mark(address, b"DUCK", 8)
+        return address.startswith("duckdb:") or has_mark(address, b"DUCK", 8)
 
     def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
         import duckdb
@@ -243,6 +243,7 @@ class _Folder(Source):
                     "Rename or move one of them."
                 )
             self.paths[name] = path
+        self.paths = dict(sorted(self.paths.items()))
         self._connection = _memory_connection()
 
     def close(self) -> None:
@@ -369,7 +370,7 @@ class ParquetFolder(_Folder):
         return _read(self._connection.cursor(), table, self._relation(table.name))
 
 
-def _has_mark(address: str, mark: bytes, offset: int = 0) -> bool:
+def has_mark(address: str, mark: bytes, offset: int = 0) -> bool:
     """Whether the file begins with a database's mark."""
     try:
         with open(Path(address).expanduser(), "rb") as file:

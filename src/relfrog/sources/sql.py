@@ -6,11 +6,9 @@ are quoted by SQLAlchemy; no name is ever pasted into a statement.
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,7 +28,8 @@ from relfrog.sources.base import (
     scrub,
     secrets_in,
 )
-from relfrog.sources.duck import _has_mark
+from relfrog.sources.duck import has_mark
+from relfrog.sources.rows import column_array
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -154,13 +153,13 @@ class _Database(Source):
                 f"Leave it out with --exclude {local}"
             ) from None
         keys = []
+        default = self._inspector.default_schema_name
+        own = schema or default
         for key in foreign:
             parent = key["referred_table"]
-            parent_schema = key["referred_schema"] or schema
-            if self._prefixed:
-                parent = f"{parent_schema}.{parent}"
-            elif key["referred_schema"] not in (None, schema):
-                # A parent in a schema that is not read: named in full, so that it is not mistaken.
+            parent_schema = key["referred_schema"] or default
+            if self._prefixed or parent_schema != own:
+                # In full, so that a table of another schema is not mistaken for one of ours.
                 parent = f"{parent_schema}.{parent}"
             keys.append(
                 SourceKey(
@@ -279,11 +278,12 @@ class PostgreSQL(_Database):
             driver: Any = self._connection.connection.driver_connection
             statement = f"COPY ({select}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
             with driver.cursor() as cursor, cursor.copy(statement) as copy:
-                first = next(copy, b"")
+                pieces = iter(copy)
+                first = next(pieces, b"")
                 if not first:
                     return
                 reader = pc.open_csv(
-                    pa.PythonFile(_Chunks(bytes(first), copy), mode="r"),
+                    pa.PythonFile(_Chunks(bytes(first), pieces), mode="r"),
                     read_options=pc.ReadOptions(
                         # Positions, not names: Arrow wants them distinct and so do we.
                         column_names=[str(i) for i in range(len(names))],
@@ -360,7 +360,7 @@ class _Rows(_Database):
         try:
             for rows in self._rows(table, columns):
                 values = list(zip(*rows, strict=True))
-                arrays = [_array(v, c, table) for v, c in zip(values, columns, strict=False)]
+                arrays = [column_array(v, c, table) for v, c in zip(values, columns, strict=False)]
                 yield pa.RecordBatch.from_arrays(arrays or [pa.array(values[0])], names=names)
         except self._driver_errors() as error:
             raise SourceError(f"table {table.name} cannot be read: {self._plain(error)}") from None
@@ -387,7 +387,8 @@ class MySQL(_Rows):
             url,
             connect_args={
                 "charset": "utf8mb4",
-                "init_command": "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+                "init_command": "SET SESSION TRANSACTION "
+                "ISOLATION LEVEL REPEATABLE READ, READ ONLY",
             },
         )
 
@@ -409,7 +410,7 @@ class SQLite(_Rows):
     @classmethod
     def accepts(cls, address: str) -> bool:
         """``sqlite:///file``, or a file that carries SQLite's mark."""
-        return super().accepts(address) or _has_mark(address, b"SQLite format 3\x00")
+        return super().accepts(address) or has_mark(address, b"SQLite format 3\x00")
 
     def _open(self, address: str) -> sa.Engine:
         import sqlalchemy as sa
@@ -470,127 +471,3 @@ _NOT_UTF8 = "text that is not UTF-8 was read with replacement characters"
 
 def _lenient(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
-
-
-#: Where a kind that turned out too narrow goes on.
-_WIDER: dict[Kind, Kind] = {
-    "boolean": "integer",
-    "time": "integer",
-    "integer": "number",
-    "number": "untyped",
-    "seconds": "untyped",
-}
-
-
-def _array(values: Sequence[Any], column: SourceColumn, table: SourceTable) -> Any:
-    """One column of rows as Arrow, in the form its kind promises.
-
-    Raises:
-        ReadAgain: The values need a wider kind.
-    """
-    import pyarrow as pa
-
-    try:
-        return _CONVERSIONS[column.kind](values)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):
-        kinds = {type(v) for v in values}
-        wider = _WIDER.get(column.kind, "untyped")
-        if bytes in kinds:
-            wider = "blob"
-        elif str in kinds:
-            wider = "untyped"
-        raise ReadAgain(table.with_kind(column.name, wider)) from None
-
-
-def _integers(values: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(values, pa.int64())
-
-
-def _numbers(values: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    try:
-        return pa.array(values, pa.float64())
-    except (pa.ArrowException, TypeError):
-        if any(isinstance(v, str | bytes) for v in values):
-            raise
-        return pa.array([None if v is None else float(v) for v in values], pa.float64())
-
-
-def _booleans(values: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    known = {None: None, 0: False, 1: True, b"\x00": False, b"\x01": True}
-    if any(v not in known for v in set(values)):
-        raise ValueError
-    return pa.array([known[v] for v in values], pa.bool_())
-
-
-def _times(values: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    present = {type(v) for v in values} - {type(None)}
-    if str in present and present & {dt.datetime, dt.date}:
-        # MySQL's driver leaves dates that do not exist (2020-00-00) as text.
-        return _times([None if isinstance(v, str) else v for v in values])
-    if not present <= {dt.datetime, dt.date}:
-        raise ValueError
-    return pa.array(values, pa.timestamp("us"))
-
-
-def _seconds(values: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    def number(value: Any) -> float | None:
-        if isinstance(value, dt.timedelta):
-            return value.total_seconds()
-        if isinstance(value, dt.time):
-            return dt.timedelta(
-                hours=value.hour,
-                minutes=value.minute,
-                seconds=value.second,
-                microseconds=value.microsecond,
-            ).total_seconds()
-        if isinstance(value, str):
-            hours, minutes, *rest = value.split(":")
-            return int(hours) * 3600.0 + int(minutes) * 60 + (float(rest[0]) if rest else 0.0)
-        return None if value is None else float(value)
-
-    return pa.array([number(v) for v in values], pa.float64())
-
-
-def _texts(values: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    if any(v is not None and not isinstance(v, str) for v in values):
-        return pa.array([_as_text(v) for v in values], pa.string())
-    return pa.array(values, pa.string())
-
-
-def _as_text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bytes | bytearray | memoryview):
-        raise TypeError
-    if isinstance(value, decimal.Decimal):
-        return format(value, "f")
-    if isinstance(value, dt.datetime | dt.date):
-        return value.isoformat()
-    if isinstance(value, set | frozenset):
-        return ",".join(sorted(str(v) for v in value))
-    return str(value)
-
-
-_CONVERSIONS: dict[Kind, Callable[[Sequence[Any]], Any]] = {
-    "integer": _integers,
-    "decimal": _texts,
-    "number": _numbers,
-    "boolean": _booleans,
-    "time": _times,
-    "seconds": _seconds,
-    "text": _texts,
-    "untyped": _texts,
-    "list": _texts,
-}

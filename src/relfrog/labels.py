@@ -1,0 +1,144 @@
+"""Labels: SQL run in a locked room, seed times, and labels in numbers."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from relfrog.errors import TaskError
+
+__all__ = ["SPLITS", "LabelStats", "label_stats", "run_sql", "seed_times"]
+
+SPLITS = ("train", "val", "test")
+
+
+def run_sql(
+    sql: str,
+    db: Any,
+    timestamps: Any,
+    timedelta: Any,
+    *,
+    seconds: float = 600,
+    memory: str = "4GB",
+) -> pd.DataFrame:
+    """Run label SQL as RelBench does, in a DuckDB that can reach neither files nor the network.
+
+    Args:
+        sql: One SELECT; ``{timedelta}`` stands for the horizon.
+        db: RelBench's database: its tables are views by their names.
+        timestamps: The seed times: the relation ``timestamps(timestamp)``.
+        timedelta: The horizon.
+        seconds: After so long the query is stopped.
+        memory: The most it may use.
+
+    Raises:
+        TaskError: The SQL is wrong, with DuckDB's own words and position; or it takes too long.
+    """
+    connection = duckdb.connect()
+    stopped = threading.Event()
+
+    def stop() -> None:
+        stopped.set()
+        connection.interrupt()
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("timestamps", pd.DataFrame({"timestamp": timestamps}))
+        for name, table in db.table_dict.items():
+            connection.register(name, table.df)
+        # From here on the SQL may come from a stranger.
+        for setting, value in {
+            "memory_limit": f"'{memory}'",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "python_enable_replacements": "false",
+            "enable_external_access": "false",
+            "lock_configuration": "true",
+        }.items():
+            connection.execute(f"SET {setting} = {value}")
+        filled = sql.replace("{timedelta}", str(timedelta))
+        statements = connection.extract_statements(filled)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise TaskError("label SQL must be one SELECT statement")
+        timer.start()
+        return connection.sql(filled).df()
+    except duckdb.Error as error:
+        if stopped.is_set():
+            raise TaskError(f"label SQL was stopped after {seconds:.0f} s") from None
+        # DuckDB's message draws a caret under the position itself.
+        raise TaskError(f"label SQL failed: {str(error).strip()}") from None
+    finally:
+        timer.cancel()
+        connection.close()
+
+
+def seed_times(dataset: Any, task: Any, split: str, db: Any) -> pd.DatetimeIndex:
+    """The seed times of a split, as RelBench lays them out."""
+    step = task.timedelta
+    if split == "train":
+        return pd.date_range(dataset.val_timestamp - step, db.min_timestamp, freq=-step)
+    first = dataset.val_timestamp if split == "val" else dataset.test_timestamp
+    last = dataset.test_timestamp if split == "val" else db.max_timestamp
+    end = min(first + step * (task.num_eval_timestamps - 1), last - step)
+    return pd.date_range(first, end, freq=step)
+
+
+@dataclass(frozen=True)
+class LabelStats:
+    """The labels of one split in numbers.
+
+    Attributes:
+        rows: Labelled seeds.
+        seed_times: Different times among them.
+        entities: Different entities among them.
+        label: What can be said of the values: ``positive`` (share), or ``mean``, ``median``,
+            ``std``, ``min``, ``max``, or ``classes``, or ``targets`` (mean per list).
+        constant: Whether all labels are the same.
+        missing: Labels that are NULL.
+    """
+
+    rows: int
+    seed_times: int
+    entities: int
+    label: dict[str, float]
+    constant: bool
+    missing: int
+
+
+def label_stats(task: Any, frame: pd.DataFrame) -> LabelStats:
+    """Count a split's labels."""
+    kind = task.task_type.value
+    entity = task.src_entity_col if kind == "recommendation" else task.entity_col
+    target = task.dst_entity_col if kind == "recommendation" else task.target_col
+    values = frame[target]
+    label: dict[str, float] = {}
+    constant, missing = False, int(values.isna().sum())
+    if kind == "recommendation":
+        label["targets"] = float(values.map(len).mean()) if len(frame) else 0.0
+    elif kind == "multilabel_classification":
+        label["classes"] = float(len(values.iloc[0])) if len(frame) else 0.0
+    else:
+        present = values.dropna()
+        constant = present.nunique() < 2
+        if kind == "binary_classification":
+            label["positive"] = float(present.astype(float).mean()) if len(present) else 0.0
+        elif kind == "multiclass_classification":
+            label["classes"] = float(present.nunique())
+        elif len(present):
+            number = present.astype(float)
+            for name in ("mean", "median", "std", "min", "max"):
+                label[name] = float(getattr(number, name)())
+    return LabelStats(
+        rows=len(frame),
+        seed_times=int(frame[task.time_col].nunique()) if task.time_col in frame else 0,
+        entities=int(frame[entity].nunique()),
+        label=label,
+        constant=constant,
+        missing=missing,
+    )
