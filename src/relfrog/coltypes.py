@@ -138,7 +138,7 @@ def unusable(table: StagedTable, column: StagedColumn) -> str:
         return ""
     if not facts.present:
         return "all values are NULL"
-    if facts.constant and table.rows > 1 and facts.present == table.rows:
+    if facts.constant and table.rows > 1 and facts.present - facts.infinite == table.rows:
         value = "" if column.kind == "time" else f" ({_short(facts.low)})"
         return f"the same value in every row{value}"
     return ""
@@ -159,8 +159,9 @@ def _integer_type(staging: Staging, table: StagedTable, column: StagedColumn) ->
     """An integer; or a time, if its name says so and its size allows it."""
     if not set(words(column.name)) & _TIME_WORDS or not column.facts.present:
         return ColumnType("integer")
+    value = type_sql(column, ColumnType("integer"))
     low, high = staging.row(
-        f"SELECT min({column.sql}), max({column.sql}) FROM {table.sql} WHERE {column.sql} <> 0"
+        f"SELECT min({value}), max({value}) FROM {table.sql} WHERE {value} <> 0"
     )
     if low is None:
         return ColumnType("integer")
@@ -176,8 +177,9 @@ def _integer_type(staging: Staging, table: StagedTable, column: StagedColumn) ->
 
 
 def _all_fit(staging: Staging, table: StagedTable, column: StagedColumn, kind: ColumnType) -> bool:
+    present = type_sql(column, ColumnType("integer"))
     (lost,) = staging.row(
-        f"SELECT count({column.sql}) - count({type_sql(column, kind)}) FROM {table.sql}"
+        f"SELECT count({present}) - count({type_sql(column, kind)}) FROM {table.sql}"
     )
     return bool(lost == 0)
 
@@ -209,7 +211,7 @@ def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Co
         if present and not padded:
             if integers == present:
                 if fitting == present:
-                    return ColumnType("integer")
+                    return _integer_type(staging, table, column)
                 return ColumnType("text", reason="whole numbers too large for 64 bits")
             if numbers == present:
                 return ColumnType("number")

@@ -21,12 +21,23 @@ def words(name: str) -> tuple[str, ...]:
     return tuple(piece.lower() for piece in _PIECES.findall(name))
 
 
+_IRREGULAR = {"people": "person", "children": "child", "men": "man", "women": "woman"}
+_IRREGULAR |= {
+    "criteria": "criterion",
+    "indices": "index",
+    "matrices": "matrix",
+    "series": "series",
+}
+
+
 def singular(word: str) -> str:
     """An English plural's singular, near enough to compare names.
 
     >>> [singular(w) for w in ("users", "categories", "addresses", "status", "boxes")]
     ['user', 'category', 'address', 'status', 'box']
     """
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "xes", "ches", "shes")):

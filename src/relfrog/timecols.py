@@ -140,6 +140,9 @@ def propose_split(staging: Staging, timed: Sequence[tuple[TypedTable, str]]) -> 
         val, test = (t.replace(hour=0, minute=0, second=0, microsecond=0) for t in (val, test))
     else:
         val, test = (t.replace(microsecond=0) for t in (val, test))
+    if val >= test:
+        reason = f"all rows lie within seconds of {high}: there is no before and after to split"
+        return Split(low, low + dt.timedelta(seconds=1), reason)
     reason = (
         f"rows lie between {low:%Y-%m-%d} and {high:%Y-%m-%d} (outliers apart): the last tenth of "
         "that time is for test, the tenth before for validation"

@@ -81,7 +81,7 @@ def _expression(column: SourceColumn) -> str:
         # TIME WITH TIME ZONE has no epoch of its own.
         name = f"CAST({name} AS TIME)" if column.declared.upper().startswith("TIME ") else name
         return f"CAST(epoch({name}) AS DOUBLE)"
-    if column.kind == "time" and "ZONE" not in column.declared.upper():
+    if column.kind == "time" and column.declared.upper() == "DATE":
         return f"CAST({name} AS TIMESTAMP)"
     if column.kind == "list":
         return f"CAST({name} AS VARCHAR[])"

@@ -1,0 +1,405 @@
+"""Each kind of dirt, and what the user sees of it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from helpers import csv_folder, imported, said, sqlite
+from relfrog import DatasetError, SchemaError, SourceError, import_database, source_keys
+from relfrog.checking import check
+
+
+def test_dangling_keys_become_null_and_are_shown(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE p (id INTEGER PRIMARY KEY, n TEXT);"
+        "CREATE TABLE c (id INTEGER PRIMARY KEY, p INTEGER REFERENCES p (id));"
+        "INSERT INTO p VALUES (1, 'a'), (2, 'b');"
+        "INSERT INTO c VALUES (1, 2), (2, 9), (3, 9), (4, NULL), (5, 8);",
+    )
+    result, tables = imported(address, tmp_path / "out")
+    assert tables["c"]["p"].tolist() == [1, pd.NA, pd.NA, pd.NA, pd.NA]
+    assert said(result, "mended", "c.p") == (
+        "3 of 4 values have no match in p.id and become NULL, such as 9, 8"
+    )
+
+
+def test_duplicate_primary_keys_are_an_error_unless_told_otherwise(tmp_path: Path) -> None:
+    address = csv_folder(tmp_path / "csv", t="id,v\n1,a\n2,b\n2,c\n2,d\n3,e\n")
+    with pytest.raises(
+        SchemaError, match=r"t\.id: 2 duplicate keys, such as 2 \(3 times\)"
+    ) as info:
+        import_database(address, tmp_path / "out", pk=["t.id"])
+    assert "--on-duplicate first" in str(info.value)
+    assert not (tmp_path / "out").exists()
+    result, tables = imported(address, tmp_path / "out", pk=["t.id"], on_duplicate="first")
+    assert tables["t"]["v"].tolist() == ["a", "b", "e"]
+    assert "2 rows" in said(result, "left out", "t.id")
+
+
+def test_rows_without_a_key_are_kept(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE t (k TEXT PRIMARY KEY, v INTEGER); "
+        "INSERT INTO t VALUES ('a', 1), (NULL, 2), (NULL, 3), ('b', 4);",
+    )
+    result, tables = imported(address, tmp_path / "out")
+    assert sorted(tables["t"]["v"]) == [1, 2, 3, 4]
+    assert "2 rows have no key" in said(result, "mended", "t.k")
+
+
+def test_source_keys_come_back(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE t (k TEXT, n INTEGER, at TIMESTAMP, PRIMARY KEY (k, n));"
+        "INSERT INTO t VALUES ('b', 7, '2020-01-02'), ('a', 9, '2020-01-03'), ('c', 1, '2020-01-01');",
+    )
+    _, tables = imported(address, tmp_path / "out")
+    keys = source_keys(tmp_path / "out", "t")
+    assert keys is not None
+    assert keys.to_dict("list") == {"k": ["c", "b", "a"], "n": [1, 7, 9]}
+    assert tables["t"]["t_id"].tolist() == [0, 1, 2]
+    assert source_keys(tmp_path / "out", "nothing") is None
+
+
+def test_a_text_key_stays_as_a_column_and_a_uuid_does_not(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE a (faa TEXT PRIMARY KEY, n INTEGER);"
+        "INSERT INTO a VALUES ('JFK', 1), ('EWR', 2);"
+        "CREATE TABLE u (uid TEXT PRIMARY KEY, n INTEGER); INSERT INTO u VALUES "
+        "('123e4567-e89b-12d3-a456-426614174000', 1), ('123e4567-e89b-12d3-a456-426614174001', 2);",
+    )
+    _, tables = imported(address, tmp_path / "out")
+    assert tables["a"]["faa_key"].tolist() == ["EWR", "JFK"]
+    assert list(tables["u"]) == ["uid", "n"]
+
+
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        ("2020-01-01T10:00:00Z", ""),
+        ("2020-01-01 12:00:00+02:00", ""),
+        ("1577872800", "epoch s"),
+        ("1577872800000", "epoch ms"),
+        ("1577872800000000", "epoch us"),
+    ],
+)
+def test_times_in_many_forms_become_utc(written: str, kind: str, tmp_path: Path) -> None:
+    rows = "\n".join(f"{i},{written}" for i in range(3))
+    address = csv_folder(tmp_path / "csv", t=f"id,created_at\n{rows}\n4,\n")
+    result, tables = imported(address, tmp_path / "out", time=["t.created_at"])
+    assert set(tables["t"]["created_at"]) == {pd.Timestamp("2020-01-01 10:00:00")}
+    assert str(result.mapping.tables["t"].columns["created_at"]) == f"time {kind}".strip()
+    assert "no before and after" in result.mapping.split_reason
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "form"),
+    [
+        ("12/31/2010 8:26", "1/2/2010 10:00", "%m/%d/%Y %H:%M"),
+        ("31.12.2010", "02.01.2010", "%d.%m.%Y"),
+        ("20101231", "20100102", "%Y%m%d"),
+    ],
+)
+def test_other_formats_are_recognised_when_they_are_unambiguous(
+    one: str, two: str, form: str, tmp_path: Path
+) -> None:
+    address = csv_folder(tmp_path / "csv", t=f"id,invoice_date\n1,{one}\n2,{two}\n")
+    result, tables = imported(address, tmp_path / "out")
+    assert [str(d.date()) for d in tables["t"]["invoice_date"]] == ["2010-01-02", "2010-12-31"]
+    assert str(result.mapping.tables["t"].columns["invoice_date"]) == f"time {form}"
+
+
+def test_an_ambiguous_format_stays_text_until_the_user_says(tmp_path: Path) -> None:
+    address = csv_folder(tmp_path / "csv", t="id,day\n1,01/02/2010\n2,03/04/2010\n")
+    result, tables = imported(address, tmp_path / "out")
+    assert tables["t"]["day"].tolist() == ["01/02/2010", "03/04/2010"]
+    assert "%m/%d/%Y and as %d/%m/%Y" in said(result, "note", "t.day")
+    mapping = (tmp_path / "out" / "mapping.yaml").read_text(encoding="utf-8")
+    start = mapping.index("day:")
+    end = mapping.index("}", start) + 1
+    (tmp_path / "m.yaml").write_text(mapping[:start] + "day: time %d/%m/%Y" + mapping[end:])
+    _, tables = imported(address, tmp_path / "again", mapping=tmp_path / "m.yaml")
+    assert str(tables["t"]["day"].iloc[0].date()) == "2010-02-01"
+
+
+def test_rows_without_a_time_are_visible_from_the_beginning(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, created_at TIMESTAMP);"
+        "INSERT INTO t VALUES (1, '2020-05-01'), (2, NULL), (3, '2020-04-01'), (4, '2020-06-01');",
+    )
+    result, tables = imported(address, tmp_path / "out")
+    assert source_keys(tmp_path / "out", "t")["id"].tolist() == [2, 3, 1, 4]  # type: ignore[index]
+    assert tables["t"]["created_at"].iloc[0] == pd.Timestamp("2020-04-01")
+    assert "1 of 4 rows have no time" in said(result, "leak", "t.created_at")
+
+
+def test_a_table_without_time_that_names_a_timed_one_is_reported(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE o (id INTEGER PRIMARY KEY, created_at TIMESTAMP);"
+        "CREATE TABLE l (o INTEGER REFERENCES o (id), v REAL);"
+        "INSERT INTO o VALUES (1, '2020-05-01'), (2, '2020-06-01'); INSERT INTO l VALUES (1, .5);",
+    )
+    result, _ = imported(address, tmp_path / "out")
+    assert "refers to o" in said(result, "leak", "l")
+
+
+def test_types_of_postgresql(fresh_postgres: str, tmp_path: Path) -> None:
+    with psycopg.connect(fresh_postgres, autocommit=True) as connection:
+        connection.execute("CREATE TYPE mood AS ENUM ('sad', 'happy')")
+        connection.execute(
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, f DOUBLE PRECISION, d NUMERIC(10, 2), "
+            "big NUMERIC(40, 0), free NUMERIC, ts TIMESTAMPTZ, day DATE, span INTERVAL, clock TIME, "
+            "tags TEXT[], doc JSONB, raw BYTEA, ok BOOLEAN, feel mood, cash MONEY, net INET, "
+            "box POINT)"
+        )
+        connection.execute(
+            "INSERT INTO t VALUES "
+            "(1, 'NaN', 1.50, 1e30, 2.5, '2020-01-01 12:00+02', 'infinity', '1 day 1 second', "
+            "'01:00:01', '{a,\"b,c\",NULL}', '{\"a\": 1}', '\\x00', true, 'sad', 3.25, '10.0.0.1', "
+            "'(1,2)'), (2, 'Infinity', -1, 1, 3, 'infinity', '2020-02-29', NULL, NULL, '{}', NULL, "
+            "NULL, NULL, NULL, NULL, NULL, NULL), "
+            "(3, 0.1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, 'happy', "
+            "NULL, '10.0.0.2', NULL)"
+        )
+    result, tables = imported(fresh_postgres, tmp_path / "out", time=["t.none"])
+    t = tables["t"]
+    assert [math.isnan(v) for v in t["f"]] == [True, True, False]
+    assert t["d"].tolist()[:2] == [1.5, -1]
+    assert t["big"].tolist()[:2] == ["1000000000000000000000000000000", "1"]
+    assert t["free"].tolist()[:2] == [2.5, 3]
+    assert t["ts"].iloc[0] == pd.Timestamp("2020-01-01 10:00")
+    assert t["ts"].isna().tolist() == [False, True, True]
+    assert t["day"].iloc[1] == pd.Timestamp("2020-02-29")
+    assert t["span"].iloc[0] == 86401
+    assert "clock" not in t or t["clock"].iloc[0] == 3601
+    assert list(t["tags"].iloc[0]) == ["a", "b,c", None]
+    assert t["doc"].iloc[0] == '{"a": 1}'
+    assert t["ok"].tolist() == [True, None, False]
+    assert t["feel"].tolist()[0] == "sad"
+    assert t["net"].tolist()[0] == "10.0.0.1"
+    assert "raw" not in t
+    assert "box" not in t
+    assert "BYTEA" in said(result, "left out", "t.raw")
+    assert "2 NaN or infinite" in said(result, "mended", "t.f")
+    assert "cannot be read as time" in said(result, "mended", "t.ts")
+
+
+def test_types_of_duckdb(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE t (k INTEGER, h HUGEINT, u UBIGINT, d DECIMAL(30, 2), l INTEGER[], s STRUCT(a INT), "
+            "m MAP(INT, INT), iv INTERVAL, tz TIMESTAMPTZ, ns TIMESTAMP_NS, c TIME, b BLOB, "
+            "e ENUM('x', 'y'), g UUID)"
+        )
+        connection.execute(
+            "INSERT INTO t SELECT 1, 2::HUGEINT ** 70, 18446744073709551615, 1.25, [1, 2], {'a': 1}, "
+            "MAP {1: 2}, INTERVAL 1 HOUR, '2020-01-01 12:00+02', '2020-01-01 00:00:00.123456789', "
+            "TIME '00:01:00', 'x'::BLOB, 'x', uuid()"
+        )
+        connection.execute("INSERT INTO t (k, h, u) VALUES (1, 1, 2)")
+    _, tables = imported(f"duckdb:///{tmp_path / 'a.duckdb'}", tmp_path / "out", time=["t.none"])
+    t = tables["t"]
+    assert "1180591620717411303424" in t["h"].tolist()
+    assert "18446744073709551615" in t["u"].tolist()
+    row = t[t["d"].notna()].iloc[0]
+    assert list(row["l"]) == ["1", "2"]
+    assert row["iv"] == 3600
+    assert row["c"] == 60
+    assert row["tz"] == pd.Timestamp("2020-01-01 10:00")
+    assert row["ns"] == pd.Timestamp("2020-01-01 00:00:00.123456")
+    assert {"s", "m", "b"}.isdisjoint(t)
+
+
+def test_types_of_mysql(mysql: str, tmp_path: Path) -> None:
+    import pymysql
+
+    socket = mysql.partition("unix_socket=")[2]
+    with pymysql.connect(unix_socket=socket, user="root") as connection:
+        cursor = connection.cursor()
+        cursor.execute("CREATE OR REPLACE DATABASE dirt CHARACTER SET utf8mb4")
+        cursor.execute("SET sql_mode = '', time_zone = '+02:00'")
+        cursor.execute(
+            "CREATE TABLE dirt.t (id BIGINT UNSIGNED PRIMARY KEY, ok TINYINT(1), stars TINYINT(1), "
+            "ts TIMESTAMP NULL, dt DATETIME, y YEAR, e ENUM('a', 'b'), s SET('x', 'y'), j JSON, "
+            "bl BLOB, t TIME, bit1 BIT(1), de DECIMAL(10, 2))"
+        )
+        cursor.execute(
+            "INSERT INTO dirt.t VALUES (18446744073709551615, 1, 5, '2020-01-01 12:00', "
+            "'0000-00-00', 2020, 'a', 'x,y', '{\"a\": 1}', 'x', '10:00:01', 1, 1.25), "
+            "(1, 0, 3, NULL, '2020-05-05', 2021, 'b', 'x', NULL, NULL, NULL, 0, NULL)"
+        )
+        connection.commit()
+    address = mysql.replace("/mysql?", "/dirt?")
+    _, tables = imported(address, tmp_path / "out", time=["t.none"])
+    t = tables["t"].set_index("id_key" if "id_key" in tables["t"] else "e")
+    row = t[t["de"].notna()].iloc[0]
+    assert row["ok"]
+    assert row["stars"] == 5
+    assert row["ts"] == pd.Timestamp("2020-01-01 10:00")
+    assert pd.isna(row["dt"])
+    assert row["y"] == 2020
+    assert row["s"] == "x,y"
+    assert row["t"] == 36001
+    assert row["bit1"]
+    keys = source_keys(tmp_path / "out", "t")
+    assert keys is not None
+    assert "18446744073709551615" in keys["id"].astype(str).tolist()
+
+
+def test_sqlite_lets_anything_stand_anywhere(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER, r REAL, untyped, b BOOLEAN, at TIMESTAMP,"
+        " raw TEXT);"
+        "INSERT INTO t VALUES (1, 5, 1.5, 'x', 1, 1600000000, 'ok'), "
+        "(2, 'abc', NULL, 3, 0, 1600000100, CAST(x'ff6f6b' AS TEXT)), (3, 2.5, 2, 4.5, NULL, 0, 'z');",
+    )
+    result, tables = imported(address, tmp_path / "out", time=["t.none"])
+    t = tables["t"]
+    assert t["n"].tolist() == ["5", "abc", "2.5"]
+    assert t["untyped"].tolist() == ["x", "3", "4.5"]
+    assert t["b"].tolist() == [True, False, None]
+    assert t["raw"].iloc[1].endswith("ok")
+    assert "1 of 3 values are no numbers, such as 'abc'" in said(result, "note", "t.n")
+    assert "not UTF-8" in said(result, "note", "t")
+    assert t["at"].iloc[0] == pd.Timestamp("2020-09-13 12:26:40")
+
+
+def test_csv_types_are_found_by_looking(tmp_path: Path) -> None:
+    address = csv_folder(
+        tmp_path / "csv",
+        t="id,int,gap,num,bool,zip,mixed,const,none,big\n"
+        "1,1,1,1.5,true,01234,1,x,,123456789012345678901\n"
+        "2,2,NA,2,false,12345,2,x,NULL,2\n"
+        "3,-3,3,1e3,TRUE,00001,oops,x,,3\n",
+    )
+    result, tables = imported(address, tmp_path / "out")
+    t = tables["t"]
+    assert t["int"].tolist() == [1, 2, -3]
+    assert t["gap"].tolist()[0] == 1
+    assert math.isnan(t["gap"].tolist()[1])
+    assert t["num"].tolist() == [1.5, 2, 1000]
+    assert t["bool"].tolist() == [True, False, True]
+    assert t["zip"].tolist() == ["01234", "12345", "00001"]
+    assert t["mixed"].tolist() == ["1", "2", "oops"]
+    assert t["big"].tolist()[0] == "123456789012345678901"
+    assert {"const", "none"}.isdisjoint(t)
+    assert "1 of 3 values are no numbers, such as 'oops'" in said(result, "note", "t.mixed")
+    assert "the same value in every row ('x')" in said(result, "left out", "t.const")
+    assert said(result, "left out", "t.none")
+
+
+def test_csv_in_other_dialects(tmp_path: Path) -> None:
+    folder = tmp_path / "csv"
+    csv_folder(
+        folder,
+        semi="id;ort\n1;Köln\n2;Bonn\n".encode("latin-1"),
+        bom="\ufeffid,v\n1,a\n2,b\n".encode(),
+        quoted='id,v\n1,"line\nbreak, ""x"""\n2,""\n',
+        header="id,v\n",
+        nothing="",
+    )
+    (folder / "tab.tsv").write_text("id\tv\n1\ta\n2\tb\n")
+    result, tables = imported(str(folder), tmp_path / "out")
+    assert tables["semi"]["ort"].tolist() == ["Köln", "Bonn"]
+    assert "latin-1" in said(result, "note", "semi")
+    assert list(tables["bom"]) == ["id", "v"]
+    assert tables["quoted"]["v"].tolist() == ['line\nbreak, "x"', ""]
+    assert tables["tab"]["v"].tolist() == ["a", "b"]
+    assert len(tables["header"]) == 0
+    assert len(tables["nothing"]) == 0
+
+
+def test_a_ragged_line_is_named(tmp_path: Path) -> None:
+    address = csv_folder(tmp_path / "csv", t="a,b\n1,2\n3,4,5\n")
+    with pytest.raises(SourceError, match=r"t\.csv, line 3: .*'3,4,5'"):
+        import_database(address, tmp_path / "out")
+
+
+def test_a_hundred_thousand_categories(tmp_path: Path) -> None:
+    rows = "".join(f"{i},category {i}\n" for i in range(100_000))
+    _, tables = imported(csv_folder(tmp_path / "csv", t="id,c\n" + rows), tmp_path / "out")
+    assert tables["t"]["c"].nunique() == 100_000
+
+
+def test_tables_that_differ_in_case_alone(fresh_postgres: str, tmp_path: Path) -> None:
+    with psycopg.connect(fresh_postgres, autocommit=True) as connection:
+        for name in ("Users", "users"):
+            connection.execute(f'CREATE TABLE "{name}" (id INTEGER PRIMARY KEY, "A" TEXT, a TEXT)')
+            connection.execute(f"INSERT INTO \"{name}\" VALUES (1, '{name}', 'x'), (2, 'y', 'z')")
+    result, tables = imported(fresh_postgres, tmp_path / "out")
+    assert sorted(tables) == ["Users", "users_2"]
+    assert tables["Users"]["A"].iloc[0] == "Users"
+    assert list(tables["users_2"]) == ["id", "A", "a_2"]
+    assert "named users_2" in said(result, "mended", "users")
+    assert check(tmp_path / "out").ok
+
+
+def test_a_table_called_timestamps(tmp_path: Path) -> None:
+    address = csv_folder(tmp_path / "csv", timestamps="id,v\n1,2\n2,3\n")
+    _, tables = imported(address, tmp_path / "out")
+    assert list(tables) == ["timestamps_2"]
+
+
+def test_a_database_without_any_time(tmp_path: Path) -> None:
+    result, _ = imported(csv_folder(tmp_path / "csv", t="id,v\n1,2\n2,3\n"), tmp_path / "out")
+    assert result.span is None
+    assert "--time TABLE.COLUMN" in said(result, "note")
+    assert check(tmp_path / "out").ok
+
+
+def test_empty_tables_and_empty_folders(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE p (id INTEGER PRIMARY KEY, created_at TIMESTAMP, v REAL);"
+        "CREATE TABLE c (p INTEGER REFERENCES p (id), at TIMESTAMP);",
+    )
+    _, tables = imported(address, tmp_path / "out")
+    assert [len(t) for t in tables.values()] == [0, 0]
+    assert list(tables["p"]) == ["id", "created_at", "v"]
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(SourceError, match="neither a database nor a folder"):
+        import_database(str(tmp_path / "nothing"), tmp_path / "no")
+    with pytest.raises(SourceError, match="there are no tables"):
+        import_database(
+            sqlite(tmp_path / "b.db", "CREATE TABLE t (a); DROP TABLE t;"), tmp_path / "no"
+        )
+
+
+def test_parquet_parts_and_floats_as_keys(tmp_path: Path) -> None:
+    folder = tmp_path / "pq"
+    (folder / "orders").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), folder / "people.parquet")
+    for part, values in enumerate([[1.0, None], [2.0, 1.0]]):
+        table = pa.table({"person_id": values, "v": [part, part]})
+        pq.write_table(table, folder / "orders" / f"part-{part}.parquet")
+    result, tables = imported(str(folder), tmp_path / "out")
+    assert tables["orders"]["person_id"].tolist() == [0, pd.NA, 1, 0]
+    key = result.mapping.tables["orders"].foreign_keys[0]
+    assert key.origin == "proposed"
+
+
+def test_two_kinds_of_files_in_one_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "both"
+    csv_folder(folder, t="a\n1\n")
+    pq.write_table(pa.table({"a": [1]}), folder / "u.parquet")
+    with pytest.raises(SourceError, match="holds both"):
+        import_database(str(folder), tmp_path / "out")
+
+
+def test_the_destination_must_not_lie_in_the_source(tmp_path: Path) -> None:
+    address = csv_folder(tmp_path / "csv", t="a\n1\n")
+    with pytest.raises(DatasetError, match="inside the source"):
+        import_database(address, tmp_path / "csv" / "out")
