@@ -67,7 +67,8 @@ def run_sql(
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise TaskError("label SQL must be one SELECT statement")
         timer.start()
-        return connection.sql(filled).df()
+        # execute, not sql: only its errors carry the position.
+        return connection.execute(filled).df()
     except duckdb.Error as error:
         if stopped.is_set():
             raise TaskError(f"label SQL was stopped after {seconds:.0f} s") from None

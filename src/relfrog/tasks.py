@@ -23,6 +23,7 @@ from relfrog.mapping import unknown
 __all__ = [
     "TYPES",
     "AddedTask",
+    "NoLabels",
     "add_task",
     "load_task",
     "read_task_manifest",
@@ -40,11 +41,15 @@ TYPES = {
 }
 
 
+class NoLabels(TaskError):
+    """The SQL gives no row; RelBench itself would end in a traceback."""
+
+
 class _EntityTask(_ForecastEntityTask):  # type: ignore[misc]
     """RelBench's entity task, with its SQL in the locked room."""
 
     def make_table(self, db: Any, timestamps: Any) -> Any:
-        frame = run_sql(self._sql, db, timestamps, self.timedelta)
+        frame = _label_frame(self, db, timestamps)
         return Table(frame, {self.entity_col: self.entity_table}, None, self.time_col)
 
     @cached_property
@@ -57,7 +62,7 @@ class _RecommendationTask(_ForecastRecommendationTask):  # type: ignore[misc]
     """RelBench's recommendation task, with its SQL in the locked room."""
 
     def make_table(self, db: Any, timestamps: Any) -> Any:
-        frame = run_sql(self._sql, db, timestamps, self.timedelta)
+        frame = _label_frame(self, db, timestamps)
         for column in (self.time_col, self.src_entity_col, self.dst_entity_col):
             _need(frame, column)
         fkeys = {
@@ -65,6 +70,13 @@ class _RecommendationTask(_ForecastRecommendationTask):  # type: ignore[misc]
             self.dst_entity_col: self.dst_entity_table,
         }
         return Table(frame, fkeys, None, self.time_col)
+
+
+def _label_frame(task: Any, db: Any, timestamps: Any) -> pd.DataFrame:
+    frame = run_sql(task._sql, db, timestamps, task.timedelta)
+    if not len(frame):
+        raise NoLabels("the SQL gives no label")
+    return frame
 
 
 def _need(frame: pd.DataFrame, column: str) -> None:
@@ -310,6 +322,8 @@ def _labels(task: Any, split: str, full: Any) -> pd.DataFrame:
     """The labels of a split, checked for what would break later."""
     try:
         frame: pd.DataFrame = task.get_table(split, mask_input_cols=False, db=full).df
+    except NoLabels:
+        raise TaskError(f"the SQL gives no label in the {split} split") from None
     except RuntimeError as error:
         raise TaskError(f"{split} split: {_horizon_help(str(error))}") from None
     kind = task.task_type.value
@@ -349,7 +363,7 @@ def _horizon_help(text: str) -> str:
 def _refuse_useless(name: str, stats: dict[str, LabelStats]) -> None:
     for split, found in stats.items():
         if not found.rows:
-            raise TaskError(f"task {name}: the SQL gives no label in the {split} split")
+            raise TaskError(f"the SQL gives no label in the {split} split")
         if found.missing:
             raise TaskError(
                 f"task {name}: {found.missing:,} labels of the {split} split are NULL. "

@@ -1,0 +1,102 @@
+"""The order of the modules, and that what is public is documented."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import relfrog
+from relfrog.cli import cli
+
+PACKAGE = Path(relfrog.__file__).parent
+ROOT = Path(__file__).parents[1]
+
+#: The way of the data: each module may import only from those above it.
+ORDER = """
+_version errors names
+sources.base sources.duck sources.rows sources.sql sources
+staging coltypes keys timecols mapping flags planning layout writing folders importing
+dataset labels tasks
+times graph interchange routes resolution kernels walking sampling loading
+inspecting drawing findings table_checks task_checks checking
+console summary demo testing cli __main__
+""".split()
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = path
+    del found["__init__"]  # it re-exports everything, on demand
+    return found
+
+
+def imports(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("relfrog"):
+            stem = node.module.removeprefix("relfrog").lstrip(".")
+            names |= {stem} if stem else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {
+                a.name.removeprefix("relfrog.") for a in node.names if a.name.startswith("relfrog.")
+            }
+    return names
+
+
+def test_the_order_lists_every_module_once() -> None:
+    assert sorted(ORDER) == sorted(modules())
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_each_module_knows_only_those_before_it(name: str) -> None:
+    above = set(ORDER[: ORDER.index(name)])
+    known = {i for i in imports(modules()[name]) if i in ORDER}
+    assert known <= above, f"{name} imports {sorted(known - above)}, which come later"
+
+
+def test_no_import_goes_unseen() -> None:
+    for name, path in modules().items():
+        assert imports(path) - {""} <= set(ORDER), name
+
+
+def test_every_public_name_is_documented() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    for name in relfrog.__all__:
+        value = getattr(relfrog, name)
+        if name != "__version__":
+            assert inspect.getdoc(value), name
+            assert f"`{name}" in reference, f"{name} is not in docs/reference.md"
+
+
+def test_every_command_and_option_is_documented() -> None:
+    commands = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    for name, command in cli.commands.items():
+        assert f"## relfrog {name}" in commands
+        for parameter in command.params:
+            for option in parameter.opts:
+                if option.startswith("--"):
+                    assert option in commands, f"{name} {option}"
+
+
+def test_public_names_of_modules_exist() -> None:
+    import importlib
+
+    for name in ORDER:
+        if name == "__main__":
+            continue
+        module = importlib.import_module(f"relfrog.{name}")
+        for public in getattr(module, "__all__", ()):
+            assert hasattr(module, public), f"{name}.{public}"
+
+
+def test_no_file_names_a_machine() -> None:
+    forbidden = ["/work" + "/", "/ro" + "ot/", "file" + "pythonhosted", "pypi" + ".org"]
+    for path in [*PACKAGE.rglob("*.py"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]:
+        text = path.read_text(encoding="utf-8")
+        for word in forbidden:
+            assert word not in text, f"{path.name}: {word}"
