@@ -69,7 +69,9 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
 @pytest.fixture
 def workplace(shop: Path, tmp_path: Path) -> Path:  # noqa: F811
     """A folder in which the examples of all commands run."""
-    days = ", ".join(f"({i}, {i % 5}, '2020-{i % 12 + 1:02d}-{i % 28 + 1:02d}')" for i in range(1, 400))
+    days = ", ".join(
+        f"({i}, {i % 5}, '2020-{i % 12 + 1:02d}-{i % 28 + 1:02d}')" for i in range(1, 400)
+    )
     sqlite(
         tmp_path / "shop.db",
         "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT);"

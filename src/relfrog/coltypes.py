@@ -12,20 +12,22 @@ from dataclasses import dataclass
 
 from relfrog.errors import SchemaError
 from relfrog.names import words
-from relfrog.staging import ISO, StagedColumn, StagedTable, Staging, iso_time, sane_time
+from relfrog.staging import (
+    ISO,
+    MISSING,
+    StagedColumn,
+    StagedTable,
+    Staging,
+    iso_time,
+    listed,
+    sane_time,
+)
 
 __all__ = ["ColumnType", "find_type", "type_sql", "unusable"]
 
 TYPES = ("integer", "number", "boolean", "time", "text", "list", "drop")
 
-#: What people write into CSV files where a value is missing.
-MISSING = ("", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-", "?", r"\N")
-
 _TRUE, _FALSE = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
-
-
-def _listed(texts: tuple[str, ...]) -> str:
-    return "(" + ", ".join(f"'{text}'" for text in texts) + ")"
 
 
 #: Words that make an integer column of plausible size a time.
@@ -94,7 +96,7 @@ def type_sql(column: StagedColumn, kind: ColumnType) -> str:
     if kind.name == "boolean":
         if is_text:
             spelled = f"lower(trim({name}))"
-            yes, no = _listed((*_TRUE, "1")), _listed((*_FALSE, "0"))
+            yes, no = listed((*_TRUE, "1")), listed((*_FALSE, "0"))
             return f"CASE WHEN {spelled} IN {yes} THEN true WHEN {spelled} IN {no} THEN false END"
         return (
             name if staged == "boolean" else f"CASE {name} WHEN 0 THEN false WHEN 1 THEN true END"
@@ -109,7 +111,7 @@ def type_sql(column: StagedColumn, kind: ColumnType) -> str:
 
 
 def _number_text(name: str) -> str:
-    return f"CASE WHEN trim({name}) NOT IN {_listed(MISSING)} THEN trim({name}) END"
+    return f"CASE WHEN trim({name}) NOT IN {listed(MISSING)} THEN trim({name}) END"
 
 
 def _time_sql(name: str, staged: str, form: str) -> str:
@@ -189,7 +191,7 @@ def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Co
     name = column.sql
     if column.kind in ("untyped", "decimal"):
         value = f"trim({name})"
-        known = f"{value} NOT IN {_listed(MISSING)}"
+        known = f"{value} NOT IN {listed(MISSING)}"
         integer = f"regexp_full_match({value}, '[+-]?(0|[1-9]\\d*)(\\.0*)?')"
         spelled = f"lower({value})"
         conditions = [
@@ -197,7 +199,7 @@ def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Co
             f"{known} AND {integer}",
             f"{known} AND {integer} AND TRY_CAST({value} AS BIGINT) IS NOT NULL",
             f"{known} AND TRY_CAST({value} AS DOUBLE) IS NOT NULL",
-            f"{known} AND {spelled} IN {_listed(_TRUE + _FALSE)}",
+            f"{known} AND {spelled} IN {listed(_TRUE + _FALSE)}",
             f"regexp_full_match({value}, '0\\d+')",
         ]
         counts = ", ".join(f"count(*) FILTER (WHERE {c})" for c in conditions)
@@ -229,7 +231,7 @@ def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Co
 def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType | None:
     """A time, if every value reads as one in ISO 8601 or in exactly one other format."""
     name = column.sql
-    known = f"trim({name}) NOT IN {_listed(MISSING)}"
+    known = f"trim({name}) NOT IN {listed(MISSING)}"
     sample = f"(SELECT {name} FROM {table.sql} WHERE {known} LIMIT {_SAMPLE})"
 
     def fits(condition: Callable[[str], str], rows: str) -> bool:

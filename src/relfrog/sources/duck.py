@@ -96,7 +96,7 @@ def _read(connection: Any, table: SourceTable, relation: str) -> Iterator[Any]:
 
     columns = readable(table)
     if not columns:
-        yield from arrow_batches(connection, f"SELECT 1 AS nothing FROM {relation}")
+        yield from arrow_batches(connection, f"SELECT 1 AS no_column FROM {relation}")
         return
     wanted = ", ".join(f"{_expression(c)} AS {quoted(c.name)}" for c in columns)
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from relfrog.sources.base import Kind, ReadAgain, SourceColumn, SourceTable
 
-__all__ = ["column_array"]
+__all__ = ["column_array", "fitted"]
 
 #: Where a kind that turned out too narrow goes on.
 _WIDER: dict[Kind, Kind] = {
@@ -39,6 +39,55 @@ def column_array(values: Sequence[Any], column: SourceColumn, table: SourceTable
         elif str in kinds:
             wider = "untyped"
         raise ReadAgain(table.with_kind(column.name, wider)) from None
+
+
+def fitted(batch: Any, columns: Sequence[SourceColumn], table: SourceTable) -> Any:
+    """A batch whose types were found by the driver, in the forms that the kinds promise.
+
+    Raises:
+        ReadAgain: A column needs another kind.
+        ValueError: The batch cannot be used: text that is not UTF-8.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not columns:
+        return batch
+    arrays = []
+    for values, column in zip(batch.columns, columns, strict=True):
+        wanted: Kind = column.kind
+        if pa.types.is_binary(values.type):
+            wanted = "blob"
+        elif pa.types.is_string(values.type):
+            values.validate(full=True)
+            textual = ("text", "untyped", "decimal", "time")
+            wanted = column.kind if column.kind in textual else "untyped"
+        elif pa.types.is_floating(values.type):
+            wanted = "number" if column.kind != "seconds" else column.kind
+        elif values.null_count == len(values):
+            pass
+        elif column.kind == "boolean":
+            known = pc.all(pc.is_in(values, pa.array([0, 1, None], pa.int64()))).as_py()
+            wanted = "boolean" if known else "integer"
+        elif column.kind == "time":
+            wanted = "integer"
+        if wanted != column.kind:
+            raise ReadAgain(table.with_kind(column.name, wanted))
+        arrays.append(values if column.kind == "time" else values.cast(_ARROW[column.kind]))
+    return pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
+
+
+#: The Arrow type in which a kind arrives.
+_ARROW: dict[Kind, str] = {
+    "integer": "int64",
+    "number": "float64",
+    "seconds": "float64",
+    "boolean": "bool",
+    "decimal": "string",
+    "text": "string",
+    "untyped": "string",
+    "list": "string",
+}
 
 
 def _integers(values: Sequence[Any]) -> Any:
@@ -71,6 +120,8 @@ def _times(values: Sequence[Any]) -> Any:
     import pyarrow as pa
 
     present = {type(v) for v in values} - {type(None)}
+    if present == {str}:
+        return pa.array(values, pa.string())
     if str in present and present & {dt.datetime, dt.date}:
         # MySQL's driver leaves dates that do not exist (2020-00-00) as text.
         return _times([None if isinstance(v, str) else v for v in values])

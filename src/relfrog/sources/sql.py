@@ -29,7 +29,7 @@ from relfrog.sources.base import (
     secrets_in,
 )
 from relfrog.sources.duck import has_mark
-from relfrog.sources.rows import column_array
+from relfrog.sources.rows import column_array, fitted
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -190,7 +190,7 @@ class _Database(Source):
             schema=sa.sql.quoted_name(table.schema, quote=True) if table.schema else None,
         )
         if not columns:
-            return sa.select(sa.literal_column("1").label("nothing")).select_from(relation)
+            return sa.select(sa.literal_column("1").label("no_column")).select_from(relation)
         return sa.select(*(self._expression(relation.c[c.name], c) for c in columns))
 
     def _expression(self, expression: Any, column: SourceColumn) -> Any:
@@ -272,7 +272,7 @@ class PostgreSQL(_Database):
         dialect: Any = postgresql.dialect
         dialect = dialect(paramstyle="named")
         select = str(self._select(table, columns).compile(dialect=dialect))
-        types = {c.name: _COPY_TYPES[c.kind] for c in columns} or {"nothing": "int64"}
+        types = {c.name: _COPY_TYPES[c.kind] for c in columns} or {"no_column": "int64"}
         names = list(types)
         try:
             driver: Any = self._connection.connection.driver_connection
@@ -356,7 +356,7 @@ class _Rows(_Database):
         import pyarrow as pa
 
         columns = readable(table)
-        names = [c.name for c in columns] or ["nothing"]
+        names = [c.name for c in columns] or ["no_column"]
         try:
             for rows in self._rows(table, columns):
                 values = list(zip(*rows, strict=True))
@@ -427,13 +427,15 @@ class SQLite(_Rows):
             )
         self.label = f"sqlite:///{path}"
         # mode=ro: SQLite itself refuses to write, and never creates a missing file.
-        place = quote(str(path.absolute()))
-        return sa.create_engine(f"sqlite:///file:{place}?mode=ro&uri=true")
+        self._place = f"file:{quote(str(path.absolute()))}?mode=ro"
+        return sa.create_engine(f"sqlite:///{self._place}&uri=true")
 
     def _begin(self) -> None:
         # One snapshot for all tables; also finds out whether the file is a database at all.
         self._connection.exec_driver_sql("BEGIN")
         self._connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
+        self._arrow: Any = None
+        self._by_row: set[str] = set()
 
     def _driver_errors(self) -> tuple[type[Exception], ...]:
         import sqlite3
@@ -442,11 +444,48 @@ class SQLite(_Rows):
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
         """As reflected; but SQLite's types are hints, so the narrowest kind is tried first."""
-        hints: dict[Kind, Kind] = {"decimal": "integer", "other": "integer"}
-        return [
-            replace(t, columns=tuple(replace(c, kind=hints.get(c.kind, c.kind)) for c in t.columns))
-            for t in super().tables(also)
-        ]
+        hints: dict[Kind, Kind] = {"decimal": "integer", "other": "integer", "time": "integer"}
+        tables = []
+        for table in super().tables(also):
+            if self._connection.execute(self._select(table, []).limit(1)).first() is not None:
+                columns = (replace(c, kind=hints.get(c.kind, c.kind)) for c in table.columns)
+                table = replace(table, columns=tuple(columns))
+            tables.append(table)
+        return tables
+
+    def read(self, table: SourceTable) -> Iterator[Any]:
+        """Stream Arrow batches that the driver makes itself, four times as fast as by rows.
+
+        It finds a column's type in the first batch; where a later one differs, the table is read
+        again row by row, which takes anything.
+        """
+        import adbc_driver_sqlite.dbapi as adbc
+
+        if table.name in self._by_row:
+            yield from super().read(table)
+            return
+        columns = readable(table)
+        select = str(self._select(table, columns).compile(dialect=self._engine.dialect))
+        try:
+            if self._arrow is None:
+                self._arrow = adbc.connect(self._place)
+            with self._arrow.cursor() as cursor:
+                cursor.adbc_statement.set_options(
+                    **{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)}
+                )
+                cursor.execute(select)
+                for batch in cursor.fetch_record_batch():
+                    yield fitted(batch, columns, table)
+        except (adbc.Error, OSError, ValueError):
+            # A type that changes, text that is not UTF-8, a date the driver stumbles over.
+            self._by_row.add(table.name)
+            raise ReadAgain(table) from None
+
+    def close(self) -> None:
+        """Close both connections."""
+        if self._arrow is not None:
+            self._arrow.close()
+        super().close()
 
     def _rows(self, table: SourceTable, columns: Sequence[SourceColumn]) -> Iterator[Any]:
         import sqlite3
