@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import inspect
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,9 @@ ROOT = Path(__file__).parents[1]
 ORDER = """
 _version errors names
 sources.base sources.duck sources.rows sources.sql sources
-staging coltypes keys timecols mapping flags planning layout writing folders importing
+ahead staging coltypes keys timecols mapping flags planning layout writing folders importing
 dataset labels tasks
-times graph interchange routes resolution kernels walking sampling loading
+times kernels interchange graph routes resolution walking sampling loading
 inspecting drawing findings table_checks task_checks checking
 console summary demo testing cli __main__
 """.split()
@@ -83,9 +85,19 @@ def test_every_command_and_option_is_documented() -> None:
                     assert option in commands, f"{name} {option}"
 
 
-def test_public_names_of_modules_exist() -> None:
-    import importlib
+@pytest.mark.parametrize("page", ["commands.md", "reference.md"])
+def test_generated_pages_are_up_to_date(page: str) -> None:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    if sys.version_info[:2] == (3, 11):  # signatures are spelled differently by other versions
+        assert text == generate.PAGES[page](), "run: python docs/generate.py"
 
+
+def test_public_names_of_modules_exist() -> None:
     for name in ORDER:
         if name == "__main__":
             continue

@@ -306,3 +306,15 @@ def test_the_canary_password_stays_out_of_everything(
     assert canary not in str(caught.value)
     out, err = capfd.readouterr()
     assert canary not in out + err
+
+
+def test_the_order_of_many_rows_is_kept(tmp_path: Path) -> None:
+    # More than one row group, so that parallel scans would show.
+    rows = 400_000
+    lines = "".join(f"{i * 7919 % 1000},{i}\n" for i in range(rows))
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "csv" / "t.csv").write_text("k,n\n" + lines)
+    for number in range(3):
+        import_database(str(tmp_path / "csv"), tmp_path / f"out{number}")
+        table = pq.read_table(tmp_path / f"out{number}" / "db" / "t.parquet")
+        assert table.column("n").to_pylist() == list(range(rows))

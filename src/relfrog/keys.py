@@ -29,6 +29,8 @@ _SELF_WORDS |= {"prev", "next", "original", "ancestor", "duplicate", "superseded
 
 #: From this share of matching values on, a key that does not hold is still worth a suggestion.
 _SUGGEST = 0.5
+#: ... and this much without any help from its name.
+_SURELY = 0.9
 
 
 @dataclass(frozen=True)
@@ -312,7 +314,7 @@ def propose_foreign_keys(
             )
             if share == 1:
                 found.append((name, parent_name, evidence, True))
-            elif strength >= 2:
+            elif strength >= 2 or share >= _SURELY:
                 found.append((name, parent_name, evidence, False))
     return found
 

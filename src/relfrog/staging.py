@@ -162,9 +162,20 @@ class Staging:
         found: list[tuple[Any, ...]] = self.connection.execute(query).fetchall()
         return found
 
-    def batches(self, query: str, rows: int = 1 << 17) -> Iterator[Any]:
-        """A query's result as Arrow batches; for large ones."""
-        yield from ahead(arrow_batches(self.connection.cursor(), query, rows))
+    def batches(self, query: str) -> Iterator[Any]:
+        """A query's result as Arrow batches, in any order; for large ones."""
+        yield from ahead(arrow_batches(self.connection.cursor(), query, 1 << 17))
+
+    def ordered_batches(self, query: str) -> Iterator[Any]:
+        """A scan of one table as Arrow batches, in the order of its rows.
+
+        Only a single thread keeps the order of a result that is not collected first.
+        """
+        self.rows("SET threads = 1")
+        try:
+            yield from self.batches(query)
+        finally:
+            self.rows("RESET threads")
 
     def load(
         self, source: Source, table: SourceTable, advance: Callable[[int], None]

@@ -143,7 +143,7 @@ def _is_ordered(staging: Staging, staged: StagedTable, by: list[str]) -> bool:
 
     expressions = ", ".join(f"{expression} AS b{i}" for i, expression in enumerate(by))
     last: list[Any] | None = None
-    for batch in staging.batches(f"SELECT {expressions} FROM {staged.sql}"):
+    for batch in staging.ordered_batches(f"SELECT {expressions} FROM {staged.sql}"):
         columns = []
         for column in batch.columns:
             if column.null_count or not _is_number(column.type):
@@ -208,7 +208,7 @@ def _write(
     selected = ", ".join(["rowid", *(f"{c.sql} AS v{i}" for i, c in enumerate(read))])
     start = 0
     with pq.ParquetWriter(folder / "db" / f"{result.name}.parquet", schema) as writer:
-        for batch in staging.batches(f"SELECT {selected} FROM {table.sql}"):
+        for batch in staging.ordered_batches(f"SELECT {selected} FROM {table.sql}"):
             numbers = np.asarray(batch.column(0))
             stop = start + len(numbers)
             assert (numbers[0], numbers[-1]) == (start, stop - 1), "rows out of order"
@@ -316,7 +316,7 @@ def _write_keys(staging: Staging, table: Ordered, result: WrittenTable, folder: 
     selected = ", ".join(f"{e} AS k{i}" for i, e in enumerate(expressions))
     writer = None
     path = folder / "keys" / f"{result.name}.parquet"
-    for batch in staging.batches(f"SELECT {selected} FROM {table.sql}"):
+    for batch in staging.ordered_batches(f"SELECT {selected} FROM {table.sql}"):
         batch = batch.rename_columns(list(result.key))
         writer = writer or pq.ParquetWriter(path, batch.schema)
         writer.write_batch(batch)

@@ -34,7 +34,7 @@ def literal(text: str) -> str:
 
 
 def arrow_batches(connection: Any, query: str, rows: int = BATCH_ROWS) -> Iterator[Any]:
-    """The query's result as Arrow batches, one at a time, in the order of its rows."""
+    """The query's result as Arrow batches, one at a time."""
     result = connection.sql(query)
     # DuckDB renamed this method in version 2.
     reader = getattr(result, "to_arrow_reader", None) or result.fetch_arrow_reader
@@ -108,8 +108,13 @@ def _read(connection: Any, table: SourceTable, relation: str) -> Iterator[Any]:
 def _memory_connection() -> Any:
     import duckdb
 
-    connection = duckdb.connect()
+    return _settled(duckdb.connect())
+
+
+def _settled(connection: Any) -> Any:
+    """All times in UTC; and one thread, which alone keeps the order of rows while streaming."""
     connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET threads = 1")
     return connection
 
 
@@ -137,10 +142,9 @@ class DuckDBFile(Source):
         self.label = f"duckdb:///{path}"
         self.schemas = schemas
         try:
-            self._connection = duckdb.connect(str(path), read_only=True)
+            self._connection = _settled(duckdb.connect(str(path), read_only=True))
         except duckdb.Error as error:
             raise SourceError(f"{path} cannot be opened: {error}") from None
-        self._connection.execute("SET TimeZone = 'UTC'")
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
         """Tables from DuckDB's own catalogue."""
