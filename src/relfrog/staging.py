@@ -8,6 +8,7 @@ source never become SQL.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,10 @@ _STAGED: dict[Kind, str] = {
 _BATCHES_AT_ONCE = 4
 
 #: What people write into text where a value is missing.
-MISSING = ("", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-", "?", r"\N")
+MISSING = (
+    *("", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-", "?", r"\N"),
+    *("0000-00-00", "0000-00-00 00:00:00"),
+)
 
 
 def listed(texts: tuple[str, ...]) -> str:
@@ -199,7 +203,8 @@ class Staging:
                 table = again.table
                 continue
             except BaseException:
-                self.rows("ROLLBACK")
+                with contextlib.suppress(Exception):  # the first error is the one to hear of
+                    self.rows("ROLLBACK")
                 raise
             self.rows("COMMIT")
             break
@@ -229,10 +234,10 @@ class Staging:
         self.rows(f"CREATE OR REPLACE TABLE {sql} ({types or 'no_column INTEGER'})")
         rows, unreadable, held = 0, dict.fromkeys(range(len(columns)), 0), []
         for batch in ahead(source.read(table)):
+            if not rows and not held:
+                _guess_times(table, batch, guessed)
             held.append(batch)
             if len(held) == _BATCHES_AT_ONCE:
-                if not rows:
-                    _guess_times(self, table, held[0], guessed)
                 rows += self._insert(sql, columns, held, unreadable)
                 held = []
                 advance(rows)
@@ -325,9 +330,7 @@ def _parsed(text: Any) -> Any:
     return None
 
 
-def _guess_times(
-    staging: Staging, table: SourceTable, batch: Any, guessed: dict[str, Kind]
-) -> None:
+def _guess_times(table: SourceTable, batch: Any, guessed: dict[str, Kind]) -> None:
     """Look for text that begins as times.
 
     Raises:

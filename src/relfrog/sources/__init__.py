@@ -7,6 +7,7 @@ it into :data:`SOURCES`; nothing else in RelFrog knows which sources there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from relfrog.errors import SourceError
 from relfrog.sources.base import (
@@ -51,6 +52,11 @@ def open_source(address: str, schemas: Sequence[str] = ()) -> Source:
     for source in SOURCES:
         if source.accepts(address):
             return source(address, tuple(schemas))
+    if (
+        Path(address).suffix.lower() in (".csv", ".tsv", ".parquet", ".gz")
+        and Path(address).is_file()
+    ):
+        raise SourceError(f"{address} is a single file. Put it into a folder and give the folder.")
     raise SourceError(
         f"{hide_password(address)} is neither a database nor a folder of CSV or Parquet files. "
         "Give postgresql://user@host/db, mysql://user@host/db, sqlite:///file.db, "

@@ -144,22 +144,27 @@ def readable(table: SourceTable) -> list[SourceColumn]:
     return [c for c in table.columns if c.kind not in ("blob", "other")]
 
 
-_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^:/@\s]*:)(?P<password>.*)@(?=[^@]*$)")
+#: A user with a password: everything from the first colon after the scheme to the last at sign.
+_USERINFO = re.compile(r"^(?P<head>(?:[a-z][a-z0-9+.-]*:)?/{0,3}[^:]*:)(?P<password>.*)@", re.I)
 _PARAMETER = re.compile(
-    r"(?P<key>[?&][^=&]*(?:pass|pwd|secret|token)[^=&]*=)(?P<value>[^&]*)", re.I
+    r"(?P<key>(?:^|[?&;\s])[^=&;\s]*(?:pass|pwd|secret|token)[^=&;\s]*=)(?P<value>[^&;\s]*)", re.I
 )
 
 
 def hide_password(address: str) -> str:
     """The address as it may be shown: passwords in it replaced by ``***``."""
-    return _PARAMETER.sub(r"\g<key>***", _PASSWORD.sub(r"\g<head>***@", address))
+    return _PARAMETER.sub(r"\g<key>***", _USERINFO.sub(r"\g<head>***@", address))
 
 
 def secrets_in(address: str) -> tuple[str, ...]:
-    """Every spelling of a password in the address, longest first."""
-    found = [m["password"] for m in [_PASSWORD.search(address)] if m and m["password"]]
+    """Every spelling of a password in the address, and its larger pieces; longest first.
+
+    A driver that takes a password with an unescaped ``@`` apart may quote only a piece of it.
+    """
+    found = [m["password"] for m in [_USERINFO.search(address)] if m and m["password"]]
     found += [m["value"] for m in _PARAMETER.finditer(address) if m["value"]]
     plain = {unquote(secret) for secret in found} | set(found)
+    plain |= {piece for secret in plain for piece in re.split(r"[@:/?#]", secret) if len(piece) > 3}
     spellings = plain | {quote(s, safe="") for s in plain} | {quote_plus(s) for s in plain}
     return tuple(sorted(spellings, key=len, reverse=True))
 

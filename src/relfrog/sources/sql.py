@@ -91,6 +91,8 @@ class _Database(Source):
 
         self.label = hide_password(address)
         self.secrets = secrets_in(address)
+        scheme, mark, rest = address.partition("://")
+        address = f"{scheme.lower()}{mark}{rest}"
         self.schemas = schemas
         self._prefixed = len(schemas) > 1
         try:
@@ -295,14 +297,21 @@ class PostgreSQL(_Database):
                         null_values=[""],
                         strings_can_be_null=True,
                         quoted_strings_can_be_null=False,
-                        true_values=["t"],
-                        false_values=["f"],
+                        true_values=["t", "1"],
+                        false_values=["f", "0"],
                     ),
                 )
                 for batch in reader:
                     yield batch.rename_columns(names)
         except (psycopg.Error, pa.ArrowException) as error:
-            raise SourceError(f"table {table.name} cannot be read: {self._plain(error)}") from None
+            odd = re.search(r"In CSV column #(\d+): CSV conversion error", str(error))
+            if odd is not None and columns[int(odd[1])].kind in _TYPED:
+                # NaN in a whole number, say: the text will tell.
+                raise ReadAgain(table.with_kind(columns[int(odd[1])].name, "decimal")) from None
+            raise SourceError(
+                f"table {table.name} cannot be read: {self._plain(error)}. "
+                f"Leave it out with --exclude {table.name}"
+            ) from None
 
 
 #: COPY writes text; numbers are parsed at once, the rest when it is staged.
@@ -317,6 +326,9 @@ _COPY_TYPES: dict[Kind, str] = {
     "untyped": "string",
     "list": "string",
 }
+
+
+_TYPED = ("integer", "number", "seconds", "boolean")
 
 
 class _Chunks:
@@ -363,7 +375,10 @@ class _Rows(_Database):
                 arrays = [column_array(v, c, table) for v, c in zip(values, columns, strict=False)]
                 yield pa.RecordBatch.from_arrays(arrays or [pa.array(values[0])], names=names)
         except self._driver_errors() as error:
-            raise SourceError(f"table {table.name} cannot be read: {self._plain(error)}") from None
+            raise SourceError(
+                f"table {table.name} cannot be read: {self._plain(error)}. "
+                f"Leave it out with --exclude {table.name}"
+            ) from None
 
     def _driver_errors(self) -> tuple[type[Exception], ...]:
         import sqlalchemy.exc
