@@ -28,6 +28,7 @@ from relfrog import times as clock
 from relfrog.errors import TaskError, UsageError
 from relfrog.graph import ForeignKey, RelationalGraph
 from relfrog.routes import Matches, Route, routes
+from relfrog.walking import walk
 
 __all__ = ["Batch", "Mode", "Rows", "Strategy", "TemporalSampler", "halving"]
 
@@ -197,6 +198,11 @@ class TemporalSampler:
         if self.routes is None:
             object.__setattr__(self, "routes", routes(self.graph.foreign_keys))
 
+    @property
+    def shares(self) -> bool:
+        """Whether seeds with the same time share a subgraph."""
+        return self.mode is Mode.SHARED
+
     @cached_property
     def _adjacent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Foreign keys from and to each table, padded with -1. Shape [tables, most] each."""
@@ -267,12 +273,13 @@ class TemporalSampler:
         seed_ids: NDArray[np.int64],
     ) -> Batch:
         """`sample` for seeds that `check` has returned."""
-        if self.mode is Mode.SHARED:
-            group_times, groups = np.unique(ticks, return_inverse=True)
-            order = np.argsort(groups, kind="stable")
-            rows, groups = rows[order], groups[order]
+        moments, moment = np.unique(ticks, return_inverse=True)
+        if self.shares:
+            order = np.argsort(moment, kind="stable")
+            rows, groups, group_moments = rows[order], moment[order], np.arange(len(moments))
         else:
-            group_times, groups, order = ticks, np.arange(len(rows)), None
+            order, groups, group_moments = None, np.arange(len(rows)), moment
+        group_times = moments[group_moments]
         graph = self.graph
         outgoing, incoming = self._adjacent
         stream = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
@@ -280,10 +287,10 @@ class TemporalSampler:
         memory = self._scratch.__dict__.pop("memory", None) or [
             np.empty((0, width), np.int32) for width in (4, 1, 1)
         ]
-        *memory, levels, found = kernels.walk(
+        *memory, levels, found = walk(
             graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
-            outgoing, incoming, graph.table_number[self.table], rows, groups, group_times,
-            np.array(self.fanouts, np.int64), self.strategy is Strategy.LAST, stream,
+            outgoing, incoming, graph.table_number[self.table], rows, groups, moments,
+            group_moments, np.array(self.fanouts, np.int64), self.strategy is Strategy.LAST, stream,
             *memory,
         )  # fmt: skip
         arrays = kernels.arrange(
