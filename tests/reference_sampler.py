@@ -18,30 +18,35 @@ class Reference:
     """Looks everything up in the tables themselves."""
 
     def __init__(self, db: Database) -> None:
-        self.db = db
+        self.tables = db.table_dict
         self.keys = foreign_keys({n: t.fkey_col_to_pkey_table for n, t in db.table_dict.items()})
+        self.times = {
+            name: [pd.NaT] * len(table.df)
+            if table.time_col is None
+            else list(table.df[table.time_col])
+            for name, table in db.table_dict.items()
+        }
+        self.parents = {}
+        for key in self.keys:
+            parent = db.table_dict[key.parent]
+            rows = {value: row for row, value in enumerate(parent.df[parent.pkey_col])}
+            values = db.table_dict[key.table].df[key.column]
+            self.parents[key] = [None if pd.isna(value) else rows.get(value) for value in values]
 
     def time(self, row: Row):
-        table = self.db.table_dict[row[0]]
-        return pd.NaT if table.time_col is None else table.df[table.time_col].iloc[row[1]]
+        return self.times[row[0]][row[1]]
 
     def visible(self, row: Row, at) -> bool:
         time = self.time(row)
         return pd.isna(time) or time <= at
 
     def parent(self, row: Row, key: ForeignKey) -> Row | None:
-        value = self.db.table_dict[key.table].df[key.column].iloc[row[1]]
-        parent = self.db.table_dict[key.parent]
-        rows = (
-            []
-            if pd.isna(value)
-            else list((parent.df[parent.pkey_col] == value).to_numpy().nonzero()[0])
-        )
-        return (key.parent, int(rows[0])) if rows else None
+        parent = self.parents[key][row[1]]
+        return None if parent is None else (key.parent, parent)
 
     def children(self, row: Row, key: ForeignKey, at) -> list[Row]:
         """Visible children, from the earliest to the latest."""
-        count = len(self.db.table_dict[key.table].df)
+        count = len(self.tables[key.table].df)
         found = [
             (key.table, i)
             for i in range(count)

@@ -200,10 +200,7 @@ def test_to_pyg_equals_relbench(name: str) -> None:
     stype = pytest.importorskip("torch_frame").stype
     db = nanoseconds(real(name))
     numbers = {
-        table_name: {
-            column: stype.numerical
-            for column in part.df.select_dtypes("number").columns
-        }
+        table_name: {column: stype.numerical for column in part.df.select_dtypes("number").columns}
         for table_name, part in db.table_dict.items()
     }
     assert_equal_to_relbench(db, numbers)

@@ -281,13 +281,13 @@ def advance(
                 if latest:
                     low, by_choice = high - taken, False
                 else:
-                    # Where rows are not in time order, a later row may shift the numbers of
-                    # earlier ones: there the time of the row stands for the row.
+                    # A later row may shift the numbers of earlier ones in a table with times,
+                    # so there the time stands for the row: the future must not choose.
                     who = row
-                    if cutoffs[table] < 0:
+                    if tables[table, TIMES] >= 0:
                         who = times[tables[table, TIMES] + row]
-                    mixed = mix(np.uint64(who) + np.uint64(key + 1) * GOLDEN)
-                    choose(mix(choices ^ mixed), high - low, taken, seen, chosen)
+                    state = mix(choices ^ mix(np.uint64(who) + np.uint64(key + 1) * GOLDEN))
+                    choose(state + np.uint64(high - low), high - low, taken, seen, chosen)
             for i in range(taken):
                 child = np.int64(children[low + (chosen[i] if by_choice else i)])
                 number = tables[below, FIRST_ROW] + child
