@@ -27,12 +27,13 @@ Int = Any  # of Python or of NumPy: to Numba they are one
 #: Multiplying by this odd number spreads neighbouring numbers over a hash table.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
-# Columns of `RelationalGraph.keys`: number of the child and of the parent table, where pointers
-# and children begin, how many children there are, where the blocks begin, rows per block.
-CHILD, PARENT, POINTERS, CHILDREN, NUM_CHILDREN, BLOCKS, SHIFT = range(7)
+# Columns of `RelationalGraph.keys`: number of the child and of the parent table, which of the
+# child's pointers it is, where its children begin, how many they are, where its blocks begin, and
+# how many parents are in a block (as a power of two).
+CHILD, PARENT, COLUMN, CHILDREN, NUM_CHILDREN, BLOCKS, SHIFT = range(7)
 # Columns of `RelationalGraph.tables`: rows before this table, rows in it, where its times begin
-# (-1 without), and whether row order is time order.
-FIRST_ROW, NUM_ROWS, TIMES, SORTED = range(4)
+# (-1 without), whether row order is time order, where its pointers begin, pointers per row.
+FIRST_ROW, NUM_ROWS, TIMES, SORTED, POINTERS, WIDTH = range(6)
 
 
 def compiled(function: F) -> F:
@@ -114,11 +115,11 @@ def number_distinct(index: Ints, num_rows: Int, rows: Ints) -> Int:
 def arrange(
     records: Ints,
     found: Ints,
+    moments: Ints,
     levels: Ints,
     seeds: Ints,
     group_times: Ints,
     tables: Ints,
-    times: Ints,
     per_second: float,
     outgoing: Ints,
     num_keys: Int,
@@ -162,10 +163,8 @@ def arrange(
                 place[i] = to - begin[table]
                 index[to], groups[to], hops[to] = row, group, hop
                 age[to] = np.nan
-                if tables[table, TIMES] >= 0:
-                    time = times[tables[table, TIMES] + row]
-                    if time != MISSING:
-                        age[to] = (group_times[group] - time) / per_second
+                if moments[i, 0] != MISSING:
+                    age[to] = (group_times[group] - moments[i, 0]) / per_second
 
     rows = np.empty(total, np.int64)
     distinct = np.zeros(num_tables, np.int64)
@@ -182,16 +181,12 @@ def arrange(
                     first[key] = size
                     size += begin[table + 1] - begin[table]
     pointers = np.empty(size, np.int64)
-    at = 0
     for i in range(total):
         table = records[i, 1]
-        for o in range(outgoing.shape[1]):
-            key = outgoing[table, o]
-            if key < 0:
-                break
-            parent = found[at, 0]
-            at += 1
-            pointers[first[key] + place[i]] = place[parent] if parent >= 0 else -1
+        for o in range(tables[table, WIDTH]):
+            parent = found[i, o]
+            to = first[outgoing[table, o]] + place[i]
+            pointers[to] = place[parent] if parent >= 0 else -1
     where = np.empty(seeds.size, np.int64)
     for i in range(seeds.size):
         where[i] = place[seeds[i]]

@@ -8,6 +8,7 @@ from relfrog.kernels import (
     BLOCKS,
     CHILD,
     CHILDREN,
+    COLUMN,
     FIRST_ROW,
     GOLDEN,
     NUM_CHILDREN,
@@ -17,10 +18,12 @@ from relfrog.kernels import (
     SHIFT,
     SORTED,
     TIMES,
+    WIDTH,
     Int,
     Ints,
     compiled,
 )
+from relfrog.times import MISSING
 
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
@@ -103,7 +106,7 @@ def visible_end(
 
 @compiled
 def children_of(
-    parent: Int, key: Int, keys: Ints, pointers: Ints, children: Ints, blocks: Ints
+    parent: Int, key: Int, keys: Ints, tables: Ints, parents: Ints, children: Ints, blocks: Ints
 ) -> tuple[Int, Int]:
     """Where in `children` the children of row `parent` by one foreign key stand.
 
@@ -116,17 +119,19 @@ def children_of(
     end = first + np.int64(blocks[block + 1])
     if shift == 0:
         return low, end
+    below = keys[key, CHILD]
+    first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
     high = end
     while low < high:
         middle = (low + high) >> 1
-        if pointers[keys[key, POINTERS] + children[middle]] < parent:
+        if parents[first + width * children[middle]] < parent:
             low = middle + 1
         else:
             high = middle
     begin, high = low, end
     while low < high:
         middle = (low + high) >> 1
-        if pointers[keys[key, POINTERS] + children[middle]] <= parent:
+        if parents[first + width * children[middle]] <= parent:
             low = middle + 1
         else:
             high = middle
@@ -185,6 +190,34 @@ def visible_rows(tables: Ints, times: Ints, at: Int, cutoffs: Ints) -> None:
 
 
 @compiled
+def gather(
+    tables: Ints,
+    parents: Ints,
+    times: Ints,
+    records: Ints,
+    begin: Int,
+    end: Int,
+    pointers: Ints,
+    moments: Ints,
+) -> None:
+    """Fetch the parents and times of records[begin:end].
+
+    All that `advance` needs of a row far away in memory. In a loop this short the processor
+    waits for many of them at once, not for one after the other; in a large graph, waiting is
+    most of the cost.
+    """
+    for i in range(begin, end):
+        row, table = np.int64(records[i, 0]), records[i, 1]
+        width = tables[table, WIDTH]
+        first = tables[table, POINTERS] + row * width
+        for o in range(width):
+            pointers[i, o] = parents[first + o]
+        moments[i, 0] = MISSING
+        if tables[table, TIMES] >= 0:
+            moments[i, 0] = times[tables[table, TIMES] + row]
+
+
+@compiled
 def advance(
     tables: Ints,
     keys: Ints,
@@ -209,48 +242,40 @@ def advance(
     current: Int,
     end: Int,
     count: Int,
-    num_pointers: Int,
     seen: Ints,
     chosen: Ints,
-) -> tuple[Int, Int, Int, Int]:
+) -> tuple[Int, Int, Int]:
     """Let the rows from `current` to `end` bring their parents and children.
 
     Stops early where memory runs out: arrays that could be replaced inside the loop would cost
     as much as the loop itself, so it is left to the caller to make room and to call again.
 
     Returns:
-        The next row, occurrences and pointers so far, and the occurrences that the next row may
-        add when there was no room for them.
+        The next row, the occurrences so far, and how many the next row may add, when there was
+        no room for them.
     """
-    width = outgoing.shape[1]
     half = (1 << bits) >> 1
     while current < end:
         row, table = np.int64(records[current, 0]), np.int64(records[current, 1])
-        room = width
+        room = tables[table, WIDTH]
         if fanout > 0:
             room += fanout * incoming.shape[1]
         elif fanout < 0:
             for o in range(incoming.shape[1]):
                 key = incoming[table, o]
                 if key >= 0 and keys[key, NUM_CHILDREN] > 0:
-                    low, high = children_of(row, key, keys, parents, children, blocks)
+                    low, high = children_of(row, key, keys, tables, parents, children, blocks)
                     room += high - low
-        if (
-            count + room > records.shape[0]
-            or num_pointers + width > pointers.shape[0]
-            or count + room - begin > half
-        ):
-            return current, count, num_pointers, room
+        if count + room > records.shape[0] or count + room - begin > half:
+            return current, count, room
 
-        for o in range(width):
+        for o in range(tables[table, WIDTH]):
             key = outgoing[table, o]
-            if key < 0:
-                break
             held = np.int64(-1)
             if records[current, 2] == key:
                 held = np.int64(records[current, 3])
             elif hop > 0 or visible(row, table, cutoffs, tables, times, at):
-                parent = np.int64(parents[keys[key, POINTERS] + row])
+                parent = np.int64(pointers[current, o])
                 if parent >= 0:
                     above = keys[key, PARENT]
                     number = tables[above, FIRST_ROW] + parent
@@ -261,8 +286,7 @@ def advance(
                         records[count, 2] = records[count, 3] = -1
                         slots[slot] = held = count
                         count += 1
-            pointers[num_pointers, 0] = held
-            num_pointers += 1
+            pointers[current, o] = held
 
         for o in range(incoming.shape[1] if fanout != 0 else 0):
             key = incoming[table, o]
@@ -270,7 +294,7 @@ def advance(
                 break
             if keys[key, NUM_CHILDREN] == 0:
                 continue
-            low, high = children_of(row, key, keys, parents, children, blocks)
+            low, high = children_of(row, key, keys, tables, parents, children, blocks)
             below = keys[key, CHILD]
             cutoff, first = cutoffs[below], tables[below, TIMES]
             high = visible_end(children, low, high, cutoff, times, first, at)
@@ -298,7 +322,7 @@ def advance(
                     slots[slot] = count
                     count += 1
         current += 1
-    return current, count, num_pointers, 0
+    return current, count, 0
 
 
 @compiled
@@ -321,8 +345,9 @@ def walk(
     stream: np.uint64,
     records: Ints,
     pointers: Ints,
+    moments_found: Ints,
     slots: Ints,
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     """Collect the rows around the seeds, hop by hop, one group after the other.
 
     A row joins a group once. Each row of hop h brings its visible parents and, up to the last
@@ -348,21 +373,23 @@ def walk(
         fanouts: children per row, foreign key and hop. Shape [hops].
         latest: take the latest children rather than a random choice.
         stream: selects the random choices.
-        records: memory to write to, of any length; likewise the next two.
-        pointers: likewise.
+        records: memory to write to, of any length; likewise the next three.
+        pointers: likewise, as wide as the most foreign keys of a table.
+        moments_found: likewise.
         slots: likewise.
 
     Returns:
         records: row, table, the key by which a parent brought it and that parent, or -1.
             Shape [at least occurrences, 4].
-        pointers: per occurrence and outgoing key the occurrence of the parent, or -1, in the
-            order of the occurrences. Shape [at least pointers, 1].
+        pointers: per occurrence and outgoing key the occurrence of the parent, or -1.
+            Shape [at least occurrences, most foreign keys].
+        moments_found: the time of each occurrence. Shape [at least occurrences, 1].
         slots: scratch memory, grown to what was needed.
         levels: where each hop of each group begins, and where its last one ends.
             Shape [groups, hops + 3].
         seeds: the occurrence of each seed. Shape [seeds].
     """
-    hops, width = fanouts.size, outgoing.shape[1]
+    hops = fanouts.size
     levels = np.empty((group_moments.size, hops + 3), np.int64)
     seeds = np.empty(seed_rows.size, np.int64)
     cutoffs = np.empty((moments.size, tables.shape[0]), np.int64)
@@ -371,7 +398,7 @@ def walk(
     most = max(1, fanouts.max()) if hops else 1
     chosen = np.empty(most, np.int64)
     seen = np.full(1 << (np.int64(np.log2(most)) + 2), -1, np.int64)
-    count = num_pointers = seed = begin = 0
+    count = seed = begin = 0
 
     for group in range(group_moments.size):
         at = moments[group_moments[group]]
@@ -406,19 +433,21 @@ def walk(
             levels[group, hop] = current
             end = count
             fanout = fanouts[hop] if hop < hops else 0
+            pointers = grown(pointers, current, records.shape[0])
+            moments_found = grown(moments_found, current, records.shape[0])
+            gather(tables, parents, times, records, current, end, pointers, moments_found)
             while current < end:
-                current, count, num_pointers, room = advance(
+                current, count, room = advance(
                     tables, keys, parents, children, blocks, times, outgoing, incoming, visible_now,
                     at, choices, fanout, latest, hop, hop <= hops, records, pointers, slots[:, 0],
-                    bits, begin, current, end, count, num_pointers, seen, chosen,
+                    bits, begin, current, end, count, seen, chosen,
                 )  # fmt: skip
                 if current < end:
                     records = grown(records, count, count + room)
-                    pointers = grown(pointers, num_pointers, num_pointers + width)
                     if count + room - begin > (1 << bits) >> 1:
                         while (1 << bits) < 4 * (count + room - begin):
                             bits += 1
                         slots = grown(slots, 0, 1 << bits)
                         rehash(records, begin, count, slots[:, 0], bits, tables)
         levels[group, hops + 2] = count
-    return records, pointers, slots, levels, seeds
+    return records, pointers, moments_found, slots, levels, seeds
