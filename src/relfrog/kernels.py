@@ -44,6 +44,15 @@ def compiled(function: F) -> F:
         return typing.cast(F, numba.njit(function, nogil=True, error_model="numpy"))
 
 
+def inlined(function: F) -> F:
+    """Compile into every caller.
+
+    A call would count its references to each array it is given, and count them back: slow in a
+    loop, and slower when threads count references to the arrays of one graph.
+    """
+    return typing.cast(F, numba.njit(function, inline="always", nogil=True, error_model="numpy"))
+
+
 @compiled
 def sort_children(parents: Ints, order: Ints, num_parents: Int, children: Ints) -> Ints:
     """Write the rows of `order` into `children`, grouped by parent; a counting sort.

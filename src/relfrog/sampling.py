@@ -285,13 +285,11 @@ class TemporalSampler:
         stream = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
         # Taken out while in use; empty arrays the first time, for each thread its own.
         memory = self._scratch.__dict__.pop("memory", None) or [
-            np.empty((0, width), kind)
-            for width, kind in (
-                (4, np.int32),
-                (outgoing.shape[1], np.int32),
-                (1, np.int64),
-                (1, np.int32),
-            )
+            np.empty((0, 4), np.int32),
+            np.empty((0, outgoing.shape[1]), np.int32),
+            np.empty((0, 1), np.int64),
+            np.empty((0, 2 * incoming.shape[1]), np.int64),
+            np.empty((0, 1), np.int32),
         ]
         *memory, levels, found = walk(
             graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
@@ -300,7 +298,7 @@ class TemporalSampler:
             *memory,
         )  # fmt: skip
         arrays = kernels.arrange(
-            *memory[:3], levels, found, group_times, graph.tables,
+            memory[0], memory[1], memory[2], levels, found, group_times, graph.tables,
             float(clock.PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
         )  # fmt: skip
         self._scratch.memory = memory

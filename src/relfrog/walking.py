@@ -22,6 +22,7 @@ from relfrog.kernels import (
     Int,
     Ints,
     compiled,
+    inlined,
 )
 from relfrog.times import MISSING
 
@@ -31,7 +32,7 @@ _S11, _S27, _S30, _S31 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(
 _UNIT = 1.0 / (1 << 53)
 
 
-@compiled
+@inlined
 def mix(x: np.uint64) -> np.uint64:
     """Scatter the bits of x: the finaliser of SplitMix64."""
     x = (x ^ (x >> _S30)) * _MIX1
@@ -39,13 +40,13 @@ def mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> _S31)
 
 
-@compiled
+@inlined
 def draw(state: np.uint64, bound: Int) -> Int:
     """A number in [0, bound) that depends on `state` alone."""
     return int(np.float64(mix(state) >> _S11) * _UNIT * bound)
 
 
-@compiled
+@inlined
 def choose(state: np.uint64, among: Int, count: Int, seen: Ints, chosen: Ints) -> None:
     """Draw `count` different numbers in [0, among), every subset equally likely.
 
@@ -76,7 +77,7 @@ def choose(state: np.uint64, among: Int, count: Int, seen: Ints, chosen: Ints) -
             slot = (slot + 1) & mask
 
 
-@compiled
+@inlined
 def visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: Int) -> bool:
     """Whether a row exists at a time; `cutoffs` as `visible_rows` writes them."""
     if cutoffs[table] >= 0:
@@ -85,43 +86,11 @@ def visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: 
 
 
 @compiled
-def visible_end(
-    rows: Ints, low: Int, high: Int, cutoff: Int, times: Ints, first: Int, at: Int
-) -> Int:
-    """End of the visible part of rows[low:high], which stand in time order.
-
-    With `cutoff` >= 0 a row is visible if it is below it; otherwise if times[first + row] <= at.
-    """
-    if low < high and cutoff > rows[high - 1]:  # often nothing is later
-        return high
-    while low < high:
-        middle = (low + high) >> 1
-        row = rows[middle]
-        if (row < cutoff) if cutoff >= 0 else (times[first + row] <= at):
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
-def children_of(
-    parent: Int, key: Int, keys: Ints, tables: Ints, parents: Ints, children: Ints, blocks: Ints
+def narrowed(
+    parent: Int, low: Int, high: Int, first: Int, width: Int, parents: Ints, children: Ints
 ) -> tuple[Int, Int]:
-    """Where in `children` the children of row `parent` by one foreign key stand.
-
-    `blocks` gives a range for 2**shift neighbouring parents; with shift 0 that is the answer,
-    otherwise the pointers of the children narrow it down.
-    """
-    first, shift = keys[key, CHILDREN], keys[key, SHIFT]
-    block = keys[key, BLOCKS] + (parent >> shift)
-    low = first + np.int64(blocks[block])
-    end = first + np.int64(blocks[block + 1])
-    if shift == 0:
-        return low, end
-    below = keys[key, CHILD]
-    first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
-    high = end
+    """The part of children[low:high] whose parent, parents[first + width * child], is `parent`."""
+    end = high
     while low < high:
         middle = (low + high) >> 1
         if parents[first + width * children[middle]] < parent:
@@ -138,7 +107,7 @@ def children_of(
     return begin, low
 
 
-@compiled
+@inlined
 def find(records: Ints, slots: Ints, bits: Int, number: Int, row: Int, table: Int) -> Int:
     """The slot of a row in a hash table of 2**bits slots, or the free slot where it belongs.
 
@@ -164,8 +133,6 @@ def rehash(records: Ints, begin: Int, end: Int, slots: Ints, bits: Int, tables: 
 @compiled
 def grown(records: Ints, count: Int, needed: Int) -> Ints:
     """The first `count` records in an array with room for at least `needed`."""
-    if needed <= records.shape[0]:
-        return records
     larger = np.empty((max(needed, 2 * records.shape[0]), records.shape[1]), records.dtype)
     larger[:count] = records[:count]
     return larger
@@ -192,19 +159,27 @@ def visible_rows(tables: Ints, times: Ints, at: Int, cutoffs: Ints) -> None:
 @compiled
 def gather(
     tables: Ints,
+    keys: Ints,
     parents: Ints,
+    children: Ints,
+    blocks: Ints,
     times: Ints,
+    incoming: Ints,
+    cutoffs: Ints,
+    at: Int,
     records: Ints,
     begin: Int,
     end: Int,
+    expand: bool,
     pointers: Ints,
     moments: Ints,
+    ranges: Ints,
 ) -> None:
-    """Fetch the parents and times of records[begin:end].
+    """Fetch the parents and times of records[begin:end] and, to `expand` them, their children.
 
-    All that `advance` needs of a row far away in memory. In a loop this short the processor
-    waits for many of them at once, not for one after the other; in a large graph, waiting is
-    most of the cost.
+    All that `advance` needs from far away in memory. In loops this short the processor waits
+    for many rows at once, not for one after the other; in a large graph waiting is most of the
+    cost.
     """
     for i in range(begin, end):
         row, table = np.int64(records[i, 0]), records[i, 1]
@@ -215,15 +190,44 @@ def gather(
         moments[i, 0] = MISSING
         if tables[table, TIMES] >= 0:
             moments[i, 0] = times[tables[table, TIMES] + row]
+    for i in range(begin, end if expand else begin):
+        row, table = np.int64(records[i, 0]), records[i, 1]
+        for o in range(incoming.shape[1]):
+            key = incoming[table, o]
+            if key < 0:
+                break
+            low = high = np.int64(0)
+            if keys[key, NUM_CHILDREN] > 0:
+                # A block is all children of 2**shift neighbouring parents, mostly of one.
+                block = keys[key, BLOCKS] + (row >> keys[key, SHIFT])
+                low = keys[key, CHILDREN] + np.int64(blocks[block])
+                high = keys[key, CHILDREN] + np.int64(blocks[block + 1])
+                below = keys[key, CHILD]
+                if keys[key, SHIFT] > 0:
+                    first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+                    low, high = narrowed(row, low, high, first, width, parents, children)
+                # Children stand in time order: find the end of those that are visible.
+                cutoff, first = cutoffs[below], tables[below, TIMES]
+                left, right = low, high
+                if low < high and children[high - 1] < cutoff:  # often nothing is later
+                    left = high
+                while left < right:
+                    middle = (left + right) >> 1
+                    child = children[middle]
+                    if (child < cutoff) if cutoff >= 0 else (times[first + child] <= at):
+                        left = middle + 1
+                    else:
+                        right = middle
+                high = left
+            ranges[i - begin, 2 * o] = low
+            ranges[i - begin, 2 * o + 1] = high
 
 
 @compiled
 def advance(
     tables: Ints,
     keys: Ints,
-    parents: Ints,
     children: Ints,
-    blocks: Ints,
     times: Ints,
     outgoing: Ints,
     incoming: Ints,
@@ -236,9 +240,11 @@ def advance(
     follow: bool,
     records: Ints,
     pointers: Ints,
+    ranges: Ints,
     slots: Ints,
     bits: Int,
     begin: Int,
+    level: Int,
     current: Int,
     end: Int,
     count: Int,
@@ -258,14 +264,11 @@ def advance(
     while current < end:
         row, table = np.int64(records[current, 0]), np.int64(records[current, 1])
         room = tables[table, WIDTH]
-        if fanout > 0:
-            room += fanout * incoming.shape[1]
-        elif fanout < 0:
-            for o in range(incoming.shape[1]):
-                key = incoming[table, o]
-                if key >= 0 and keys[key, NUM_CHILDREN] > 0:
-                    low, high = children_of(row, key, keys, tables, parents, children, blocks)
-                    room += high - low
+        for o in range(incoming.shape[1] if fanout != 0 else 0):
+            if incoming[table, o] < 0:
+                break
+            reach = ranges[current - level, 2 * o + 1] - ranges[current - level, 2 * o]
+            room += reach if fanout < 0 else min(reach, fanout)
         if count + room > records.shape[0] or count + room - begin > half:
             return current, count, room
 
@@ -292,12 +295,8 @@ def advance(
             key = incoming[table, o]
             if key < 0:
                 break
-            if keys[key, NUM_CHILDREN] == 0:
-                continue
-            low, high = children_of(row, key, keys, tables, parents, children, blocks)
+            low, high = ranges[current - level, 2 * o], ranges[current - level, 2 * o + 1]
             below = keys[key, CHILD]
-            cutoff, first = cutoffs[below], tables[below, TIMES]
-            high = visible_end(children, low, high, cutoff, times, first, at)
             taken = high - low
             by_choice = 0 <= fanout < taken
             if by_choice:
@@ -346,8 +345,9 @@ def walk(
     records: Ints,
     pointers: Ints,
     moments_found: Ints,
+    ranges: Ints,
     slots: Ints,
-) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
     """Collect the rows around the seeds, hop by hop, one group after the other.
 
     A row joins a group once. Each row of hop h brings its visible parents and, up to the last
@@ -373,9 +373,10 @@ def walk(
         fanouts: children per row, foreign key and hop. Shape [hops].
         latest: take the latest children rather than a random choice.
         stream: selects the random choices.
-        records: memory to write to, of any length; likewise the next three.
+        records: memory to write to, of any length; likewise the next four.
         pointers: likewise, as wide as the most foreign keys of a table.
         moments_found: likewise.
+        ranges: likewise, twice as wide as the most foreign keys to a table.
         slots: likewise.
 
     Returns:
@@ -384,7 +385,8 @@ def walk(
         pointers: per occurrence and outgoing key the occurrence of the parent, or -1.
             Shape [at least occurrences, most foreign keys].
         moments_found: the time of each occurrence. Shape [at least occurrences, 1].
-        slots: scratch memory, grown to what was needed.
+        ranges: scratch memory, grown to what was needed.
+        slots: likewise.
         levels: where each hop of each group begins, and where its last one ends.
             Shape [groups, hops + 3].
         seeds: the occurrence of each seed. Shape [seeds].
@@ -413,8 +415,10 @@ def walk(
         bits = 10
         while (1 << bits) < 4 * room:
             bits += 1
-        records = grown(records, count, count + room)
-        slots = grown(slots, 0, 1 << bits)
+        if count + room > records.shape[0]:
+            records = grown(records, count, count + room)
+        if (1 << bits) > slots.shape[0]:
+            slots = grown(slots, 0, 1 << bits)
         rehash(records, begin, begin, slots[:, 0], bits, tables)
         for i in range(seed, last_seed):
             row = seed_rows[i]
@@ -433,21 +437,31 @@ def walk(
             levels[group, hop] = current
             end = count
             fanout = fanouts[hop] if hop < hops else 0
-            pointers = grown(pointers, current, records.shape[0])
-            moments_found = grown(moments_found, current, records.shape[0])
-            gather(tables, parents, times, records, current, end, pointers, moments_found)
+            level = current
+            if level < end:
+                if pointers.shape[0] < end:
+                    pointers = grown(pointers, level, records.shape[0])
+                    moments_found = grown(moments_found, level, records.shape[0])
+                if fanout != 0 and ranges.shape[0] < end - level:
+                    ranges = grown(ranges, 0, end - level)
+                gather(
+                    tables, keys, parents, children, blocks, times, incoming, visible_now, at,
+                    records, level, end, fanout != 0, pointers, moments_found, ranges,
+                )  # fmt: skip
             while current < end:
                 current, count, room = advance(
-                    tables, keys, parents, children, blocks, times, outgoing, incoming, visible_now,
-                    at, choices, fanout, latest, hop, hop <= hops, records, pointers, slots[:, 0],
-                    bits, begin, current, end, count, seen, chosen,
+                    tables, keys, children, times, outgoing, incoming, visible_now, at, choices,
+                    fanout, latest, hop, hop <= hops, records, pointers, ranges, slots[:, 0], bits,
+                    begin, level, current, end, count, seen, chosen,
                 )  # fmt: skip
                 if current < end:
-                    records = grown(records, count, count + room)
+                    if count + room > records.shape[0]:
+                        records = grown(records, count, count + room)
                     if count + room - begin > (1 << bits) >> 1:
                         while (1 << bits) < 4 * (count + room - begin):
                             bits += 1
-                        slots = grown(slots, 0, 1 << bits)
+                        if (1 << bits) > slots.shape[0]:
+                            slots = grown(slots, 0, 1 << bits)
                         rehash(records, begin, count, slots[:, 0], bits, tables)
         levels[group, hops + 2] = count
-    return records, pointers, moments_found, slots, levels, seeds
+    return records, pointers, moments_found, ranges, slots, levels, seeds
