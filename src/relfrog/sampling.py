@@ -223,6 +223,19 @@ class TemporalSampler:
         """Memory of each thread, kept from batch to batch: fresh pages cost more than the walk."""
         return threading.local()
 
+    def _cutoffs(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Visible rows per time and table, -1 where rows are not in time order."""
+        cutoffs = np.empty((len(moments), len(self.graph.num_rows)), np.int64)
+        for number, (name, count) in enumerate(self.graph.num_rows.items()):
+            times = self.graph.time(name)
+            if times is None:
+                cutoffs[:, number] = count
+            elif self.graph.tables[number, kernels.SORTED]:
+                cutoffs[:, number] = np.searchsorted(times, moments, side="right")
+            else:
+                cutoffs[:, number] = -1
+        return cutoffs
+
     def check(self, rows: ArrayLike, times: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and cut-offs as numbers.
 
@@ -294,8 +307,8 @@ class TemporalSampler:
         *memory, levels, found = walk(
             graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
             outgoing, incoming, graph.table_number[self.table], rows, groups, moments,
-            group_moments, np.array(self.fanouts, np.int64), self.strategy is Strategy.LAST, stream,
-            *memory,
+            self._cutoffs(moments), group_moments, np.array(self.fanouts, np.int64),
+            self.strategy is Strategy.LAST, stream, *memory,
         )  # fmt: skip
         arrays = kernels.arrange(
             memory[0], memory[1], memory[2], levels, found, group_times, graph.tables,

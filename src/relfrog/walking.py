@@ -12,11 +12,9 @@ from relfrog.kernels import (
     FIRST_ROW,
     GOLDEN,
     NUM_CHILDREN,
-    NUM_ROWS,
     PARENT,
     POINTERS,
     SHIFT,
-    SORTED,
     TIMES,
     WIDTH,
     Int,
@@ -79,7 +77,7 @@ def choose(state: np.uint64, among: Int, count: Int, seen: Ints, chosen: Ints) -
 
 @inlined
 def visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: Int) -> bool:
-    """Whether a row exists at a time; `cutoffs` as `visible_rows` writes them."""
+    """Whether a row exists at a time; `cutoffs` see `walk`."""
     if cutoffs[table] >= 0:
         return bool(row < cutoffs[table])
     return bool(times[tables[table, TIMES] + row] <= at)
@@ -124,7 +122,8 @@ def find(records: Ints, slots: Ints, bits: Int, number: Int, row: Int, table: In
 @compiled
 def rehash(records: Ints, begin: Int, end: Int, slots: Ints, bits: Int, tables: Ints) -> None:
     """Make the first 2**bits slots a hash table of records[begin:end]."""
-    slots[: 1 << bits] = -1
+    for slot in range(1 << bits):
+        slots[slot] = -1
     for i in range(begin, end):
         row, table = records[i, 0], records[i, 1]
         slots[find(records, slots, bits, tables[table, FIRST_ROW] + row, row, table)] = i
@@ -134,26 +133,10 @@ def rehash(records: Ints, begin: Int, end: Int, slots: Ints, bits: Int, tables: 
 def grown(records: Ints, count: Int, needed: Int) -> Ints:
     """The first `count` records in an array with room for at least `needed`."""
     larger = np.empty((max(needed, 2 * records.shape[0]), records.shape[1]), records.dtype)
-    larger[:count] = records[:count]
+    for i in range(count):
+        for j in range(records.shape[1]):
+            larger[i, j] = records[i, j]
     return larger
-
-
-@compiled
-def visible_rows(tables: Ints, times: Ints, at: Int, cutoffs: Ints) -> None:
-    """Write how many rows of each table are visible; -1 where rows are not in time order."""
-    for table in range(tables.shape[0]):
-        low, high = np.int64(0), tables[table, NUM_ROWS]
-        if tables[table, TIMES] < 0:
-            low = high
-        elif not tables[table, SORTED]:
-            low = high = np.int64(-1)
-        while low < high:
-            middle = (low + high) >> 1
-            if times[tables[table, TIMES] + middle] <= at:
-                low = middle + 1
-            else:
-                high = middle
-        cutoffs[table] = low
 
 
 @compiled
@@ -338,6 +321,7 @@ def walk(
     seed_rows: Ints,
     seed_groups: Ints,
     moments: Ints,
+    cutoffs: Ints,
     group_moments: Ints,
     fanouts: Ints,
     latest: bool,
@@ -357,18 +341,19 @@ def walk(
     own time is kept, for it was asked about, but what it refers to is not looked at.
 
     Args:
-        tables: see `RelationalGraph`.
-        keys: see `RelationalGraph`.
-        parents: see `RelationalGraph`.
-        children: see `RelationalGraph`.
-        blocks: see `RelationalGraph`.
-        times: see `RelationalGraph`.
+        tables: of the graph, like the next five.
+        keys: of the graph.
+        parents: of the graph.
+        children: of the graph.
+        blocks: of the graph.
+        times: of the graph.
         outgoing: foreign keys from each table, padded with -1. Shape [tables, most keys].
         incoming: foreign keys to each table, likewise.
         seed_table: where the seeds are.
         seed_rows: row of each seed. Shape [seeds].
         seed_groups: group of each seed, ascending. Shape [seeds].
-        moments: the different cut-offs.
+        moments: the different times of the seeds.
+        cutoffs: visible rows per time and table, -1 where rows are not in time order.
         group_moments: which of them each group has. Shape [groups].
         fanouts: children per row, foreign key and hop. Shape [hops].
         latest: take the latest children rather than a random choice.
@@ -394,12 +379,13 @@ def walk(
     hops = fanouts.size
     levels = np.empty((group_moments.size, hops + 3), np.int64)
     seeds = np.empty(seed_rows.size, np.int64)
-    cutoffs = np.empty((moments.size, tables.shape[0]), np.int64)
-    for moment in range(moments.size):
-        visible_rows(tables, times, moments[moment], cutoffs[moment])
-    most = max(1, fanouts.max()) if hops else 1
+    most, size = np.int64(1), np.int64(4)
+    for fanout in fanouts:
+        most = max(most, fanout)
+    while size < 2 * most:
+        size *= 2
     chosen = np.empty(most, np.int64)
-    seen = np.full(1 << (np.int64(np.log2(most)) + 2), -1, np.int64)
+    seen = np.full(size, -1, np.int64)
     count = seed = begin = 0
 
     for group in range(group_moments.size):
