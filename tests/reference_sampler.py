@@ -70,6 +70,17 @@ class Reference:
                         keep = len(children) if fanouts[hop] < 0 else fanouts[hop]
                         for child in children[max(0, len(children) - keep) :]:
                             hops.setdefault(child, hop + 1)
+        # A row brought along that turns out to be the child of a row within the hops that are
+        # computed must be whole, too.
+        last, before = len(fanouts) + 1, -1
+        while len(hops) != before:
+            before = len(hops)
+            for row in [row for row, found in hops.items() if found == last]:
+                parents = [self.parent(row, key) for key in self.keys if key.table == row[0]]
+                if any(hops.get(parent, last) < len(fanouts) for parent in parents):
+                    for parent in parents:
+                        if parent is not None and self.visible(parent, at):
+                            hops.setdefault(parent, last)
         return hops
 
     def links(self, rows, at, key: ForeignKey) -> set[tuple[Row, Row]]:

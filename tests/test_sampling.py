@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, product
 
 import hypothesis.strategies as st
 import numpy as np
@@ -105,6 +105,17 @@ def check_structure(batch: Batch, slow: Reference, graph, fanouts, times: pd.Ser
 
     for group, inside in enumerate(members):
         at = cutoffs[group]
+        # Full resolution: rows that a layer computes (within hops - 1) have their parents and
+        # grandparents, and their children have all of their parents.
+        middles = {row for row, hop in inside.items() if hop < hops}
+        for key in slow.keys:
+            for child, parent in slow.links(inside, at, key):
+                middles |= {child} if inside[parent] < hops else set()
+                middles |= {parent} if inside[child] < hops else set()
+        for middle, key in product(middles, slow.keys):
+            if key.table == middle[0] and slow.visible(middle, at):
+                found = slow.parent(middle, key)
+                assert found is None or not slow.visible(found, at) or found in inside
         for row, hop in inside.items():
             for key in slow.keys:
                 if key.table == row[0] and hop <= hops and slow.visible(row, at):
@@ -309,6 +320,25 @@ def test_a_seed_later_than_its_time_is_kept_but_not_read() -> None:
     assert part.age[batch.seeds].tolist() == [-86400.0, 86400.0]
     pointers = batch.parents[sampler.graph.foreign_keys[0]]
     assert (pointers[batch.seeds] >= 0).tolist() == [False, True]
+
+
+def test_a_row_brought_along_brings_its_parents_when_a_computed_row_is_among_them() -> None:
+    # One child per key: v1 is taken, v0 is not, but r0 brings it. It is a child of the seed all
+    # the same, so the match u0 <- v0 -> w0 must be whole.
+    db = Database(
+        {
+            "u": table({"x": [0, 1]}),
+            "w": table({"x": [0]}),
+            "v": table({"c": [0, 0], "d": [0, 1]}, {"c": "w", "d": "u"}),
+            "r": table({"a": [0], "b": [0]}, {"a": "w", "b": "v"}),
+        }
+    )
+    graph = build_graph(db)
+    batch = TemporalSampler(graph, "w", [1], strategy="last").sample([0], [START])
+    assert sorted(batch.tables["u"].rows.tolist()) == [0, 1]
+    assert batch.tables["u"].hop.tolist() == [2, 2]
+    assert [len(batch.matches(route).u) for route in batch.routes if "u <- v" in str(route)] == [2]
+    check_structure(batch, Reference(db), graph, [1], pd.Series([START]))
 
 
 def test_shared_and_separate() -> None:

@@ -99,7 +99,7 @@ class Batch:
     """Subgraphs around some seeds.
 
     With L fan-outs, rows within L hops are sampled, and rows at hop L + 1 are parents brought
-    along by hop L. For every occurrence within L - 1 hops all visible parents and grandparents
+    along. For every occurrence within L - 1 hops all visible parents and grandparents
     are here, and all visible parents of each of its children that are here: what a layer
     computes for it misses nothing of the rows it rests on.
 

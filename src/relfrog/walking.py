@@ -220,7 +220,7 @@ def advance(
     fanout: Int,
     latest: bool,
     hop: Int,
-    follow: bool,
+    inner: Int,
     records: Ints,
     pointers: Ints,
     ranges: Ints,
@@ -235,6 +235,8 @@ def advance(
     chosen: Ints,
 ) -> tuple[Int, Int, Int]:
     """Let the rows from `current` to `end` bring their parents and children.
+
+    With `inner` >= 0 they bring parents only where one of them is before occurrence `inner`.
 
     Stops early where memory runs out: arrays that could be replaced inside the loop would cost
     as much as the loop itself, so it is left to the caller to make room and to call again.
@@ -255,6 +257,15 @@ def advance(
         if count + room > records.shape[0] or count + room - begin > half:
             return current, count, room
 
+        # A row brought along brings only what completes it as the child of an inner row.
+        bring = inner < 0
+        for o in range(0 if bring else tables[table, WIDTH]):
+            parent, above = np.int64(pointers[current, o]), keys[outgoing[table, o], PARENT]
+            if parent >= 0:
+                number = tables[above, FIRST_ROW] + parent
+                held = np.int64(slots[find(records, slots, bits, number, parent, above)])
+                bring = bring or 0 <= held < inner
+
         for o in range(tables[table, WIDTH]):
             key = outgoing[table, o]
             held = np.int64(-1)
@@ -267,7 +278,7 @@ def advance(
                     number = tables[above, FIRST_ROW] + parent
                     slot = find(records, slots, bits, number, parent, above)
                     held = np.int64(slots[slot])
-                    if held < 0 and follow and visible(parent, above, cutoffs, tables, times, at):
+                    if held < 0 and bring and visible(parent, above, cutoffs, tables, times, at):
                         records[count, 0], records[count, 1] = parent, above
                         records[count, 2] = records[count, 3] = -1
                         slots[slot] = held = count
@@ -336,9 +347,10 @@ def walk(
 
     A row joins a group once. Each row of hop h brings its visible parents and, up to the last
     hop, `fanouts[h]` of its visible children per foreign key (-1: all). The rows of the last hop
-    still bring their parents, so that no match of a route around an inner row is cut in half;
-    the rows found by that only point to what is there already. A seed that is later than its
-    own time is kept, for it was asked about, but what it refers to is not looked at.
+    still bring their parents, so that no match of a route around an inner row (of an earlier
+    hop) is cut in half; the rows found by that point to what is there already, and bring parents
+    only if an inner row is one of them. A seed that is later than its own time is kept, for it
+    was asked about, but what it refers to is not looked at.
 
     Args:
         tables: of the graph, like the next five.
@@ -423,8 +435,9 @@ def walk(
             levels[group, hop] = current
             end = count
             fanout = fanouts[hop] if hop < hops else 0
-            level = current
-            if level < end:
+            inner = levels[group, hops] if hop > hops else -1
+            while current < end:
+                level = current
                 if pointers.shape[0] < end:
                     pointers = grown(pointers, level, records.shape[0])
                     moments_found = grown(moments_found, level, records.shape[0])
@@ -434,20 +447,22 @@ def walk(
                     tables, keys, parents, children, blocks, times, incoming, visible_now, at,
                     records, level, end, fanout != 0, pointers, moments_found, ranges,
                 )  # fmt: skip
-            while current < end:
-                current, count, room = advance(
-                    tables, keys, children, times, outgoing, incoming, visible_now, at, choices,
-                    fanout, latest, hop, hop <= hops, records, pointers, ranges, slots[:, 0], bits,
-                    begin, level, current, end, count, seen, chosen,
-                )  # fmt: skip
-                if current < end:
-                    if count + room > records.shape[0]:
-                        records = grown(records, count, count + room)
-                    if count + room - begin > (1 << bits) >> 1:
-                        while (1 << bits) < 4 * (count + room - begin):
-                            bits += 1
-                        if (1 << bits) > slots.shape[0]:
-                            slots = grown(slots, 0, 1 << bits)
-                        rehash(records, begin, count, slots[:, 0], bits, tables)
+                while current < end:
+                    current, count, room = advance(
+                        tables, keys, children, times, outgoing, incoming, visible_now, at,
+                        choices, fanout, latest, hop, inner, records, pointers, ranges,
+                        slots[:, 0], bits, begin, level, current, end, count, seen, chosen,
+                    )  # fmt: skip
+                    if current < end:
+                        if count + room > records.shape[0]:
+                            records = grown(records, count, count + room)
+                        if count + room - begin > (1 << bits) >> 1:
+                            while (1 << bits) < 4 * (count + room - begin):
+                                bits += 1
+                            if (1 << bits) > slots.shape[0]:
+                                slots = grown(slots, 0, 1 << bits)
+                            rehash(records, begin, count, slots[:, 0], bits, tables)
+                if hop > hops:  # what these brought along is brought along as well
+                    end = count
         levels[group, hops + 2] = count
     return records, pointers, moments_found, ranges, slots, levels, seeds
