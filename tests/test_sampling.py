@@ -244,6 +244,22 @@ def test_the_future_does_not_exist_out_of_order(mode: str, case, fanouts) -> Non
             assert one.tables[n].rows.tolist() == kept[n][part.rows.numpy()].tolist()
 
 
+def test_a_later_row_does_not_choose_for_the_others() -> None:
+    # The first hub is later than the seeds, so without it all the others move up by one.
+    hubs, children = 12, 30
+    when = pd.Series([START + 9 * DAY] + [START] * (hubs - 1))
+    ids = np.arange(hubs)
+    spokes = Table(pd.DataFrame({"hub": np.tile(ids[1:], children)}), {"hub": "hub"})
+    found = []
+    for first in (0, 1):
+        hub = pd.DataFrame({"id": ids[first:], "when": when[first:]})
+        db = Database({"hub": Table(hub, {}, "id", "when"), "spoke": spokes})
+        sampler = TemporalSampler(build_graph(db), "hub", [3], "separate")
+        found.append(sampler.sample(ids[1:] - first, [START] * (hubs - 1)))
+    assert_identical(tensors(found[0], rows=False), tensors(found[1], rows=False))
+    assert found[0].tables["spoke"].rows.equal(found[1].tables["spoke"].rows)
+
+
 def test_the_future_of_real_data_does_not_exist() -> None:
     data = dataset("rel-f1")
     task = data.load_task("driver-dnf")
