@@ -195,7 +195,7 @@ def growth(seconds: float) -> list[dict[str, Any]]:
             copies = np.random.default_rng(0).integers(0, factor, len(rows))
             found = measure(
                 graph, table, places[table][copies, rows], times, fanouts=halving(neighbors, hops),
-                mode="separate", batch=batch, workers=2, seconds=seconds,
+                mode="separate", batch=batch, workers=1, seconds=seconds,
             )  # fmt: skip
             results.append(
                 {
@@ -308,6 +308,7 @@ def main() -> None:
         "command": "python benchmarks/sampling.py --out benchmarks/sampling.json",
         "machine": {
             "cores": os.cpu_count(),
+            "busy_before": round(os.getloadavg()[0], 1),
             "platform": platform.machine(),
             "python": platform.python_version(),
         },
