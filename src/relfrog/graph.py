@@ -70,12 +70,14 @@ class RelationalGraph:
         num_rows: rows per table, tables in alphabetical order.
         foreign_keys: the relations, sorted by table and column.
         unit: what `times` counts since 1970: "us" or "ns".
-        parents: the pointers of one foreign key after the other. Shape [sum of child rows].
-        children: child rows sorted by (parent, time, row), likewise. Shape [pointers >= 0].
+        parents: the pointers of one table after the other, those of a row side by side: all of
+            them cost one look at memory. Shape [sum of rows times foreign keys].
+        children: child rows sorted by (parent, time, row), one foreign key after the other.
+            Shape [pointers >= 0].
         blocks: where the children of 2**shift neighbouring parents begin, likewise.
         times: the times of one table after the other. Shape [rows of tables with times].
         keys: per foreign key the numbers named in `relfrog.kernels`. Shape [keys, 7].
-        tables: per table the numbers named in `relfrog.kernels`. Shape [tables, 4].
+        tables: per table the numbers named in `relfrog.kernels`. Shape [tables, 6].
     """
 
     num_rows: dict[str, int]
@@ -112,8 +114,10 @@ class RelationalGraph:
 
     def parent(self, key: ForeignKey) -> NDArray[np.int32]:
         """Parent row of each child row, -1 for none. Shape [child rows]."""
-        first = int(self.keys[self.key_number[key], 2])
-        return self.parents[first : first + self.num_rows[key.table]]
+        first, width = map(int, self.tables[self.table_number[key.table], 4:6])
+        count = self.num_rows[key.table]
+        column = int(self.keys[self.key_number[key], 2])
+        return self.parents[first : first + count * width].reshape(count, width)[:, column]
 
     def children_by_parent(self, key: ForeignKey) -> NDArray[np.int32]:
         """Child rows that have a parent, sorted by (parent, time, row)."""
@@ -194,15 +198,21 @@ def build_graph(db: Database) -> RelationalGraph:
 
     parents = np.empty(sum(num_rows[key.table] for key in keys), np.int32)
     children, blocks, rows = [], [], []
-    at = [0, 0, 0]
-    for key in keys:
-        pointers = parents[at[0] : at[0] + num_rows[key.table]]
-        pointers[:] = _resolve(db, key)
-        found, starts, shift = _group(pointers, orders.get(key.table), num_rows[key.parent])
-        rows.append([numbers[key.table], numbers[key.parent], *at[:2], found.size, at[2], shift])
-        at = [at[0] + pointers.size, at[1] + found.size, at[2] + starts.size]
-        children.append(found)
-        blocks.append(starts)
+    first = first_child = first_block = 0
+    for name, count in num_rows.items():
+        own = [key for key in keys if key.table == name]
+        part = parents[first : first + count * len(own)].reshape(count, len(own))
+        tables[numbers[name], 4:] = first, len(own)
+        first += part.size
+        for column, key in enumerate(own):
+            pointers = _resolve(db, key)
+            part[:, column] = pointers
+            found, starts, shift = _group(pointers, orders.get(name), num_rows[key.parent])
+            ends = [numbers[name], numbers[key.parent]]
+            rows.append([*ends, column, first_child, found.size, first_block, shift])
+            first_child, first_block = first_child + found.size, first_block + starts.size
+            children.append(found)
+            blocks.append(starts)
     return RelationalGraph(
         num_rows,
         keys,
@@ -239,7 +249,7 @@ def open_graph(folder: str | Path) -> RelationalGraph:
             foreign_keys=tuple(ForeignKey(*parts) for parts in about["foreign_keys"]),
             unit=about["unit"],
             keys=np.array(about["keys"], np.int64).reshape(-1, 7),
-            tables=np.array(about["tables"], np.int64).reshape(-1, 4),
+            tables=np.array(about["tables"], np.int64).reshape(-1, 6),
             **arrays,
         )
         _check_sizes(graph)
@@ -290,10 +300,10 @@ def _build_times(
             ordered = bool((part[1:] >= part[:-1]).all())
             if not ordered:
                 orders[name] = np.argsort(part, kind="stable")
-        tables.append([first_row, count, at if name in known else -1, ordered])
+        tables.append([first_row, count, at if name in known else -1, ordered, 0, 0])
         at += count if name in known else 0
         first_row += count
-    return times, np.array(tables, np.int64).reshape(-1, 4), unit, orders
+    return times, np.array(tables, np.int64).reshape(-1, 6), unit, orders
 
 
 def _resolve(db: Database, key: ForeignKey) -> NDArray[np.int32]:

@@ -260,7 +260,9 @@ def _rebuild_key(graph: RoleGraph, key: ForeignKey, primary: pd.Series) -> pd.Se
     if len(primary) and kind != primary.dtype:
         names = _cast(primary, kind)
     if (parent < 0).any() and names.dtype.kind in "iub":
-        names = pd.Series(pd.array(names))  # a type with NULL, so that large keys stay exact
+        names = pd.Series(
+            pd.array(names.to_numpy())
+        )  # a type with NULL, so that large keys stay exact
     column = pd.api.extensions.take(names.array, parent, allow_fill=True)
     series = pd.Series(column, index=form.index, copy=False)
     if key in graph.unnamed:

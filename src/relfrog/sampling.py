@@ -28,6 +28,7 @@ from relfrog import times as clock
 from relfrog.errors import TaskError, UsageError
 from relfrog.graph import ForeignKey, RelationalGraph
 from relfrog.routes import Matches, Route, routes
+from relfrog.walking import walk
 
 __all__ = ["Batch", "Mode", "Rows", "Strategy", "TemporalSampler", "halving"]
 
@@ -98,7 +99,7 @@ class Batch:
     """Subgraphs around some seeds.
 
     With L fan-outs, rows within L hops are sampled, and rows at hop L + 1 are parents brought
-    along by hop L. For every occurrence within L - 1 hops all visible parents and grandparents
+    along. For every occurrence within L - 1 hops all visible parents and grandparents
     are here, and all visible parents of each of its children that are here: what a layer
     computes for it misses nothing of the rows it rests on.
 
@@ -197,6 +198,11 @@ class TemporalSampler:
         if self.routes is None:
             object.__setattr__(self, "routes", routes(self.graph.foreign_keys))
 
+    @property
+    def shares(self) -> bool:
+        """Whether seeds with the same time share a subgraph."""
+        return self.mode is Mode.SHARED
+
     @cached_property
     def _adjacent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Foreign keys from and to each table, padded with -1. Shape [tables, most] each."""
@@ -216,6 +222,19 @@ class TemporalSampler:
     def _scratch(self) -> threading.local:
         """Memory of each thread, kept from batch to batch: fresh pages cost more than the walk."""
         return threading.local()
+
+    def _cutoffs(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Visible rows per time and table, -1 where rows are not in time order."""
+        cutoffs = np.empty((len(moments), len(self.graph.num_rows)), np.int64)
+        for number, (name, count) in enumerate(self.graph.num_rows.items()):
+            times = self.graph.time(name)
+            if times is None:
+                cutoffs[:, number] = count
+            elif self.graph.tables[number, kernels.SORTED]:
+                cutoffs[:, number] = np.searchsorted(times, moments, side="right")
+            else:
+                cutoffs[:, number] = -1
+        return cutoffs
 
     def check(self, rows: ArrayLike, times: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and cut-offs as numbers.
@@ -267,27 +286,32 @@ class TemporalSampler:
         seed_ids: NDArray[np.int64],
     ) -> Batch:
         """`sample` for seeds that `check` has returned."""
-        if self.mode is Mode.SHARED:
-            group_times, groups = np.unique(ticks, return_inverse=True)
-            order = np.argsort(groups, kind="stable")
-            rows, groups = rows[order], groups[order]
+        moments, moment = np.unique(ticks, return_inverse=True)
+        if self.shares:
+            order = np.argsort(moment, kind="stable")
+            rows, groups, group_moments = rows[order], moment[order], np.arange(len(moments))
         else:
-            group_times, groups, order = ticks, np.arange(len(rows)), None
+            order, groups, group_moments = None, np.arange(len(rows)), moment
+        group_times = moments[group_moments]
         graph = self.graph
         outgoing, incoming = self._adjacent
         stream = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
         # Taken out while in use; empty arrays the first time, for each thread its own.
         memory = self._scratch.__dict__.pop("memory", None) or [
-            np.empty((0, width), np.int32) for width in (4, 1, 1)
+            np.empty((0, 4), np.int32),
+            np.empty((0, outgoing.shape[1]), np.int32),
+            np.empty((0, 1), np.int64),
+            np.empty((0, 2 * incoming.shape[1]), np.int64),
+            np.empty((0, 1), np.int32),
         ]
-        *memory, levels, found = kernels.walk(
+        *memory, levels, found = walk(
             graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
-            outgoing, incoming, graph.table_number[self.table], rows, groups, group_times,
-            np.array(self.fanouts, np.int64), self.strategy is Strategy.LAST, stream,
-            *memory,
+            outgoing, incoming, graph.table_number[self.table], rows, groups, moments,
+            self._cutoffs(moments), group_moments, np.array(self.fanouts, np.int64),
+            self.strategy is Strategy.LAST, stream, *memory,
         )  # fmt: skip
         arrays = kernels.arrange(
-            memory[0], memory[1], levels, found, group_times, graph.tables, graph.times,
+            memory[0], memory[1], memory[2], levels, found, group_times, graph.tables,
             float(clock.PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
         )  # fmt: skip
         self._scratch.memory = memory

@@ -1,0 +1,468 @@
+"""The compiled walk from seeds along foreign keys; see `relfrog.kernels` for how it is built."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relfrog.kernels import (
+    BLOCKS,
+    CHILD,
+    CHILDREN,
+    COLUMN,
+    FIRST_ROW,
+    GOLDEN,
+    NUM_CHILDREN,
+    PARENT,
+    POINTERS,
+    SHIFT,
+    TIMES,
+    WIDTH,
+    Int,
+    Ints,
+    compiled,
+    inlined,
+)
+from relfrog.times import MISSING
+
+_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX2 = np.uint64(0x94D049BB133111EB)
+_S11, _S27, _S30, _S31 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31)
+_UNIT = 1.0 / (1 << 53)
+
+
+@inlined
+def mix(x: np.uint64) -> np.uint64:
+    """Scatter the bits of x: the finaliser of SplitMix64."""
+    x = (x ^ (x >> _S30)) * _MIX1
+    x = (x ^ (x >> _S27)) * _MIX2
+    return x ^ (x >> _S31)
+
+
+@inlined
+def draw(state: np.uint64, bound: Int) -> Int:
+    """A number in [0, bound) that depends on `state` alone."""
+    return int(np.float64(mix(state) >> _S11) * _UNIT * bound)
+
+
+@inlined
+def choose(state: np.uint64, among: Int, count: Int, seen: Ints, chosen: Ints) -> None:
+    """Draw `count` different numbers in [0, among), every subset equally likely.
+
+    Floyd's algorithm. `seen` is an all-negative hash table of a power of two, at least twice
+    `count`; it is left as it was found.
+    """
+    mask = seen.size - 1
+    for i in range(count):
+        top = among - count + i
+        state += GOLDEN
+        pick = draw(state, top + 1)
+        slot = pick & mask
+        while seen[slot] >= 0 and seen[slot] != pick:
+            slot = (slot + 1) & mask
+        if seen[slot] == pick:
+            # Taken before: Floyd takes the newest candidate instead, which cannot be in yet.
+            pick = top
+            slot = pick & mask
+            while seen[slot] >= 0:
+                slot = (slot + 1) & mask
+        seen[slot] = pick
+        chosen[i] = pick
+    for i in range(count):
+        # Every cell of a run goes; cells of the same run belong to other picks, cleared too.
+        slot = chosen[i] & mask
+        while seen[slot] >= 0:
+            seen[slot] = -1
+            slot = (slot + 1) & mask
+
+
+@inlined
+def visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: Int) -> bool:
+    """Whether a row exists at a time; `cutoffs` see `walk`."""
+    if cutoffs[table] >= 0:
+        return bool(row < cutoffs[table])
+    return bool(times[tables[table, TIMES] + row] <= at)
+
+
+@compiled
+def narrowed(
+    parent: Int, low: Int, high: Int, first: Int, width: Int, parents: Ints, children: Ints
+) -> tuple[Int, Int]:
+    """The part of children[low:high] whose parent, parents[first + width * child], is `parent`."""
+    end = high
+    while low < high:
+        middle = (low + high) >> 1
+        if parents[first + width * children[middle]] < parent:
+            low = middle + 1
+        else:
+            high = middle
+    begin, high = low, end
+    while low < high:
+        middle = (low + high) >> 1
+        if parents[first + width * children[middle]] <= parent:
+            low = middle + 1
+        else:
+            high = middle
+    return begin, low
+
+
+@inlined
+def find(records: Ints, slots: Ints, bits: Int, number: Int, row: Int, table: Int) -> Int:
+    """The slot of a row in a hash table of 2**bits slots, or the free slot where it belongs.
+
+    `number` tells apart the rows of all tables.
+    """
+    slot = np.int64((np.uint64(number) * GOLDEN) >> np.uint64(64 - bits))
+    while True:
+        held = slots[slot]
+        if held < 0 or (records[held, 0] == row and records[held, 1] == table):
+            return slot
+        slot = (slot + 1) & ((1 << bits) - 1)
+
+
+@compiled
+def rehash(records: Ints, begin: Int, end: Int, slots: Ints, bits: Int, tables: Ints) -> None:
+    """Make the first 2**bits slots a hash table of records[begin:end]."""
+    for slot in range(1 << bits):
+        slots[slot] = -1
+    for i in range(begin, end):
+        row, table = records[i, 0], records[i, 1]
+        slots[find(records, slots, bits, tables[table, FIRST_ROW] + row, row, table)] = i
+
+
+@compiled
+def grown(records: Ints, count: Int, needed: Int) -> Ints:
+    """The first `count` records in an array with room for at least `needed`."""
+    larger = np.empty((max(needed, 2 * records.shape[0]), records.shape[1]), records.dtype)
+    for i in range(count):
+        for j in range(records.shape[1]):
+            larger[i, j] = records[i, j]
+    return larger
+
+
+@compiled
+def gather(
+    tables: Ints,
+    keys: Ints,
+    parents: Ints,
+    children: Ints,
+    blocks: Ints,
+    times: Ints,
+    incoming: Ints,
+    cutoffs: Ints,
+    at: Int,
+    records: Ints,
+    begin: Int,
+    end: Int,
+    expand: bool,
+    pointers: Ints,
+    moments: Ints,
+    ranges: Ints,
+) -> None:
+    """Fetch the parents and times of records[begin:end] and, to `expand` them, their children.
+
+    All that `advance` needs from far away in memory. In loops this short the processor waits
+    for many rows at once, not for one after the other; in a large graph waiting is most of the
+    cost.
+    """
+    for i in range(begin, end):
+        row, table = np.int64(records[i, 0]), records[i, 1]
+        width = tables[table, WIDTH]
+        first = tables[table, POINTERS] + row * width
+        for o in range(width):
+            pointers[i, o] = parents[first + o]
+        moments[i, 0] = MISSING
+        if tables[table, TIMES] >= 0:
+            moments[i, 0] = times[tables[table, TIMES] + row]
+    for i in range(begin, end if expand else begin):
+        row, table = np.int64(records[i, 0]), records[i, 1]
+        for o in range(incoming.shape[1]):
+            key = incoming[table, o]
+            if key < 0:
+                break
+            low = high = np.int64(0)
+            if keys[key, NUM_CHILDREN] > 0:
+                # A block is all children of 2**shift neighbouring parents, mostly of one.
+                block = keys[key, BLOCKS] + (row >> keys[key, SHIFT])
+                low = keys[key, CHILDREN] + np.int64(blocks[block])
+                high = keys[key, CHILDREN] + np.int64(blocks[block + 1])
+                below = keys[key, CHILD]
+                if keys[key, SHIFT] > 0:
+                    first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+                    low, high = narrowed(row, low, high, first, width, parents, children)
+                # Children stand in time order: find the end of those that are visible.
+                cutoff, first = cutoffs[below], tables[below, TIMES]
+                left, right = low, high
+                if low < high and children[high - 1] < cutoff:  # often nothing is later
+                    left = high
+                while left < right:
+                    middle = (left + right) >> 1
+                    child = children[middle]
+                    if (child < cutoff) if cutoff >= 0 else (times[first + child] <= at):
+                        left = middle + 1
+                    else:
+                        right = middle
+                high = left
+            ranges[i - begin, 2 * o] = low
+            ranges[i - begin, 2 * o + 1] = high
+
+
+@compiled
+def advance(
+    tables: Ints,
+    keys: Ints,
+    children: Ints,
+    times: Ints,
+    outgoing: Ints,
+    incoming: Ints,
+    cutoffs: Ints,
+    at: Int,
+    choices: np.uint64,
+    fanout: Int,
+    latest: bool,
+    hop: Int,
+    inner: Int,
+    records: Ints,
+    pointers: Ints,
+    ranges: Ints,
+    slots: Ints,
+    bits: Int,
+    begin: Int,
+    level: Int,
+    current: Int,
+    end: Int,
+    count: Int,
+    seen: Ints,
+    chosen: Ints,
+) -> tuple[Int, Int, Int]:
+    """Let the rows from `current` to `end` bring their parents and children.
+
+    With `inner` >= 0 they bring parents only where one of them is before occurrence `inner`.
+
+    Stops early where memory runs out: arrays that could be replaced inside the loop would cost
+    as much as the loop itself, so it is left to the caller to make room and to call again.
+
+    Returns:
+        The next row, the occurrences so far, and how many the next row may add, when there was
+        no room for them.
+    """
+    half = (1 << bits) >> 1
+    while current < end:
+        row, table = np.int64(records[current, 0]), np.int64(records[current, 1])
+        room = tables[table, WIDTH]
+        for o in range(incoming.shape[1] if fanout != 0 else 0):
+            if incoming[table, o] < 0:
+                break
+            reach = ranges[current - level, 2 * o + 1] - ranges[current - level, 2 * o]
+            room += reach if fanout < 0 else min(reach, fanout)
+        if count + room > records.shape[0] or count + room - begin > half:
+            return current, count, room
+
+        # A row brought along brings only what completes it as the child of an inner row.
+        bring = inner < 0
+        for o in range(0 if bring else tables[table, WIDTH]):
+            parent, above = np.int64(pointers[current, o]), keys[outgoing[table, o], PARENT]
+            if parent >= 0:
+                number = tables[above, FIRST_ROW] + parent
+                held = np.int64(slots[find(records, slots, bits, number, parent, above)])
+                bring = bring or 0 <= held < inner
+
+        for o in range(tables[table, WIDTH]):
+            key = outgoing[table, o]
+            held = np.int64(-1)
+            if records[current, 2] == key:
+                held = np.int64(records[current, 3])
+            elif hop > 0 or visible(row, table, cutoffs, tables, times, at):
+                parent = np.int64(pointers[current, o])
+                if parent >= 0:
+                    above = keys[key, PARENT]
+                    number = tables[above, FIRST_ROW] + parent
+                    slot = find(records, slots, bits, number, parent, above)
+                    held = np.int64(slots[slot])
+                    if held < 0 and bring and visible(parent, above, cutoffs, tables, times, at):
+                        records[count, 0], records[count, 1] = parent, above
+                        records[count, 2] = records[count, 3] = -1
+                        slots[slot] = held = count
+                        count += 1
+            pointers[current, o] = held
+
+        for o in range(incoming.shape[1] if fanout != 0 else 0):
+            key = incoming[table, o]
+            if key < 0:
+                break
+            low, high = ranges[current - level, 2 * o], ranges[current - level, 2 * o + 1]
+            below = keys[key, CHILD]
+            taken = high - low
+            by_choice = 0 <= fanout < taken
+            if by_choice:
+                taken = fanout
+                if latest:
+                    low, by_choice = high - taken, False
+                else:
+                    # A later row may shift the numbers of earlier ones in a table with times,
+                    # so there the time stands for the row: the future must not choose.
+                    who = row
+                    if tables[table, TIMES] >= 0:
+                        who = times[tables[table, TIMES] + row]
+                    state = mix(choices ^ mix(np.uint64(who) + np.uint64(key + 1) * GOLDEN))
+                    choose(state + np.uint64(high - low), high - low, taken, seen, chosen)
+            for i in range(taken):
+                child = np.int64(children[low + (chosen[i] if by_choice else i)])
+                number = tables[below, FIRST_ROW] + child
+                slot = find(records, slots, bits, number, child, below)
+                if slots[slot] < 0:
+                    records[count, 0], records[count, 1] = child, below
+                    records[count, 2], records[count, 3] = key, current
+                    slots[slot] = count
+                    count += 1
+        current += 1
+    return current, count, 0
+
+
+@compiled
+def walk(
+    tables: Ints,
+    keys: Ints,
+    parents: Ints,
+    children: Ints,
+    blocks: Ints,
+    times: Ints,
+    outgoing: Ints,
+    incoming: Ints,
+    seed_table: Int,
+    seed_rows: Ints,
+    seed_groups: Ints,
+    moments: Ints,
+    cutoffs: Ints,
+    group_moments: Ints,
+    fanouts: Ints,
+    latest: bool,
+    stream: np.uint64,
+    records: Ints,
+    pointers: Ints,
+    moments_found: Ints,
+    ranges: Ints,
+    slots: Ints,
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
+    """Collect the rows around the seeds, hop by hop, one group after the other.
+
+    A row joins a group once. Each row of hop h brings its visible parents and, up to the last
+    hop, `fanouts[h]` of its visible children per foreign key (-1: all). The rows of the last hop
+    still bring their parents, so that no match of a route around an inner row (of an earlier
+    hop) is cut in half; the rows found by that point to what is there already, and bring parents
+    only if an inner row is one of them. A seed that is later than its own time is kept, for it
+    was asked about, but what it refers to is not looked at.
+
+    Args:
+        tables: of the graph, like the next five.
+        keys: of the graph.
+        parents: of the graph.
+        children: of the graph.
+        blocks: of the graph.
+        times: of the graph.
+        outgoing: foreign keys from each table, padded with -1. Shape [tables, most keys].
+        incoming: foreign keys to each table, likewise.
+        seed_table: where the seeds are.
+        seed_rows: row of each seed. Shape [seeds].
+        seed_groups: group of each seed, ascending. Shape [seeds].
+        moments: the different times of the seeds.
+        cutoffs: visible rows per time and table, -1 where rows are not in time order.
+        group_moments: which of them each group has. Shape [groups].
+        fanouts: children per row, foreign key and hop. Shape [hops].
+        latest: take the latest children rather than a random choice.
+        stream: selects the random choices.
+        records: memory to write to, of any length; likewise the next four.
+        pointers: likewise, as wide as the most foreign keys of a table.
+        moments_found: likewise.
+        ranges: likewise, twice as wide as the most foreign keys to a table.
+        slots: likewise.
+
+    Returns:
+        records: row, table, the key by which a parent brought it and that parent, or -1.
+            Shape [at least occurrences, 4].
+        pointers: per occurrence and outgoing key the occurrence of the parent, or -1.
+            Shape [at least occurrences, most foreign keys].
+        moments_found: the time of each occurrence. Shape [at least occurrences, 1].
+        ranges: scratch memory, grown to what was needed.
+        slots: likewise.
+        levels: where each hop of each group begins, and where its last one ends.
+            Shape [groups, hops + 3].
+        seeds: the occurrence of each seed. Shape [seeds].
+    """
+    hops = fanouts.size
+    levels = np.empty((group_moments.size, hops + 3), np.int64)
+    seeds = np.empty(seed_rows.size, np.int64)
+    most, size = np.int64(1), np.int64(4)
+    for fanout in fanouts:
+        most = max(most, fanout)
+    while size < 2 * most:
+        size *= 2
+    chosen = np.empty(most, np.int64)
+    seen = np.full(size, -1, np.int64)
+    count = seed = begin = 0
+
+    for group in range(group_moments.size):
+        at = moments[group_moments[group]]
+        visible_now = cutoffs[group_moments[group]]
+        choices = mix(stream ^ mix(np.uint64(at)))
+        last_seed = seed
+        while last_seed < seed_rows.size and seed_groups[last_seed] == group:
+            last_seed += 1
+        # Room for a group as large as the one before, which is a good guess.
+        room = max(count - begin, last_seed - seed)
+        begin = count
+        bits = 10
+        while (1 << bits) < 4 * room:
+            bits += 1
+        if count + room > records.shape[0]:
+            records = grown(records, count, count + room)
+        if (1 << bits) > slots.shape[0]:
+            slots = grown(slots, 0, 1 << bits)
+        rehash(records, begin, begin, slots[:, 0], bits, tables)
+        for i in range(seed, last_seed):
+            row = seed_rows[i]
+            number = tables[seed_table, FIRST_ROW] + row
+            slot = find(records, slots[:, 0], bits, number, row, seed_table)
+            if slots[slot, 0] < 0:
+                records[count, 0], records[count, 1] = row, seed_table
+                records[count, 2] = records[count, 3] = -1
+                slots[slot, 0] = count
+                count += 1
+            seeds[i] = slots[slot, 0]
+        seed = last_seed
+
+        current = begin
+        for hop in range(hops + 2):
+            levels[group, hop] = current
+            end = count
+            fanout = fanouts[hop] if hop < hops else 0
+            inner = levels[group, hops] if hop > hops else -1
+            while current < end:
+                level = current
+                if pointers.shape[0] < end:
+                    pointers = grown(pointers, level, records.shape[0])
+                    moments_found = grown(moments_found, level, records.shape[0])
+                if fanout != 0 and ranges.shape[0] < end - level:
+                    ranges = grown(ranges, 0, end - level)
+                gather(
+                    tables, keys, parents, children, blocks, times, incoming, visible_now, at,
+                    records, level, end, fanout != 0, pointers, moments_found, ranges,
+                )  # fmt: skip
+                while current < end:
+                    current, count, room = advance(
+                        tables, keys, children, times, outgoing, incoming, visible_now, at,
+                        choices, fanout, latest, hop, inner, records, pointers, ranges,
+                        slots[:, 0], bits, begin, level, current, end, count, seen, chosen,
+                    )  # fmt: skip
+                    if current < end:
+                        if count + room > records.shape[0]:
+                            records = grown(records, count, count + room)
+                        if count + room - begin > (1 << bits) >> 1:
+                            while (1 << bits) < 4 * (count + room - begin):
+                                bits += 1
+                            if (1 << bits) > slots.shape[0]:
+                                slots = grown(slots, 0, 1 << bits)
+                            rehash(records, begin, count, slots[:, 0], bits, tables)
+                if hop > hops:  # what these brought along is brought along as well
+                    end = count
+        levels[group, hops + 2] = count
+    return records, pointers, moments_found, ranges, slots, levels, seeds
