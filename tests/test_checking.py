@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from relfrog.checking import check
 from relfrog import add_task
+from relfrog.checking import check
 from test_tasks import BUYS, LIST, shop  # noqa: F401
 
 

@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 
 from helpers import csv_folder, sqlite
-from relfrog import DatasetError, import_database
+from relfrog import DatasetError, SchemaError, import_database
 from relfrog.folders import appearing
+
+
+def ours(folder: Path) -> str:
+    return "" if (folder / "m").exists() else "is no dataset"
 
 
 def left_behind(folder: Path) -> list[str]:
@@ -21,9 +25,13 @@ def left_behind(folder: Path) -> list[str]:
 
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no"), appearing(tmp_path / "a", False, "m") as folder:
-        (folder / "m").write_text("half")
-        raise ValueError("no")
+    def fail() -> None:
+        with appearing(tmp_path / "a", False, ours) as folder:
+            (folder / "m").write_text("half")
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
     assert left_behind(tmp_path) == []
 
 
@@ -35,20 +43,65 @@ def test_an_existing_folder_is_kept_unless_told_otherwise(tmp_path: Path) -> Non
         import_database(address, tmp_path / "out")
     import_database(address, tmp_path / "out", overwrite=True, name="new")
     assert (tmp_path / "out" / "manifest.yaml").read_bytes() != before
-    with pytest.raises(DatasetError, match="holds something else"):
+    with pytest.raises(DatasetError, match="lies inside"):
         import_database(address, tmp_path / "csv" / "..", overwrite=True)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "manifest.yaml").write_text("kind: Deployment\n")
+    with pytest.raises(DatasetError, match="is no dataset"):
+        import_database(address, mine, overwrite=True)
+    (tmp_path / "out" / "thesis.tex").write_text("mine")
+    with pytest.raises(DatasetError, match=r"holds thesis\.tex, which would be lost"):
+        import_database(address, tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out" / "thesis.tex").read_text() == "mine"
     (tmp_path / "file").write_text("mine")
     with pytest.raises(DatasetError, match="is a file"):
         import_database(address, tmp_path / "file", overwrite=True)
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_the_source_is_never_eaten(tmp_path: Path) -> None:
+    address = csv_folder(tmp_path / "ds" / "raw", t="id,v\n1,2\n2,3\n")
+    database = sqlite(tmp_path / "ds" / "a.db", "CREATE TABLE t (a); INSERT INTO t VALUES (1);")
+    for source in (address, database):
+        with pytest.raises(DatasetError, match="lies inside"):
+            import_database(source, tmp_path / "ds", overwrite=True)
+    assert (tmp_path / "ds" / "raw" / "t.csv").exists()
+
+
+def test_a_link_is_followed_and_new_parents_do_not_stay(tmp_path: Path) -> None:
+    address = csv_folder(tmp_path / "csv", t="id,v\n1,2\n2,3\n")
+    import_database(address, tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    import_database(address, tmp_path / "link", overwrite=True, name="again")
+    assert (tmp_path / "link").is_symlink()
+    assert "again" in (tmp_path / "real" / "manifest.yaml").read_text()
+    with pytest.raises(SchemaError):
+        import_database(address, tmp_path / "a" / "b" / "c", pk=["t.none_such"])
+    assert left_behind(tmp_path) == ["csv", "link", "real"]
+
+
+def test_tasks_of_a_replaced_dataset_are_kept(tmp_path: Path) -> None:
+    address = csv_folder(tmp_path / "csv", t="id,v\n1,2\n2,3\n")
+    import_database(address, tmp_path / "out")
+    (tmp_path / "out" / "tasks" / "x").mkdir(parents=True)
+    (tmp_path / "out" / "tasks" / "x" / "manifest.yaml").write_text("name: x\n")
+    result = import_database(address, tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out" / "tasks" / "x" / "manifest.yaml").read_text() == "name: x\n"
+    assert any("kept the tasks x" in n.text for n in result.notices)
+
+
 def test_a_failed_replacement_keeps_the_old(tmp_path: Path) -> None:
-    with appearing(tmp_path / "a", False, "m") as folder:
+    with appearing(tmp_path / "a", False, ours) as folder:
         (folder / "m").write_text("old")
-    with pytest.raises(ValueError, match="no"), appearing(tmp_path / "a", True, "m") as folder:
-        (folder / "m").write_text("new")
-        raise ValueError("no")
+
+    def fail() -> None:
+        with appearing(tmp_path / "a", True, ours) as folder:
+            (folder / "m").write_text("new")
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
     assert (tmp_path / "a" / "m").read_text() == "old"
     assert left_behind(tmp_path) == ["a"]
 
@@ -60,7 +113,7 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
     stale.mkdir()
     mine = tmp_path / ".a.partial-other"
     mine.mkdir()
-    with appearing(tmp_path / "a", False, "m") as folder:
+    with appearing(tmp_path / "a", False, ours) as folder:
         (folder / "m").touch()
     assert left_behind(tmp_path) == [".a.partial-other", "a"]
 
@@ -71,7 +124,7 @@ def test_killed_between_the_two_renames_nothing_is_lost(tmp_path: Path) -> None:
     old = tmp_path / f".a.partial-{dead.pid}-old"
     old.mkdir()
     (old / "m").write_text("old")
-    with pytest.raises(DatasetError, match="--overwrite"), appearing(tmp_path / "a", False, "m"):
+    with pytest.raises(DatasetError, match="--overwrite"), appearing(tmp_path / "a", False, ours):
         pass
     assert (tmp_path / "a" / "m").read_text() == "old"
 
@@ -87,6 +140,7 @@ def test_an_interrupted_import_leaves_a_message_and_nothing_else(
         f"INSERT INTO t {rows} SELECT i, 'text ' || i, i * 0.5 FROM n;",
     )
     out = tmp_path / "here" / "out"
+    out.parent.mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "relfrog", "import", address, str(out)],
         stderr=subprocess.PIPE,
@@ -94,7 +148,7 @@ def test_an_interrupted_import_leaves_a_message_and_nothing_else(
         text=True,
     )
     for _ in range(500):
-        if out.parent.exists() and left_behind(out.parent):
+        if left_behind(out.parent):
             break
         time.sleep(0.01)
     assert left_behind(out.parent) == [f".out.partial-{process.pid}"]

@@ -6,6 +6,7 @@ so that ``relfrog --help`` answers at once.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -67,7 +68,8 @@ cli.command_class = _Command
 
 def main() -> None:
     """Run the command line; exit 0, 1 for what the user can mend, 2 for wrong usage."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     debug = "--debug" in sys.argv
     secrets: list[str] = []
     try:
@@ -92,6 +94,12 @@ def main() -> None:
         click.echo("Out of memory. Take fewer tables, or lower --memory.", err=True)
         sys.exit(1)
     except Exception as error:
+        if _interrupted:  # a library was in the middle of something and says so in its own words
+            click.echo("Interrupted. Nothing was written.", err=True)
+            sys.exit(130)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            click.echo(f"No room left to write: {error}", err=True)
+            sys.exit(1)
         if debug:
             raise
         from relfrog.sources.base import scrub, secrets_in
@@ -104,8 +112,13 @@ def main() -> None:
         sys.exit(1)
 
 
-def _terminate(number: int, frame: object) -> None:
-    """Leave like Ctrl-C, so that half-written folders are removed."""
+_interrupted = False
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """End both ways alike, so that half-written folders are removed."""
+    global _interrupted
+    _interrupted = True
     raise KeyboardInterrupt
 
 

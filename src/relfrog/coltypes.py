@@ -7,8 +7,9 @@ Types are few on purpose, and the same for all sources: ``integer``, ``number``,
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relfrog.errors import SchemaError
 from relfrog.names import words
@@ -75,21 +76,31 @@ class ColumnType:
             raise SchemaError(f"{where}: only time has a format, as in 'time %d.%m.%Y': {text!r}")
         if form.startswith("epoch") and form.removeprefix("epoch ") not in _EPOCHS:
             raise SchemaError(f"{where}: epochs are counted in s, ms, us or ns, not in {form!r}")
-        if form and not form.startswith("epoch") and "%" not in form:
-            raise SchemaError(f"{where}: {form!r} is neither an epoch nor a format with % codes")
+        if form and not form.startswith("epoch"):
+            try:
+                known = "%" in form
+                dt.datetime.strptime(dt.datetime(2020, 2, 3).strftime(form), form)
+            except ValueError:
+                known = False
+            if not known:
+                raise SchemaError(
+                    f"{where}: {form!r} is neither an epoch nor a format with % codes"
+                )
         return cls(name, form, "chosen")
 
 
 def type_sql(column: StagedColumn, kind: ColumnType) -> str:
     """SQL for a column's values in a type; NULL where a value cannot be read as one."""
     name, staged = column.sql, column.kind
-    is_text = staged in ("text", "untyped", "decimal")
+    is_text = staged in ("text", "untyped", "decimal", "hex")
     if kind.name == "integer":
-        if staged == "number":
+        if staged == "boolean":
+            return f"CAST({name} AS BIGINT)"
+        if staged in ("number", "seconds"):
             return f"TRY_CAST(CASE WHEN {name} = trunc({name}) THEN {name} END AS BIGINT)"
         return name if staged == "integer" else f"TRY_CAST({_number_text(name)} AS BIGINT)"
     if kind.name == "number":
-        value = name if staged in ("number", "seconds") else f"TRY_CAST({name} AS DOUBLE)"
+        value = name if staged in ("number", "seconds") else f"CAST({name} AS DOUBLE)"
         if is_text:
             value = f"TRY_CAST({_number_text(name)} AS DOUBLE)"
         return f"CASE WHEN isfinite({value}) THEN {value} END"
@@ -107,7 +118,32 @@ def type_sql(column: StagedColumn, kind: ColumnType) -> str:
         if staged == "list":
             return name
         return f"CASE WHEN {name} IS NOT NULL THEN [CAST({name} AS VARCHAR)] END"
+    if staged == "decimal":
+        # 1.00 and 1 are one number, also where they are too large to be kept as one.
+        return (
+            f"CASE WHEN contains({name}, '.') THEN rtrim(rtrim({name}, '0'), '.') ELSE {name} END"
+        )
     return name if is_text else f"CAST({name} AS VARCHAR)"
+
+
+#: What a staged kind can be turned into; everything can be text or be dropped.
+_TURNS = {
+    "integer": ("integer", "number", "boolean", "time"),
+    "number": ("integer", "number", "time"),
+    "seconds": ("integer", "number"),
+    "boolean": ("boolean", "integer", "number"),
+    "time": ("time",),
+    "list": ("list",),
+}
+
+
+def check_turn(where: str, staged: str, kind: ColumnType) -> None:
+    """Refuse a type that a column's values cannot be turned into."""
+    possible = (*_TURNS.get(staged, TYPES), "text", "drop", "list")
+    if kind.name not in possible:
+        raise SchemaError(
+            f"{where}: {staged} cannot become {kind.name}; it can become {', '.join(possible[:-1])}"
+        )
 
 
 def _number_text(name: str) -> str:
@@ -125,7 +161,10 @@ def _time_sql(name: str, staged: str, form: str) -> str:
         return sane_time(f"make_timestamp(TRY_CAST(nullif({micros}, 0) AS BIGINT))")
     if form:
         # TRY_STRPTIME would take a zone; formats with one are ISO 8601 in practice.
-        return sane_time(f"try_strptime(trim(CAST({name} AS VARCHAR)), '{_escaped(form)}')")
+        text = f"trim(CAST({name} AS VARCHAR))"
+        if form == "%y%m%d":  # as a number it has lost its leading zeros
+            text = f"lpad({text}, 6, '0')"
+        return sane_time(f"try_strptime({text}, '{_escaped(form)}')")
     return iso_time(f"CAST({name} AS VARCHAR)")
 
 
@@ -154,28 +193,41 @@ def find_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Col
         return ColumnType("number", reason="in seconds" if column.kind == "seconds" else "")
     if column.kind == "integer":
         return _integer_type(staging, table, column)
+    if column.kind == "hex":
+        return ColumnType("text", reason="binary, as hexadecimal digits")
     return _text_type(staging, table, column)
 
 
 def _integer_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
     """An integer; or a time, if its name says so and its size allows it."""
-    if not set(words(column.name)) & _TIME_WORDS or not column.facts.present:
-        return ColumnType("integer")
+    if set(words(column.name)) & _TIME_WORDS and column.facts.present:
+        for way in number_times(staging, table, column):
+            if way.form not in ("%Y", "%y%m%d") and _all_fit(staging, table, column, way):
+                return replace(way, notice=True)
+    return ColumnType("integer")
+
+
+def number_times(staging: Staging, table: StagedTable, column: StagedColumn) -> list[ColumnType]:
+    """The ways in which numbers of this size can be times, the likeliest first."""
     value = type_sql(column, ColumnType("integer"))
     low, high = staging.row(
         f"SELECT min({value}), max({value}) FROM {table.sql} WHERE {value} <> 0"
     )
     if low is None:
-        return ColumnType("integer")
-    for unit, factor in (("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
-        if _1973 * factor <= low and high <= _2103 * factor:
-            reason = f"counts {unit} since 1970"
-            return ColumnType("time", f"epoch {unit}", reason, notice=True)
-    if 18000101 <= low and high <= 22001231:
-        kind = ColumnType("time", "%Y%m%d", "a date written as a number", notice=True)
-        if _all_fit(staging, table, column, kind):
-            return kind
-    return ColumnType("integer")
+        return []
+    ways = [
+        ColumnType("time", f"epoch {unit}", f"counts {unit} since 1970")
+        for unit, factor in (("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
+        if _1973 * factor <= low and high <= _2103 * factor
+    ]
+    for form, least, most in (
+        ("%Y%m%d", 10000101, 22001231),
+        ("%Y", 1000, 2200),
+        ("%y%m%d", 101, 991231),
+    ):
+        if least <= low and high <= most:
+            ways.append(ColumnType("time", form, f"a date written as a number ({form})"))
+    return ways
 
 
 def _all_fit(staging: Staging, table: StagedTable, column: StagedColumn, kind: ColumnType) -> bool:
@@ -249,8 +301,22 @@ def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) ->
     everything = f"(SELECT {name} FROM {table.sql} WHERE {known})"
     if fits(is_iso, sample) and fits(is_iso, everything):
         return ColumnType("time")
-    if not fits(lambda text: f"regexp_matches({text}, '\\d+[/.-]\\w+[/.-]\\d+')", sample):
+    dated, count = staging.row(
+        f"SELECT count(*) FILTER (WHERE regexp_matches({name}, '\\d+[/.-]\\w+[/.-]\\d+')), count(*) "
+        f"FROM {sample}"
+    )
+    if not count or dated < 0.5 * count:
         return None
+    parsed, total, odd = staging.row(
+        f"SELECT count({iso_time(name)}), count(*), any_value({name}) "
+        f"FILTER (WHERE ({iso_time(name)}) IS NULL) FROM {everything}"
+    )
+    if parsed >= 0.5 * total:
+        reason = (
+            f"mixed: {total - parsed:,} of {total:,} values are no times, such as {_short(odd)}; "
+            "left as text, unless it is made the table's time: --time"
+        )
+        return ColumnType("text", reason=reason, notice=True)
     fitting = [f for f in _FORMATS if fits(in_format(f), sample) and fits(in_format(f), everything)]
     if len(fitting) == 1:
         return ColumnType("time", fitting[0], f"written as {fitting[0]}", notice=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,29 +15,38 @@ __all__ = ["appearing"]
 
 
 @contextmanager
-def appearing(dest: Path, overwrite: bool, mark: str) -> Iterator[Path]:
+def appearing(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> Iterator[Path]:
     """A folder to write into, which becomes ``dest`` at the end if nothing went wrong.
 
     Args:
-        dest: Where the folder shall be.
+        dest: Where the folder shall be; a link is followed.
         overwrite: Whether a folder that is there already may be replaced.
-        mark: A file that shows that the folder there is one of ours; no other is ever replaced.
+        ours: Says what speaks against replacing a folder that is there: empty if it is one of
+            ours and holds nothing else.
 
     Raises:
         DatasetError: Something is in the way.
     """
-    dest = Path(os.path.abspath(dest.expanduser()))
+    dest = dest.expanduser().resolve()
+    made: list[Path] = []
     try:
-        dest.parent.mkdir(parents=True, exist_ok=True)
+        for parent in [*reversed(dest.parents)]:
+            if not parent.exists():
+                parent.mkdir()
+                made.append(parent)
         _clear_away(dest)
-        _refuse(dest, overwrite, mark)
+        _refuse(dest, overwrite, ours)
         partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
         partial.mkdir()
     except OSError as error:
+        _unmake(made)
         raise DatasetError(f"{dest} cannot be written: {error.strerror or error}") from None
+    except DatasetError:
+        _unmake(made)
+        raise
     try:
         yield partial
-        _refuse(dest, overwrite, mark)
+        _refuse(dest, overwrite, ours)
         if dest.exists():
             old = dest.parent / f".{dest.name}.partial-{os.getpid()}-old"
             dest.rename(old)
@@ -44,19 +54,29 @@ def appearing(dest: Path, overwrite: bool, mark: str) -> Iterator[Path]:
             shutil.rmtree(old)
         else:
             partial.rename(dest)
+        made = []
     except OSError as error:
         raise DatasetError(f"{dest} cannot be written: {error.strerror or error}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        _unmake(made)
 
 
-def _refuse(dest: Path, overwrite: bool, mark: str) -> None:
+def _unmake(made: list[Path]) -> None:
+    for folder in reversed(made):
+        with contextlib.suppress(OSError):  # something else has come to lie in it
+            folder.rmdir()
+
+
+def _refuse(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> None:
+    if dest == Path.cwd():
+        raise DatasetError(f"{dest} is the folder you are in. Name a folder inside or beside it.")
     if not dest.exists() or (dest.is_dir() and not any(dest.iterdir())):
         return
     if not dest.is_dir():
         raise DatasetError(f"{dest} is a file. Choose another name for the folder.")
-    if not (dest / mark).exists():
-        raise DatasetError(f"{dest} exists and holds something else. Choose another folder.")
+    if objection := ours(dest):
+        raise DatasetError(f"{dest} exists and {objection}. Choose another folder.")
     if not overwrite:
         raise DatasetError(f"{dest} exists already. Replace it with --overwrite.")
 

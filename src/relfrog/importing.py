@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import fnmatch
 import json
+import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from relfrog.folders import appearing
 from relfrog.mapping import Corrections, ImportMapping, Notice, read_corrections, unknown
 from relfrog.planning import Plan, make_plan
 from relfrog.sources import Source, SourceTable, open_source, scrub
-from relfrog.staging import StagedTable, Staging
+from relfrog.staging import StagedTable, Staging, is_workshop_error
 from relfrog.writing import WrittenTable, write_tables
 
 __all__ = ["ImportProgress", "ImportResult", "Silent", "import_database", "plan_import"]
@@ -111,22 +112,29 @@ def import_database(
     if on_duplicate not in ("error", "first"):
         raise UsageError(f"on_duplicate is 'error' or 'first' (got {on_duplicate!r})")
     dest, progress = Path(dest), progress or Silent()
-    if Path(source).expanduser().is_dir() and _inside(dest, Path(source)):
-        raise DatasetError(f"{dest} lies inside the source {source}. Choose a folder outside it.")
+    _keep_apart(source, dest)
+    _check_memory(memory)
     flags = (pk, fk, time)
-    with appearing(dest, overwrite, "manifest.yaml") as folder:
+    with appearing(dest, overwrite, _not_ours) as folder:
         workshop = folder / "workshop"
         with _planned(
             source, workshop, schema, tables, exclude, mapping, flags, val, test, memory, progress
         ) as (staging, plan):
             progress.step("writing tables")
-            written = write_tables(
-                staging, plan, folder, on_duplicate, lambda t: progress.step(f"wrote {t}")
-            )
+            try:
+                written = write_tables(
+                    staging, plan, folder, on_duplicate, lambda t: progress.step(f"wrote {t}")
+                )
+            except Exception as error:
+                if is_workshop_error(error):
+                    text = str(error).splitlines()[0]
+                    raise DatasetError(f"the import ran out of room: {text}") from None
+                raise
             span = _span(staging, folder, written)
         _remove(workshop)
         if not any((folder / "keys").iterdir()):
             (folder / "keys").rmdir()
+        _keep_tasks(dest, folder, plan)
         result = ImportResult(dest, written, plan.mapping, plan.notices, span)
         _check_split(result)
         _write_records(result, folder, name or dest.resolve().name)
@@ -153,6 +161,7 @@ def plan_import(
     The arguments are those of :func:`import_database`.
     """
     flags = (pk, fk, time)
+    _check_memory(memory)
     with (
         tempfile.TemporaryDirectory(prefix="relfrog-") as folder,
         _planned(
@@ -202,6 +211,9 @@ class _planned:
                 self._close()
                 if isinstance(error, RelFrogError):
                     raise type(error)(scrub(str(error), source.secrets)) from None
+                if is_workshop_error(error):
+                    text = scrub(str(error).splitlines()[0], source.secrets)
+                    raise DatasetError(f"the import ran out of room: {text}") from None
                 raise
 
     def _close(self) -> None:
@@ -259,8 +271,55 @@ def _stage(
     return staged
 
 
-def _inside(dest: Path, source: Path) -> bool:
-    return dest.expanduser().resolve().is_relative_to(source.expanduser().resolve())
+def _keep_apart(source: str, dest: Path) -> None:
+    """Refuse a destination inside the source, or the other way round: one would eat the other."""
+    stem = re.sub(r"^(sqlite|duckdb)(\+\w+)?:///?", "", source, flags=re.I)
+    place = Path(stem).expanduser()
+    if not place.exists():
+        return
+    inner, outer = dest.expanduser().resolve(), place.resolve()
+    if inner.is_relative_to(outer):
+        raise DatasetError(f"{dest} lies inside the source {place}. Choose a folder outside it.")
+    if outer.is_relative_to(inner):
+        raise DatasetError(f"the source {place} lies inside {dest}. Choose another folder.")
+
+
+#: What a dataset folder may hold.
+_CONTENT = {"manifest.yaml", "mapping.yaml", "import.json", "db", "keys", "tasks", "README.md"}
+_CONTENT |= {"schema.svg"}
+
+
+def _not_ours(folder: Path) -> str:
+    """What speaks against replacing a folder."""
+    import yaml
+
+    try:
+        manifest = yaml.safe_load((folder / "manifest.yaml").read_text(encoding="utf-8"))
+        known = isinstance(manifest, dict) and {"tables", "val_timestamp"} <= set(manifest)
+    except (OSError, ValueError, yaml.YAMLError):
+        known = False
+    if not known:
+        return "is no dataset"
+    others = sorted(p.name for p in folder.iterdir() if p.name not in _CONTENT)
+    return f"holds {', '.join(others[:3])}, which would be lost" if others else ""
+
+
+def _keep_tasks(dest: Path, folder: Path, plan: Plan) -> None:
+    """Carry the tasks of a replaced dataset over; their labels are made anew when needed."""
+    import shutil
+
+    names = sorted(p.parent.name for p in dest.glob("tasks/*/manifest.yaml"))
+    for name in names:
+        (folder / "tasks" / name).mkdir(parents=True)
+        shutil.copy(dest / "tasks" / name / "manifest.yaml", folder / "tasks" / name)
+    if names:
+        text = f"kept the tasks {', '.join(names)}; see that they still fit: relfrog check {dest}"
+        plan.notices.append(Notice("note", "", "", text))
+
+
+def _check_memory(memory: str) -> None:
+    if not re.fullmatch(r"\s*\d*[1-9]\d*(\.\d+)?\s*[KMGT]i?B\s*", memory, re.I):
+        raise UsageError(f"--memory {memory}: write it as 2GB or 800MB")
 
 
 def _remove(workshop: Path) -> None:

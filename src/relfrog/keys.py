@@ -121,8 +121,8 @@ def comparable(
 
 def check_unique(staging: Staging, table: TypedTable, columns: Sequence[str]) -> KeyCheck:
     """Count duplicates and NULLs among the values of a key."""
-    names = [table.column(c).sql for c in columns]
-    absent = " OR ".join(f"{n} IS NULL" for n in names)
+    names = [type_sql(table.column(c), table.types[c]) for c in columns]
+    absent = " OR ".join(f"({n}) IS NULL" for n in names)
     listed = ", ".join(names)
     total, missing = staging.row(
         f"SELECT count(*), count(*) FILTER (WHERE {absent}) FROM {table.staged.sql}"
@@ -152,9 +152,10 @@ def match_keys(
     columns: Sequence[str],
     parent: TypedTable,
     parent_columns: Sequence[str],
+    loose: bool = False,
 ) -> Evidence:
     """Look every value of the child up among the parent's."""
-    pairs = join_columns(child, columns, parent, parent_columns)
+    pairs = join_columns(child, columns, parent, parent_columns, loose)
     left = ", ".join(f"{a} AS k{i}" for i, (a, _) in enumerate(pairs))
     right = ", ".join(f"{b} AS k{i}" for i, (_, b) in enumerate(pairs))
     keys = [f"k{i}" for i in range(len(pairs))]
@@ -180,13 +181,43 @@ def match_keys(
 
 
 def join_columns(
-    child: TypedTable, columns: Sequence[str], parent: TypedTable, parent_columns: Sequence[str]
+    child: TypedTable,
+    columns: Sequence[str],
+    parent: TypedTable,
+    parent_columns: Sequence[str],
+    loose: bool = False,
 ) -> list[tuple[str, str]]:
-    """SQL of the child's and the parent's side, column by column."""
-    return [
+    """SQL of the child's and the parent's side, column by column.
+
+    Args:
+        child: The table that refers.
+        columns: Its columns.
+        parent: The table referred to.
+        parent_columns: Its columns.
+        loose: Whether text is compared without regard to case and to spaces at the end.
+    """
+    pairs = [
         comparable(child.column(c), child.types[c], parent.column(p), parent.types[p])
         for c, p in zip(columns, parent_columns, strict=True)
     ]
+    if loose:
+        pairs = [(_loose(a), _loose(b)) for a, b in pairs]
+    return pairs
+
+
+def _loose(expression: str) -> str:
+    return f"lower(rtrim(CAST({expression} AS VARCHAR)))"
+
+
+def is_unique_loosely(staging: Staging, table: TypedTable, columns: Sequence[str]) -> bool:
+    """Whether keys stay different without regard to case and to spaces at the end."""
+    keys = ", ".join(_loose(type_sql(table.column(c), table.types[c])) for c in columns)
+    everything, different = staging.row(
+        f"SELECT (SELECT count(*) FROM (SELECT DISTINCT {keys.replace('lower(', '(')} FROM "
+        f"{table.staged.sql})), (SELECT count(*) FROM (SELECT DISTINCT {keys} FROM "
+        f"{table.staged.sql}))"
+    )
+    return bool(everything == different)
 
 
 def propose_primary_key(
@@ -336,9 +367,13 @@ def _candidate(
         # Small integers are found everywhere; only text can speak for itself.
         low, high = child.column(name).facts.low, child.column(name).facts.high
         key_facts = parent.column(key).facts
-        if kinds != {"text"} or key_facts.present == 0 or parent.staged.rows < 2:
+        if kinds != {"text"} or key_facts.present == 0 or parent.staged.rows < 3:
             return None
-        if low < key_facts.low or high > key_facts.high or child.column(name).facts.distinct < 2:
+        if type(low) is not type(key_facts.low) or not isinstance(low, str):
+            return None
+        if low < key_facts.low or high > key_facts.high or child.column(name).facts.distinct < 3:
+            return None
+        if len(low) < 2:  # M and F are everywhere, too
             return None
     evidence = match_keys(staging, child, [name], parent, [key])
     return evidence if evidence.share >= _SUGGEST and evidence.values else None

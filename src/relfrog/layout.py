@@ -69,7 +69,8 @@ def lay_out(
         kind = mapping.columns[name]
         if name == single:
             wanted.append(Column(name, "pkey", (name,)))
-            if kind.name == "text" and not _is_uuid(staging, ordered, name):
+            is_name = kind.name == "text" and typed.column(name).kind != "hex"
+            if is_name and not _is_uuid(staging, ordered, name):
                 # A text key may say something ("JFK"); a number or a UUID does not.
                 sql = type_sql(typed.column(name), kind)
                 wanted.append(Column(f"{name}_key", "key", (name,), sql, "text"))

@@ -63,6 +63,8 @@ class ForeignKeyMapping:
     origin: Origin
     evidence: str = ""
     used: bool = True
+    #: Compare text without regard to case and to spaces at the end, as the database does.
+    loose: bool = False
 
     def __str__(self) -> str:
         return f"{', '.join(self.columns)} -> {self.parent}.{', '.join(self.parent_columns)}"
@@ -145,6 +147,7 @@ class ImportMapping:
                         "parent": key.parent,
                         "parent_columns": list(key.parent_columns),
                         "use": key.used,
+                        **({"loose": True} if key.loose else {}),
                         "origin": key.origin,
                         "evidence": key.evidence,
                     }
@@ -203,7 +206,7 @@ _TOP = {"source", "val", "test", "split_reason", "tables"}
 _TABLE = {"name", "rows", "primary_key", "time", "foreign_keys", "columns"}
 _PRIMARY = {"columns", "origin", "evidence"}
 _TIME = {"column", "origin", "reason"}
-_FOREIGN = {"columns", "parent", "parent_columns", "use", "origin", "evidence"}
+_FOREIGN = {"columns", "parent", "parent_columns", "use", "loose", "origin", "evidence"}
 _COLUMN = {"type", "reason"}
 
 
@@ -264,6 +267,7 @@ def _foreign_key(given: object, where: str) -> ForeignKeyMapping:
         _columns(entry.get("parent_columns"), where),
         "chosen",
         used=entry.get("use", True),
+        loose=entry.get("loose", False) is True,
     )
 
 

@@ -22,28 +22,27 @@ def words(name: str) -> tuple[str, ...]:
 
 
 _IRREGULAR = {"people": "person", "children": "child", "men": "man", "women": "woman"}
-_IRREGULAR |= {
-    "criteria": "criterion",
-    "indices": "index",
-    "matrices": "matrix",
-    "series": "series",
-}
+_IRREGULAR |= {"criteria": "criterion", "indices": "index", "matrices": "matrix"}
 
 
 def singular(word: str) -> str:
-    """An English plural's singular, near enough to compare names.
+    """One form for an English noun's singular and plural, to compare names by.
 
-    >>> [singular(w) for w in ("users", "categories", "addresses", "status", "boxes")]
-    ['user', 'category', 'address', 'status', 'box']
+    It is not always a word: ``movies`` and ``categories`` do not tell how their singulars end.
+
+    >>> [singular(w) for w in ("users", "user", "boxes", "status", "people")]
+    ['user', 'user', 'box', 'status', 'person']
+    >>> singular("movies") == singular("movie"), singular("categories") == singular("category")
+    (True, True)
     """
-    if word in _IRREGULAR:
-        return _IRREGULAR[word]
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
+    word = _IRREGULAR.get(word, word)
     if word.endswith(("sses", "xes", "ches", "shes")):
-        return word[:-2]
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 2:
-        return word[:-1]
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 2:
+        word = word[:-1]
+    for ending in ("ie", "y"):
+        if word.endswith(ending) and len(word) > len(ending) + 2:
+            return word[: -len(ending)]
     return word
 
 

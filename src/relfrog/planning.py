@@ -7,13 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from relfrog.coltypes import ColumnType, find_type, type_sql, unusable
+from relfrog.coltypes import (
+    ColumnType,
+    check_turn,
+    find_type,
+    number_times,
+    type_sql,
+    unusable,
+)
 from relfrog.errors import SchemaError, UsageError
 from relfrog.keys import (
     Evidence,
     KeyCheck,
     TypedTable,
     check_unique,
+    is_unique_loosely,
     match_keys,
     propose_foreign_keys,
     propose_primary_key,
@@ -99,6 +107,8 @@ def _types(staging: Staging, table: StagedTable, given: TableCorrections) -> dic
     types = {}
     for name, column in table.columns.items():
         chosen = given.columns.get(name)
+        if chosen is not None:
+            check_turn(f"{table.name}.{name}", column.kind, chosen)
         natural = find_type(staging, table, column)
         # A dropped column may still be a key, which needs its natural type.
         keep = chosen is not None and chosen.name != "drop" and str(chosen) != str(natural)
@@ -223,6 +233,10 @@ def _proposed_keys(
     return keys
 
 
+def _has_text(table: TypedTable, columns: Sequence[str]) -> bool:
+    return any(table.types[c].name == "text" for c in columns)
+
+
 def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> None:
     """Complete a declared or chosen key, check it, and find out how well it holds."""
     table = plan.typed[name]
@@ -241,17 +255,24 @@ def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> 
     if not key.parent_columns:
         key.parent_columns = plan.mapping.tables[key.parent].primary_key
     what = f"foreign key {name}.{', '.join(key.columns)} -> {key.parent}"
-    if not key.parent_columns:
-        raise SchemaError(
-            f"{what}: {key.parent} has no primary key. Name one: --pk {key.parent}.COLUMN"
-        )
-    if len(key.columns) != len(key.parent_columns):
-        raise SchemaError(
-            f"{what}: {len(key.columns)} columns cannot refer to {len(key.parent_columns)} "
-            f"({', '.join(key.parent_columns)})"
-        )
-    _columns_exist(table, key.columns, what)
-    _columns_exist(parent, key.parent_columns, what)
+    try:
+        if not key.parent_columns:
+            raise SchemaError(
+                f"{what}: {key.parent} has no primary key. Name one: --pk {key.parent}.COLUMN"
+            )
+        if len(key.columns) != len(key.parent_columns):
+            raise SchemaError(
+                f"{what}: {len(key.columns)} columns cannot refer to {len(key.parent_columns)} "
+                f"({', '.join(key.parent_columns)})"
+            )
+        _columns_exist(table, key.columns, what)
+        _columns_exist(parent, key.parent_columns, what)
+    except SchemaError as error:
+        if by_user:
+            raise
+        key.used, key.evidence = False, "declared, but it cannot hold"
+        plan.notices.append(Notice("left out", name, ", ".join(key.columns), str(error)))
+        return
     if key.parent_columns != plan.mapping.tables[key.parent].primary_key:
         repeated = check_unique(staging, parent, key.parent_columns)
         if repeated.duplicates:
@@ -265,7 +286,19 @@ def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> 
             key.used, key.evidence = False, text
             plan.notices.append(Notice("left out", name, ", ".join(key.columns), text))
             return
-    evidence = match_keys(staging, table, key.columns, parent, key.parent_columns)
+    evidence = match_keys(staging, table, key.columns, parent, key.parent_columns, key.loose)
+    if evidence.dangling and not key.loose and _has_text(table, key.columns):
+        # The database may compare more generously than we do: by its collation, or padded.
+        again = match_keys(staging, table, key.columns, parent, key.parent_columns, loose=True)
+        if again.matched > evidence.matched and is_unique_loosely(
+            staging, parent, key.parent_columns
+        ):
+            text = (
+                f"{again.matched - evidence.matched:,} values match {key.parent} only without "
+                "regard to case or to spaces at the end; taken so"
+            )
+            plan.notices.append(Notice("mended", name, ", ".join(key.columns), text))
+            evidence, key.loose = again, True
     key.evidence = str(evidence)
     plan.evidence[name, key.columns] = evidence
     if evidence.dangling:
@@ -324,18 +357,12 @@ def _as_time(staging: Staging, table: TypedTable, column: str) -> ColumnType:
     staged = table.column(column)
     ways = [ColumnType("time")]
     if kind.name in ("integer", "number"):
-        ways = [ColumnType("time", "%Y%m%d")]
-        high = staged.facts.high or 0
-        ways += [
-            ColumnType("time", f"epoch {unit}", f"counts {unit} since 1970")
-            for unit, limit in (("s", 1e11), ("ms", 1e14), ("us", 1e17), ("ns", 1e20))
-            if isinstance(high, int | float) and high < limit
-        ]
+        ways = number_times(staging, table.staged, staged)
     for way in ways:
         present, read = staging.row(
             f"SELECT count({staged.sql}), count({type_sql(staged, way)}) FROM {table.staged.sql}"
         )
-        if read and read >= 0.99 * present:
+        if read and read >= 0.5 * present:
             return way
     raise SchemaError(
         f"{table.name}.{column} ({kind.name}) cannot be read as a time. Give its format in a "
@@ -417,5 +444,4 @@ def _plan_split(staging: Staging, plan: Plan, corrections: Corrections) -> None:
 
 
 def _stamp(time: dt.datetime) -> str:
-    midnight = time.time() == dt.time()
-    return time.strftime("%Y-%m-%d") if midnight else time.isoformat(" ")
+    return time.date().isoformat() if time.time() == dt.time() else time.isoformat(" ")

@@ -32,6 +32,7 @@ _STAGED: dict[Kind, str] = {
     "text": "VARCHAR",
     "untyped": "VARCHAR",
     "list": "VARCHAR[]",
+    "hex": "VARCHAR",
 }
 
 #: Batches gathered before they are inserted; more would cost memory, fewer time.
@@ -126,6 +127,13 @@ class StagedTable:
     def name(self) -> str:
         """The name in the source."""
         return self.source.name
+
+
+def is_workshop_error(error: BaseException) -> bool:
+    """Whether DuckDB ran out of disk or memory."""
+    import duckdb
+
+    return isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException)
 
 
 class Staging:
@@ -232,7 +240,8 @@ class Staging:
         columns = readable(table)
         types = ", ".join(f"c{i} {_STAGED[c.kind]}" for i, c in enumerate(columns))
         self.rows(f"CREATE OR REPLACE TABLE {sql} ({types or 'no_column INTEGER'})")
-        rows, unreadable, held = 0, dict.fromkeys(range(len(columns)), 0), []
+        rows, unreadable = 0, dict.fromkeys(range(len(columns)), 0)
+        held: list[Any] = []
         for batch in ahead(source.read(table)):
             if not rows and not held:
                 _guess_times(table, batch, guessed)

@@ -26,7 +26,8 @@ _UPDATE = {"updated", "update", "modified", "modification", "changed", "edited"}
 _FUTURE = {
     "due", "deadline", "expires", "expire", "expiry", "expiration", "expected", "estimated",
     "estimate", "eta", "planned", "promised", "target", "next", "until", "valid", "required",
-    "renewal", "maturity", "forecast", "scheduled", "schedule", "sched",
+    "renewal", "maturity", "forecast", "scheduled", "schedule", "sched", "limit",
+    "cutoff", "ends",
 }  # fmt: skip
 #: Facts about a thing, or a moment that keeps moving: neither says when the row appeared.
 _BIRTH = {"birth", "birthday", "birthdate", "dob", "born", "founded", "built", "death", "died"}

@@ -118,9 +118,9 @@ def _order(staging: Staging, plan: Plan, name: str) -> Ordered:
     keep = ""
     rows = staged.rows
     if mapping.primary_key and plan.checks[name].duplicates:
-        raw = [typed.column(c).sql for c in mapping.primary_key]
-        listed = ", ".join(raw)
-        absent = " OR ".join(f"{c} IS NULL" for c in raw)
+        keys = [type_sql(typed.column(c), typed.types[c]) for c in mapping.primary_key]
+        listed = ", ".join(keys)
+        absent = " OR ".join(f"({c}) IS NULL" for c in keys)
         keep = (
             f"WHERE ({absent}) OR rowid IN (SELECT min(rowid) FROM {staged.sql} GROUP BY {listed})"
         )
@@ -252,7 +252,7 @@ def _parents(
         found[:] = -1
     else:
         found = np.full(child.rows, -1, dtype=np.int64)
-    pairs = join_columns(child.typed, key.columns, parent.typed, key.parent_columns)
+    pairs = join_columns(child.typed, key.columns, parent.typed, key.parent_columns, key.loose)
     left = ", ".join(f"{a} AS k{i}" for i, (a, _) in enumerate(pairs))
     right = ", ".join(f"{b} AS k{i}" for i, (_, b) in enumerate(pairs))
     joined = " AND ".join(f"c.k{i} = p.k{i}" for i in range(len(pairs)))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import quote, quote_plus, unquote
 
 #: What a column holds, as far as the source can say before any row was read.
-#: ``decimal`` is an exact number as text, ``seconds`` an interval or a time of day, ``untyped``
+#: ``decimal`` is an exact number as text, ``hex`` a binary key as text, ``seconds`` an interval or a time of day, ``untyped``
 #: text whose type must be found by looking (CSV), ``blob`` and ``other`` are never read.
 Kind = Literal[
     "integer",
@@ -22,6 +22,7 @@ Kind = Literal[
     "text",
     "untyped",
     "list",
+    "hex",
     "blob",
     "other",
 ]
@@ -80,6 +81,51 @@ class SourceTable:
         """The same table, with another kind for one column."""
         columns = tuple(replace(c, kind=kind) if c.name == column else c for c in self.columns)
         return replace(self, columns=columns)
+
+
+def settled(tables: list[SourceTable]) -> list[SourceTable]:
+    """The tables with their keys made fit for use.
+
+    Databases compare names without regard to case where they declare keys, and people keep UUIDs
+    in binary columns: such keys are read as hexadecimal text.
+    """
+    lower = {t.name.lower(): t.name for t in tables}
+    names = {t.name: {c.name.lower(): c.name for c in t.columns} for t in tables}
+    keyed: dict[str, set[str]] = {t.name: set(t.primary_key) for t in tables}
+    out = []
+    for table in tables:
+        keys = []
+        for key in table.foreign_keys:
+            parent = (
+                key.parent if key.parent in names else lower.get(key.parent.lower(), key.parent)
+            )
+            own, theirs = names[table.name], names.get(parent, {})
+            keys.append(
+                SourceKey(
+                    tuple(
+                        own.get(c.lower(), c) if c not in own.values() else c for c in key.columns
+                    ),
+                    parent,
+                    tuple(
+                        theirs.get(c.lower(), c) if c not in theirs.values() else c
+                        for c in key.parent_columns
+                    ),
+                )
+            )
+            keyed[table.name] |= set(keys[-1].columns)
+            if parent in keyed:
+                keyed[parent] |= set(keys[-1].parent_columns)
+        out.append(replace(table, foreign_keys=tuple(keys)))
+    return [
+        replace(
+            t,
+            columns=tuple(
+                replace(c, kind="hex") if c.kind == "blob" and c.name in keyed[t.name] else c
+                for c in t.columns
+            ),
+        )
+        for t in out
+    ]
 
 
 class ReadAgain(Exception):

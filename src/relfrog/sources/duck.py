@@ -22,6 +22,7 @@ from relfrog.sources.base import (
     SourceKey,
     SourceTable,
     readable,
+    settled,
 )
 
 
@@ -89,6 +90,8 @@ def _expression(column: SourceColumn) -> str:
         return f"CAST({name} AS VARCHAR[])"
     if column.kind in ("text", "decimal"):
         return f"CAST({name} AS VARCHAR)"
+    if column.kind == "hex":
+        return f"lower(hex({name}))"
     return name
 
 
@@ -169,7 +172,7 @@ class DuckDBFile(Source):
             name = f"{schema}.{local}" if len(wanted) > 1 else local
             if schema in wanted and (not is_view or name in also):
                 tables.append(self._table(schema, local, name, len(wanted) > 1))
-        return tables
+        return settled(tables)
 
     def _table(self, schema: str, local: str, name: str, prefixed: bool) -> SourceTable:
         columns = self._connection.execute(

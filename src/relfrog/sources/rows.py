@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from relfrog.sources.base import Kind, ReadAgain, SourceColumn, SourceTable
@@ -38,7 +39,15 @@ def column_array(values: Sequence[Any], column: SourceColumn, table: SourceTable
             wider = "blob"
         elif str in kinds:
             wider = "untyped"
-        raise ReadAgain(table.with_kind(column.name, wider)) from None
+        raise ReadAgain(_with_kind(table, column, wider)) from None
+
+
+def _with_kind(table: SourceTable, column: SourceColumn, kind: Kind) -> SourceTable:
+    if kind == "blob":
+        mixed = replace(column, kind="blob", declared=f"{column.declared} with binary values")
+        columns = tuple(mixed if c.name == column.name else c for c in table.columns)
+        return replace(table, columns=columns)
+    return table.with_kind(column.name, kind)
 
 
 def fitted(batch: Any, columns: Sequence[SourceColumn], table: SourceTable) -> Any:
@@ -60,7 +69,7 @@ def fitted(batch: Any, columns: Sequence[SourceColumn], table: SourceTable) -> A
             wanted = "blob"
         elif pa.types.is_string(values.type):
             values.validate(full=True)
-            textual = ("text", "untyped", "decimal", "time")
+            textual = ("text", "untyped", "decimal", "time", "hex")
             wanted = column.kind if column.kind in textual else "untyped"
         elif pa.types.is_floating(values.type):
             wanted = "number" if column.kind != "seconds" else column.kind
@@ -72,7 +81,7 @@ def fitted(batch: Any, columns: Sequence[SourceColumn], table: SourceTable) -> A
         elif column.kind == "time":
             wanted = "integer"
         if wanted != column.kind:
-            raise ReadAgain(table.with_kind(column.name, wanted))
+            raise ReadAgain(_with_kind(table, column, wanted))
         arrays.append(values if column.kind == "time" else values.cast(_ARROW[column.kind]))
     return pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
 
@@ -87,6 +96,7 @@ _ARROW: dict[Kind, str] = {
     "text": "string",
     "untyped": "string",
     "list": "string",
+    "hex": "string",
 }
 
 
@@ -183,4 +193,5 @@ _CONVERSIONS: dict[Kind, Callable[[Sequence[Any]], Any]] = {
     "text": _texts,
     "untyped": _texts,
     "list": _texts,
+    "hex": _texts,
 }

@@ -27,6 +27,7 @@ from relfrog.sources.base import (
     readable,
     scrub,
     secrets_in,
+    settled,
 )
 from relfrog.sources.duck import has_mark
 from relfrog.sources.rows import column_array, fitted
@@ -134,7 +135,7 @@ class _Database(Source):
                 present = ", ".join(sorted(self._inspector.get_schema_names()))
                 raise SourceError(f"there is no table in schema {schema}; schemas: {present}")
             tables += [self._table(schema, name) for name in sorted(names)]
-        return tables
+        return settled(tables)
 
     def _table_names(self, schema: str | None) -> Sequence[str]:
         return self._inspector.get_table_names(schema)
@@ -196,7 +197,9 @@ class _Database(Source):
         return sa.select(*(self._expression(relation.c[c.name], c) for c in columns))
 
     def _expression(self, expression: Any, column: SourceColumn) -> Any:
-        return expression
+        import sqlalchemy as sa
+
+        return sa.func.lower(sa.func.hex(expression)) if column.kind == "hex" else expression
 
     def close(self) -> None:
         """End the transaction and the connection."""
@@ -258,6 +261,8 @@ class PostgreSQL(_Database):
             return sa.extract("epoch", expression)
         if column.kind == "list":
             return sa.func.array_to_json(expression)
+        if column.kind == "hex":
+            return sa.func.encode(expression, sa.literal_column("'hex'"))
         if column.declared.upper() == "MONEY":
             return sa.cast(expression, sa.Numeric)
         return expression
@@ -325,6 +330,7 @@ _COPY_TYPES: dict[Kind, str] = {
     "text": "string",
     "untyped": "string",
     "list": "string",
+    "hex": "string",
 }
 
 
@@ -451,6 +457,12 @@ class SQLite(_Rows):
         self._connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
         self._arrow: Any = None
         self._by_row: set[str] = set()
+
+    def _table_names(self, schema: str | None) -> Sequence[str]:
+        """Without the tables in which full-text search keeps its index."""
+        listed = self._connection.exec_driver_sql("PRAGMA table_list").fetchall()
+        hidden = {row[1] for row in listed if row[2] == "shadow"}
+        return [n for n in self._inspector.get_table_names(schema) if n not in hidden]
 
     def _driver_errors(self) -> tuple[type[Exception], ...]:
         import sqlite3
