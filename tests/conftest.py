@@ -60,20 +60,16 @@ def mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     user = ["--user=root"] if os.geteuid() == 0 else []
     data, place = folder / "data", folder / "s.sock"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    method = "--auth-root-authentication-method=normal"
     subprocess.run(
-        [install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
-        + user,
-        check=True,
-        **quiet,
+        [install, "--no-defaults", f"--datadir={data}", method, *user], check=True, **quiet
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [binary, "--no-defaults", f"--datadir={data}", f"--socket={place}", f"--port={port}"]
-        + ["--bind-address=127.0.0.1", f"--pid-file={folder / 'pid'}", *user],
-        **quiet,
-    )
+    options = [f"--datadir={data}", f"--socket={place}", f"--port={port}", *user]
+    options += ["--bind-address=127.0.0.1", f"--pid-file={folder / 'pid'}"]
+    server = subprocess.Popen([binary, "--no-defaults", *options], **quiet)
     import pymysql
 
     try:

@@ -50,7 +50,7 @@ def test_help_imports_nothing_heavy() -> None:
         "rich",
         "numba",
     ]
-    code = "import sys, relfrog, relfrog.cli; print([m for m in %r if m in sys.modules])" % heavy
+    code = f"import sys, relfrog, relfrog.cli; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,51 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
         )
         full = opened.get_db(upto_test_timestamp=False)
         for name in names:
-            check_task(opened, name, full, report)
+            try:
+                check_task(opened, name, full, report)
+            except Exception as error:
+                text = f"cannot be checked: {type(error).__name__}: {_first_line(error)}"
+                report.error(f"task {name}", text, "Mend the task's manifest, SQL or label files.")
+        _check_records(opened, report)
     elif names:
         report.warning("tasks", "not checked: the tables come first", "Mend the errors above.")
     return report
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]
+
+
+def _check_records(opened: Any, report: CheckReport) -> None:
+    """What ``relfrog import`` wrote beside RelBench's files: source keys above all."""
+    folder = Path(opened.dataset_dir)
+    for path in sorted((folder / "tasks").glob("*/")):
+        if not (path / "manifest.yaml").is_file() and not path.name.startswith("."):
+            report.warning(f"tasks/{path.name}", "has no manifest.yaml", "Restore or remove it.")
+    if not (folder / "import.json").is_file():
+        return
+    try:
+        record = json.loads((folder / "import.json").read_text(encoding="utf-8"))
+        keyed = {name: t["key"] for name, t in record["tables"].items() if t["key"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        text = f"cannot be read: {_first_line(error)}"
+        report.error("import.json", text, "Import the database again.")
+        return
+    rows = {t.name: t.rows for t in read_tables(opened)}
+    for name, columns in keyed.items():
+        place = f"keys/{name}.parquet"
+        try:
+            file = pq.read_table(folder / place)
+        except (OSError, pa.ArrowException) as error:
+            text = f"the source's keys cannot be read: {_first_line(error)}"
+            report.error(place, text, "Import the database again.")
+            continue
+        if file.num_rows != rows.get(name) or file.column_names != columns:
+            text = (
+                f"holds {file.num_rows:,} keys of {', '.join(file.column_names)}; "
+                f"{name} has {rows.get(name, 0):,} rows with {', '.join(columns)}"
+            )
+            report.error(place, text, "Import the database again.")
 
 
 def _check_manifest(path: Path, report: CheckReport) -> bool:

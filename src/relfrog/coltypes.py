@@ -231,7 +231,8 @@ def number_times(staging: Staging, table: StagedTable, column: StagedColumn) -> 
 
 
 def _all_fit(staging: Staging, table: StagedTable, column: StagedColumn, kind: ColumnType) -> bool:
-    present = type_sql(column, ColumnType("integer"))
+    # Zero is what programs write when they do not know the time.
+    present = f"nullif({type_sql(column, ColumnType('integer'))}, 0)"
     (lost,) = staging.row(
         f"SELECT count({present}) - count({type_sql(column, kind)}) FROM {table.sql}"
     )
@@ -302,8 +303,8 @@ def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) ->
     if fits(is_iso, sample) and fits(is_iso, everything):
         return ColumnType("time")
     dated, count = staging.row(
-        f"SELECT count(*) FILTER (WHERE regexp_matches({name}, '\\d+[/.-]\\w+[/.-]\\d+')), count(*) "
-        f"FROM {sample}"
+        f"SELECT count(*) FILTER (WHERE regexp_matches({name}, '\\d+[/.-]\\w+[/.-]\\d+')), "
+        f"count(*) FROM {sample}"
     )
     if not count or dated < 0.5 * count:
         return None

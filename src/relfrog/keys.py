@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from relfrog.coltypes import ColumnType, type_sql
 from relfrog.names import singular, words
@@ -17,6 +17,7 @@ __all__ = [
     "match_keys",
     "propose_foreign_keys",
     "propose_primary_key",
+    "with_words",
 ]
 
 #: Names that say "key" and nothing else.
@@ -39,6 +40,9 @@ class TypedTable:
 
     staged: StagedTable
     types: dict[str, ColumnType]
+    #: The words for one row of it, and the words of its columns, freed of common prefixes.
+    noun: tuple[str, ...] = ()
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -228,17 +232,17 @@ def propose_primary_key(
     It must be unique and complete, and its name or place must say that it is a key.
     """
     rows = table.staged.rows
-    elsewhere = {words(c) for other in others if other is not table for c in other.types}
+    elsewhere = {w for other in others if other is not table for w in other.words.values()}
     best: tuple[int, int, str, str] | None = None
     for position, (name, column) in enumerate(table.staged.columns.items()):
         if table.types[name].name not in ("integer", "text") or not rows:
             continue
         if column.facts.present < rows or column.facts.distinct < 0.8 * rows:
             continue
-        score, reasons = _key_name(table.name, name)
+        score, reasons = _key_name(table.noun, table.words[name])
         if position == 0:
             score, reasons = score + 1, [*reasons, "first column"]
-        if words(name) in elsewhere and words(name) not in _GENERIC:
+        if table.words[name] in elsewhere and table.words[name] not in _GENERIC:
             score, reasons = score + 1, [*reasons, "the name occurs in another table"]
         if position == 0 and table.types[name].name == "text" and _is_code(staging, table, name):
             score, reasons = score + 1, [*reasons, "short codes"]
@@ -248,10 +252,9 @@ def propose_primary_key(
     return (best[2], best[3]) if best else None
 
 
-def _key_name(table: str, column: str) -> tuple[int, list[str]]:
+def _key_name(owner: tuple[str, ...], name: tuple[str, ...]) -> tuple[int, list[str]]:
     """How much a column's name says that it is its table's key."""
-    name, owner = words(column), _owner(table)
-    if name in _GENERIC or (name and name[-1] in _KEY_WORDS and _names_owner(name[:-1], owner)):
+    if name in _GENERIC or _is_owners(name, owner):
         return 4, ["named as this table's key"]
     if name and name[-1] in _SURE_KEY_WORDS:
         return 2, ["named as a key"]
@@ -269,29 +272,68 @@ def _is_code(staging: Staging, table: TypedTable, column: str) -> bool:
     return bool(longest <= 40 and not spaced)
 
 
-def _owner(table: str) -> tuple[str, ...]:
-    """The words for one row of a table: ``order_items`` holds an order item."""
-    return tuple(singular(w) for w in words(table.rsplit(".", 1)[-1]))
+def with_words(tables: Iterable[TypedTable]) -> dict[str, TypedTable]:
+    """The tables with the words of their names.
+
+    What all tables share (``olist_orders_dataset``) says nothing, nor what all columns of a table
+    share (``c_custkey``, ``c_name``).
+    """
+    tables = list(tables)
+    names = [words(t.name.rsplit(".", 1)[-1]) for t in tables]
+    before = after = 0
+    if len(names) > 2:
+        shortest = min(len(n) for n in names)
+        while before < shortest - 1 and len({n[before] for n in names}) == 1:
+            before += 1
+        while after < shortest - 1 - before and len({n[-1 - after] for n in names}) == 1:
+            after += 1
+    out = {}
+    for table, name in zip(tables, names, strict=True):
+        columns = {c: words(c) for c in table.types}
+        firsts = {w[:1] for w in columns.values()}
+        if len(columns) > 2 and len(firsts) == 1 and all(len(w) > 1 for w in columns.values()):
+            columns = {c: w[1:] for c, w in columns.items()}
+        noun = tuple(singular(w) for w in name[before : len(name) - after])
+        out[table.name] = replace(table, noun=noun, words=columns)
+    return out
 
 
-def _names_owner(name: tuple[str, ...], owner: tuple[str, ...]) -> bool:
-    return tuple(singular(w) for w in name) == owner
+def _is_owners(name: tuple[str, ...], owner: tuple[str, ...]) -> bool:
+    """Whether a name is a table's own key: ``user_id`` and ``userid`` are those of users."""
+    if not name or not owner:
+        return False
+    stem = tuple(singular(w) for w in name[:-1])
+    if name[-1] in _KEY_WORDS and stem == owner:
+        return True
+    joined = "".join(name)
+    return any(
+        joined.endswith(key) and singular(joined[: -len(key)]) == "".join(owner)
+        for key in _SURE_KEY_WORDS | {"key"}
+    )
 
 
-def _reference_name(child: str, column: str, parent: str, key: str) -> int:
-    """How much a column's name says that it refers to a table (0 to 3)."""
-    name, owner, key_name = words(column), _owner(parent), words(key)
+def _reference_name(child: TypedTable, column: str, parent: TypedTable, key: str) -> int:
+    """How much a column's name says that it refers to a table.
+
+    0: nothing; 1: not enough; 2: enough if all values are found; 3 and 4: surely.
+    """
+    name, owner, key_name = child.words[column], parent.noun, parent.words[key]
     if not name or not owner:
         return 0
-    if child == parent:
+    if child.name == parent.name:
         # flight_number is the flight's own; only words such as "parent" lead to another row.
         return 2 if _SELF_WORDS & set(name) else 0
+    if _is_owners(name, owner):
+        return 4 if name[-1] in _SURE_KEY_WORDS | {"key"} or len(name) == 1 else 2
     if name == key_name and name not in _GENERIC:
         return 3
-    stem = name[:-1] if name[-1] in _KEY_WORDS else name
-    stem = tuple(singular(w) for w in stem)
+    stem = tuple(singular(w) for w in (name[:-1] if name[-1] in _KEY_WORDS else name))
     if stem and stem[-len(owner) :] == owner:
-        return 3 if name[-1] in _KEY_WORDS else 2
+        if name[-1] in _SURE_KEY_WORDS | {"key", "code", "ref"}:
+            return 3
+        # "customer" names one; "customers", and "customer number", may count them.
+        plural = name[-1] != singular(name[-1]) and name[-1] == words(parent.name)[-1]
+        return 1 if plural or name[-1] in _KEY_WORDS else 2
     if (
         key_name not in _GENERIC
         and len(name) > len(key_name)
@@ -333,27 +375,24 @@ def propose_foreign_keys(
         for parent_name, (parent, key) in parents.items():
             if parent_name == child.name and name == key:
                 continue
-            strength = _reference_name(child.name, name, parent_name, key)
-            if (name,) == tuple(own_key) and (strength < 3 or not _is_owners(name, parent_name)):
+            strength = _reference_name(child, name, parent, key)
+            if (name,) == tuple(own_key) and strength < 4:
                 continue
             candidate = _candidate(staging, child, name, parent, key, strength)
             if candidate is not None:
                 candidates.append((strength, candidate.share, parent_name, candidate))
         if candidates:
             strength, share, parent_name, evidence = max(
-                candidates, key=lambda c: (c[1] == 1, c[:2])
+                candidates, key=lambda c: (c[0] >= 4, c[1] == 1, c[:2])
             )
-            if share == 1:
+            # Zero often stands for "none".
+            holds = share == 1 or (strength >= 2 and evidence.examples == ("0",))
+            by_itself = strength == 0 and kind == "text"
+            if holds and (strength >= 2 or by_itself):
                 found.append((name, parent_name, evidence, True))
-            elif strength >= 2 or share >= _SURELY:
+            elif strength >= 1 or share >= _SURELY:
                 found.append((name, parent_name, evidence, False))
     return found
-
-
-def _is_owners(column: str, parent: str) -> bool:
-    """Whether a name belongs to that table: ``user_id`` is the users' even where it is a key."""
-    name = words(column)
-    return name[-1] in _KEY_WORDS and _names_owner(name[:-1], _owner(parent))
 
 
 def _candidate(

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 
 from relfrog.errors import TaskError
 
-__all__ = ["SPLITS", "LabelStats", "label_stats", "run_sql", "seed_times"]
+__all__ = ["SPLITS", "LabelStats", "label_stats", "run_sql", "seed_times", "window_problems"]
 
 SPLITS = ("train", "val", "test")
 
@@ -143,3 +144,70 @@ def label_stats(task: Any, frame: pd.DataFrame) -> LabelStats:
         constant=constant,
         missing=missing,
     )
+
+
+def window_problems(dataset: Any, task: Any, full: Any) -> list[tuple[bool, str, str]]:
+    """Whether labels come from their window: after the seed time, and not after its end.
+
+    The SQL is run at the first validation time on the whole database, and on databases from which
+    the rows of one side are missing.
+
+    Returns:
+        (whether it is an error, what is wrong, what to do) each.
+    """
+    start = seed_times(dataset, task, "val", full.upto(dataset.test_timestamp))[0]
+    is_list = task.task_type.value == "recommendation"
+    entity = task.src_entity_col if is_list else task.entity_col
+    label = task.dst_entity_col if is_list else task.target_col
+
+    def answers(db: Any) -> dict[Any, str]:
+        frame = run_sql(task._sql, db, [start], task.timedelta)
+        lists = frame[label].map(lambda v: sorted(v) if isinstance(v, list | np.ndarray) else v)
+        if (frame[task.time_col] != start).any():
+            odd = frame[task.time_col][frame[task.time_col] != start]
+            raise TaskError(
+                f"{len(odd):,} labels carry a time that is no seed time, such as {odd.iloc[0]} for "
+                f"the seed {start}. Give t.timestamp as it is"
+            )
+        return dict(zip(frame[entity].tolist(), lists.map(str).tolist(), strict=True))
+
+    everything = answers(full)
+    if not everything:
+        return []
+    problems = []
+    day = f"{start:%Y-%m-%d}"
+    if answers(full.upto(start)) == everything:
+        text = f"the labels of seed {day} are the same without anything after that time"
+        problems.append((True, text, "Labels must look ahead: rows with time > t.timestamp."))
+    window = answers(full.upto(start + task.timedelta))
+    changed = [k for k, v in everything.items() if window.get(k) != v]
+    if changed:
+        text = (
+            f"{len(changed):,} labels of seed {day} depend on rows after their window of "
+            f"{task.timedelta}, such as that of {changed[0]}"
+        )
+        remedy = "End the window in the SQL: time <= t.timestamp + INTERVAL '{timedelta}'."
+        # A handful comes from rows that are older than their parents, not from the SQL.
+        problems.append((len(changed) >= 0.01 * len(everything), text, remedy))
+    later = answers(_without_past_events(full, start))
+    changed = [k for k, v in later.items() if everything.get(k, v) != v]
+    if len(changed) >= 0.01 * len(everything):
+        text = (
+            f"{len(changed):,} labels of seed {day} change when events up to the seed time are "
+            f"removed, such as that of {changed[0]}: they seem to look back, too"
+        )
+        remedy = "Begin the window in the SQL: time > t.timestamp."
+        problems.append((False, text, remedy))
+    return problems
+
+
+def _without_past_events(db: Any, time: pd.Timestamp) -> Any:
+    """The database without the rows up to a time, in tables that no other table refers to."""
+    referred = {p for t in db.table_dict.values() for p in t.fkey_col_to_pkey_table.values()}
+    tables = {}
+    for name, table in db.table_dict.items():
+        if table.time_col is not None and name not in referred:
+            frame = table.df[table.df[table.time_col] > time]
+            table = type(table)(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
+        tables[name] = table
+    return type(db)(tables)

@@ -25,6 +25,7 @@ from relfrog.keys import (
     match_keys,
     propose_foreign_keys,
     propose_primary_key,
+    with_words,
 )
 from relfrog.mapping import (
     Corrections,
@@ -86,6 +87,7 @@ def make_plan(
             given.name or folder[name], table.rows, dict(plan.typed[name].types)
         )
         plan.notices += [Notice("note", name, "", note) for note in table.source.notes]
+    plan.typed = with_words(plan.typed.values())
     _check_names(plan)
     for name in by_name:
         _plan_primary_key(staging, plan, name, corrections.tables.get(name))
@@ -202,7 +204,9 @@ def _plan_foreign_keys(
     for key in keys:
         if key.origin != "proposed":
             _settle(staging, plan, name, key)
-        elif not key.used:
+        elif key.used:
+            _report_dangling(plan, name, key)
+        else:
             text = f"may refer to {key.parent}.{key.parent_columns[0]} ({key.evidence}); not used. "
             text += f"To use it: --fk {name}.{key.columns[0]}={key.parent}.{key.parent_columns[0]}"
             plan.notices.append(Notice("suggestion", name, key.columns[0], text))
@@ -301,6 +305,11 @@ def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> 
             evidence, key.loose = again, True
     key.evidence = str(evidence)
     plan.evidence[name, key.columns] = evidence
+    _report_dangling(plan, name, key)
+
+
+def _report_dangling(plan: Plan, name: str, key: ForeignKeyMapping) -> None:
+    evidence = plan.evidence[name, key.columns]
     if evidence.dangling:
         shown = ", ".join(evidence.examples)
         text = (
@@ -441,6 +450,8 @@ def _plan_split(staging: Staging, plan: Plan, corrections: Corrections) -> None:
     if split is not None:
         proposed = (val, test) == (split.val, split.test)
         mapping.split_reason = split.reason if proposed else "chosen"
+        if split.outliers:
+            plan.notices.append(Notice("note", "", "", split.outliers))
 
 
 def _stamp(time: dt.datetime) -> str:

@@ -23,13 +23,19 @@ def check_tables(tables: list[TableFile], report: CheckReport) -> None:
     sizes = {t.name: t.rows for t in tables}
     timed = {t.name for t in tables if t.time_col is not None}
     for table in tables:
-        if table.pkey is not None:
-            _check_pkey(table, report)
-        for column, parent in table.fkeys.items():
-            _check_fkey(table, column, parent, sizes[parent], report)
-        if table.time_col is not None:
-            _check_time(table, report)
-        else:
+        try:
+            if table.pkey is not None:
+                _check_pkey(table, report)
+            for column, parent in table.fkeys.items():
+                _check_fkey(table, column, parent, sizes[parent], report)
+            if table.time_col is not None:
+                _check_time(table, report)
+            pq.read_table(table.path)  # every page, as RelBench will
+        except (OSError, pa.ArrowException) as error:
+            text = f"db/{table.name}.parquet is damaged: {(str(error).splitlines() or [''])[0]}"
+            report.error(table.name, text, "Restore the file.")
+            continue
+        if table.time_col is None:
             later = sorted({p for p in table.fkeys.values() if p in timed})
             if later and table.rows:
                 report.warning(
@@ -104,6 +110,9 @@ def _check_time(table: TableFile, report: CheckReport) -> None:
     if values.null_count:
         text = f"{values.null_count:,} of {len(values):,} rows have no time; RelBench drops them"
         report.warning(place, text, "Give them a time, such as the first of all.")
+    if values.null_count == len(values) and len(values):
+        report.error(place, "no row has a time", "Set its time_col to null.")
+        return
     if not len(values):
         text = "an empty table with a time column breaks RelBench's splits"
         report.error(place, text, "Set its time_col to null.")

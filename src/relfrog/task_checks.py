@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from relfrog.errors import TaskError
 from relfrog.findings import CheckReport
-from relfrog.labels import SPLITS, label_stats, run_sql, seed_times
+from relfrog.labels import SPLITS, label_stats, window_problems
 from relfrog.mapping import unknown
 from relfrog.tasks import NoLabels, read_task_manifest, task_from
 
@@ -56,7 +56,8 @@ def check_task(opened: Any, name: str, full: Any, report: CheckReport) -> None:
         task = task_from(opened, manifest, folder)
         frames = dict(_label_frames(opened, task, manifest, folder, full, report, place))
         if manifest.kind == "forecast" and len(frames) == len(SPLITS):
-            _check_windows(opened, task, manifest, full, report, place)
+            for is_error, text, remedy in window_problems(opened, task, full):
+                (report.error if is_error else report.warning)(place, text, remedy)
     except TaskError as error:
         report.error(place, str(error), "Mend the label SQL or the horizon.")
         return
@@ -180,42 +181,3 @@ def _differences(stored: pd.Series, made: pd.Series) -> int:
         else:
             count += a != b
     return count
-
-
-def _check_windows(
-    opened: Any, task: Any, manifest: Any, full: Any, report: CheckReport, place: str
-) -> None:
-    """Labels must come from their window: after the seed time, and not after its end."""
-    start = seed_times(opened, task, "val", full.upto(opened.test_timestamp))[0]
-    entity = task.src_entity_col if manifest.task_type == "recommendation" else task.entity_col
-    label = task.dst_entity_col if manifest.task_type == "recommendation" else task.target_col
-
-    def answers(until: pd.Timestamp | None) -> dict[Any, str]:
-        db = full if until is None else full.upto(until)
-        frame = run_sql(task._sql, db, [start], task.timedelta)
-        odd = frame[frame[task.time_col] != start]
-        if len(odd):
-            raise TaskError(
-                f"{len(odd):,} labels carry a time that is no seed time, such as "
-                f"{odd[task.time_col].iloc[0]} for the seed {start}"
-            )
-        lists = frame[label].map(lambda v: sorted(v) if isinstance(v, list | np.ndarray) else v)
-        return dict(zip(frame[entity].tolist(), lists.map(str).tolist(), strict=True))
-
-    everything = answers(None)
-    if not everything:
-        return
-    if answers(start) == everything:
-        text = f"the labels of seed {start:%Y-%m-%d} are the same without anything after that time"
-        report.error(place, text, "Labels must look ahead: rows with time > t.timestamp.")
-    window = answers(start + task.timedelta)
-    changed = [k for k, v in everything.items() if window.get(k) != v]
-    if changed:
-        text = (
-            f"{len(changed):,} labels of seed {start:%Y-%m-%d} depend on rows after their window "
-            f"of {task.timedelta}, such as that of {changed[0]}"
-        )
-        remedy = "End the window in the SQL: time <= t.timestamp + INTERVAL '{timedelta}'."
-        # A handful comes from rows that are older than their parents, not from the SQL.
-        few = len(changed) < 0.01 * len(everything)
-        (report.warning if few else report.error)(place, text, remedy)

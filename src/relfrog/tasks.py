@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from relbench.manifest import KIND_FORECAST, TaskManifest
 
 from relfrog.dataset import open_dataset
 from relfrog.errors import DatasetError, TaskError, UsageError
-from relfrog.labels import SPLITS, LabelStats, label_stats, run_sql
+from relfrog.labels import SPLITS, LabelStats, label_stats, run_sql, window_problems
 from relfrog.mapping import unknown
 
 __all__ = [
@@ -30,6 +31,9 @@ __all__ = [
     "task_from",
     "task_names",
 ]
+
+#: Seed times in training beyond which something is wrong.
+_MOST_SEEDS = 20_000
 
 #: Short names of RelBench's task types.
 TYPES = {
@@ -63,8 +67,6 @@ class _RecommendationTask(_ForecastRecommendationTask):  # type: ignore[misc]
 
     def make_table(self, db: Any, timestamps: Any) -> Any:
         frame = _label_frame(self, db, timestamps)
-        for column in (self.time_col, self.src_entity_col, self.dst_entity_col):
-            _need(frame, column)
         fkeys = {
             self.src_entity_col: self.src_entity_table,
             self.dst_entity_col: self.dst_entity_table,
@@ -73,10 +75,75 @@ class _RecommendationTask(_ForecastRecommendationTask):  # type: ignore[misc]
 
 
 def _label_frame(task: Any, db: Any, timestamps: Any) -> pd.DataFrame:
+    """What the SQL gives, refused in words where RelBench would end in a traceback."""
     frame = run_sql(task._sql, db, timestamps, task.timedelta)
     if not len(frame):
         raise NoLabels("the SQL gives no label")
+    is_list = task.task_type.value == "recommendation"
+    entity = task.src_entity_col if is_list else task.entity_col
+    label = task.dst_entity_col if is_list else task.target_col
+    for column in (task.time_col, entity, label):
+        _need(frame, column)
+    _check_entities(frame, entity, task.time_col)
+    table = task.src_entity_table if is_list else task.entity_table
+    if not (frame[entity] < len(db.table_dict[table])).any():
+        raise NoLabels("the SQL gives no label")
+    _check_labels(frame, label, task.task_type.value)
+    if is_list:
+        size = len(db.table_dict[task.dst_entity_table])
+        if not frame[label].map(lambda v: any(i < size for i in v)).any():
+            raise NoLabels("the SQL gives no label")
     return frame
+
+
+def _check_entities(frame: pd.DataFrame, entity: str, time: str) -> None:
+    values = frame[entity]
+    if values.isna().any():
+        raise TaskError(
+            f"{int(values.isna().sum()):,} rows have no {entity}. "
+            f"Add to the SQL: WHERE {entity} IS NOT NULL"
+        )
+    if not pd.api.types.is_numeric_dtype(values) or (values.astype(float) % 1 != 0).any():
+        raise TaskError(
+            f"{entity} must hold row numbers of its table (got {values.iloc[0]!r}). "
+            "Keys in a dataset are numbers from 0; join the table and take its primary key."
+        )
+    if (values < 0).any():
+        raise TaskError(f"{entity} must hold row numbers of its table (got {values.min()})")
+    repeated = frame.duplicated([time, entity])
+    if repeated.any():
+        row = frame[repeated].iloc[0]
+        raise TaskError(
+            f"{int(repeated.sum()):,} labels repeat a seed time and {entity}, such as {row[time]} "
+            f"and {row[entity]}. Give one row for each: GROUP BY timestamp, {entity}"
+        )
+
+
+def _check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
+    values = frame[label]
+    if values.isna().any():
+        raise TaskError(
+            f"{int(values.isna().sum()):,} labels are NULL. "
+            f"Filter them in the SQL: {label} IS NOT NULL"
+        )
+    if kind in ("recommendation", "multilabel_classification"):
+        if not values.map(lambda v: isinstance(v, list | np.ndarray)).all():
+            raise TaskError(f"{label} must be a list, as LIST(...) gives (got {values.iloc[0]!r})")
+        if values.map(lambda v: any(pd.isna(i) for i in v)).any():
+            raise TaskError(f"{label} holds lists with NULL in them. Filter it in the SQL.")
+        lengths = values.map(len)
+        if kind == "multilabel_classification" and lengths.nunique() > 1:
+            raise TaskError(f"{label}: lists of 0 and 1 must all have one length")
+        return
+    if kind == "multiclass_classification":
+        return
+    if not pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        raise TaskError(f"{label} must be a number (got {values.iloc[0]!r})")
+    if kind == "binary_classification" and not set(values.unique()) <= {0, 1}:
+        odd = sorted(set(values.unique()), key=str)[:5]
+        raise TaskError(f"binary labels must be 0 and 1 (got {', '.join(map(str, odd))})")
+    if not np.isfinite(values.astype(float)).all():
+        raise TaskError(f"{label} has infinite labels. Filter them in the SQL.")
 
 
 def _need(frame: pd.DataFrame, column: str) -> None:
@@ -212,18 +279,14 @@ def add_task(
     if not opened.is_local:
         raise DatasetError(f"{dataset} is hosted elsewhere; a task can be added to a folder only")
     folder = Path(opened.dataset_dir) / "tasks" / name
-    if not name or Path(name).name != name or name.startswith("."):
+    if not name or Path(name).name != name or name.startswith(".") or len(name) > 100:
         raise UsageError(f"{name!r} cannot be a task's name: it becomes the name of a folder")
     if folder.exists() and not overwrite:
         raise TaskError(f"the dataset has a task {name} already. Replace it with --overwrite.")
     if type not in TYPES:
         raise UsageError(f"unknown task type {type!r}. Types are {', '.join(TYPES)}")
-    try:
-        delta = pd.Timedelta(horizon)
-    except ValueError:
-        raise UsageError(f"horizon {horizon!r}: write it as '30 days' or '12 hours'") from None
-    if delta <= pd.Timedelta(0):
-        raise UsageError(f"horizon {horizon!r} must be longer than nothing")
+    _check_options(type, entity, source, target, k)
+    _check_horizon(opened, horizon)
     manifest = TaskManifest(
         name=name,
         kind=KIND_FORECAST,
@@ -236,15 +299,14 @@ def add_task(
         sql=sql,
     )
     if type == "recommendation":
-        if source is None or target is None:
-            raise UsageError("a recommendation needs --source TABLE and --target TABLE")
+        assert source is not None
+        assert target is not None
         manifest.src_entity_table, manifest.src_entity_col = _end(opened, source)
         manifest.dst_entity_table, manifest.dst_entity_col = _end(opened, target)
         manifest.eval_k = k or 10
         manifest.target_col = label
     else:
-        if entity is None:
-            raise UsageError(f"a {type} task needs --entity TABLE")
+        assert entity is not None
         manifest.entity_table, manifest.entity_col = _end(opened, entity)
         manifest.target_col = label or "?"
     full = opened.get_db(upto_test_timestamp=False)
@@ -253,6 +315,9 @@ def add_task(
     frames = {split: _labels(task, split, full) for split in SPLITS}
     stats = {split: label_stats(task, frame) for split, frame in frames.items()}
     _refuse_useless(name, stats)
+    for is_error, text, remedy in window_problems(opened, task, full):
+        if is_error:
+            raise TaskError(f"{text}. {remedy}")
     partial = folder.with_name(f".{name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -266,6 +331,56 @@ def add_task(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return AddedTask(manifest, folder, stats)
+
+
+def _check_options(
+    type: str, entity: str | None, source: str | None, target: str | None, k: int | None
+) -> None:
+    if type == "recommendation":
+        if source is None or target is None or entity is not None:
+            raise UsageError(
+                "a recommendation needs --source TABLE and --target TABLE, no --entity"
+            )
+    elif entity is None or source is not None or target is not None or k is not None:
+        raise UsageError(f"a {type} task needs --entity TABLE, and no --source, --target or --k")
+
+
+def _check_horizon(dataset: Any, horizon: str) -> None:
+    try:
+        # A bare number would count nanoseconds.
+        delta = pd.Timedelta(horizon) if re.search("[a-zA-Z:]", horizon) else pd.NaT
+    except ValueError:
+        delta = pd.NaT
+    if pd.isna(delta):
+        raise UsageError(f"horizon {horizon!r}: write it as '30 days' or '12 hours'")
+    if delta <= pd.Timedelta(0):
+        raise UsageError(f"horizon {horizon!r} must be longer than nothing")
+    first = min(
+        (
+            t
+            for t in (_first_time(dataset, name) for name in dataset.manifest.tables)
+            if t is not None
+        ),
+        default=None,
+    )
+    if first is not None and (dataset.val_timestamp - first) / delta > _MOST_SEEDS:
+        count = int((dataset.val_timestamp - first) / delta)
+        raise UsageError(
+            f"horizon {horizon!r} makes {count:,} seed times between {first} and validation; "
+            f"more than {_MOST_SEEDS:,} make no sense. Take a longer one, or mend early outliers."
+        )
+
+
+def _first_time(dataset: Any, table: str) -> pd.Timestamp | None:
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    column = dataset.manifest.tables[table].time_col
+    if column is None:
+        return None
+    values = pq.read_table(Path(dataset.db_dir) / f"{table}.parquet", columns=[column]).column(0)
+    low = pc.min(values).as_py()
+    return None if low is None else pd.Timestamp(low)
 
 
 def _end(dataset: Any, text: str) -> tuple[str, str]:
@@ -286,12 +401,18 @@ def _end(dataset: Any, text: str) -> tuple[str, str]:
 
 
 def _hidden(dataset: Any, hide: tuple[str, ...]) -> list[list[str]]:
+    import pyarrow.parquet as pq
+
     tables = dataset.manifest.tables
     pairs = []
     for text in hide:
         table, _, column = text.rpartition(".")
         if table not in tables or not column:
             raise UsageError(f"--hide {text}: write it as TABLE.COLUMN")
+        path = Path(dataset.db_dir) / f"{table}.parquet"
+        known = pq.read_schema(path).names
+        if column not in known:
+            raise TaskError(str(unknown(f"column in table {table}", column, known)))
         pairs.append([table, column])
     return pairs
 
@@ -319,36 +440,20 @@ def _complete(dataset: Any, manifest: TaskManifest, full: Any) -> None:
 
 
 def _labels(task: Any, split: str, full: Any) -> pd.DataFrame:
-    """The labels of a split, checked for what would break later."""
+    """The labels of a split."""
     try:
         frame: pd.DataFrame = task.get_table(split, mask_input_cols=False, db=full).df
     except NoLabels:
         raise TaskError(f"the SQL gives no label in the {split} split") from None
+    except TaskError as error:
+        raise TaskError(f"{split} split: {error}") from None
     except RuntimeError as error:
         raise TaskError(f"{split} split: {_horizon_help(str(error))}") from None
     kind = task.task_type.value
-    ends = [task.src_entity_col] if kind == "recommendation" else [task.entity_col]
-    for column in ends:
-        if frame[column].isna().any():
-            raise TaskError(
-                f"{split} split: {int(frame[column].isna().sum()):,} rows have no {column}. "
-                f"Add to the SQL: WHERE {column} IS NOT NULL"
-            )
-        frame[column] = frame[column].astype("int64")
+    entity = task.src_entity_col if kind == "recommendation" else task.entity_col
+    frame[entity] = frame[entity].astype("int64")
     if kind == "binary_classification":
-        values = set(frame[task.target_col].dropna().unique())
-        if not values <= {0, 1}:
-            raise TaskError(
-                f"{split} split: binary labels must be 0 and 1 (got {sorted(values, key=str)[:5]})"
-            )
         frame[task.target_col] = frame[task.target_col].astype("int64")
-    if kind == "regression":
-        infinite = ~np.isfinite(frame[task.target_col].astype(float))
-        if infinite.any():
-            raise TaskError(
-                f"{split} split: {int(infinite.sum()):,} labels are NULL or infinite. "
-                f"Filter them in the SQL: WHERE {task.target_col} IS NOT NULL"
-            )
     return frame
 
 
@@ -364,10 +469,5 @@ def _refuse_useless(name: str, stats: dict[str, LabelStats]) -> None:
     for split, found in stats.items():
         if not found.rows:
             raise TaskError(f"the SQL gives no label in the {split} split")
-        if found.missing:
-            raise TaskError(
-                f"task {name}: {found.missing:,} labels of the {split} split are NULL. "
-                "Filter them in the SQL."
-            )
         if found.constant and split == "train":
             raise TaskError(f"task {name}: all {found.rows:,} labels of the train split are equal")

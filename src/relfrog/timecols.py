@@ -49,6 +49,7 @@ class Split:
     val: dt.datetime
     test: dt.datetime
     reason: str
+    outliers: str = ""
 
 
 def _rank(name: str) -> tuple[int, str]:
@@ -171,4 +172,12 @@ def propose_split(staging: Staging, timed: Sequence[tuple[TypedTable, str]]) -> 
         f"rows lie between {low:%Y-%m-%d} and {high:%Y-%m-%d} (outliers apart): the last tenth of "
         "that time is for test, the tenth before for validation"
     )
-    return Split(val, test, reason)
+    first, last = staging.row(f"SELECT min(t), max(t) FROM ({union})")
+    outliers = ""
+    if low - first > span or last - high > span:
+        odd = first if low - first > span else last
+        outliers = (
+            f"some rows lie far from the rest, such as at {odd}; training would begin or end "
+            "there. Correct them in the source, or choose another time column"
+        )
+    return Split(val, test, reason, outliers)

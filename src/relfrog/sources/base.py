@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import quote, quote_plus, unquote
 
 #: What a column holds, as far as the source can say before any row was read.
-#: ``decimal`` is an exact number as text, ``hex`` a binary key as text, ``seconds`` an interval or a time of day, ``untyped``
-#: text whose type must be found by looking (CSV), ``blob`` and ``other`` are never read.
+#: ``decimal`` is an exact number as text, ``hex`` a binary key as text, ``seconds`` an interval or
+#: a time of day, ``untyped`` text whose type must be found by looking (CSV); ``blob`` and ``other``
+#: are never read.
 Kind = Literal[
     "integer",
     "decimal",
