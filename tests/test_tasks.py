@@ -105,7 +105,7 @@ def test_a_recommendation_task(shop: Path) -> None:
         (BUYS.replace("t.timestamp, p.id", "t.timestamp + INTERVAL 1 DAY AS timestamp, p.id"), {},
          "no seed time"),
         (BUYS.replace("AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}'", "")
-         .replace("> 2", "> 8"), {}, "after their window"),
+         .replace("> 2", "% 2 = 0"), {}, "after their window"),
         (BUYS, {"hide": ("people.nam",)}, "did you mean 'name'"),
         (BUYS, {"horizon": "200 days"}, "timedelta cannot be larger|horizon"),
         (BUYS, {"entity": "persons"}, "no table 'persons'"),

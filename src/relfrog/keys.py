@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -275,27 +276,31 @@ def _is_code(staging: Staging, table: TypedTable, column: str) -> bool:
 def with_words(tables: Iterable[TypedTable]) -> dict[str, TypedTable]:
     """The tables with the words of their names.
 
-    What all tables share (``olist_orders_dataset``) says nothing, nor what all columns of a table
+    What most tables share (``olist_orders_dataset``) says nothing, nor what all columns of a table
     share (``c_custkey``, ``c_name``).
     """
     tables = list(tables)
     names = [words(t.name.rsplit(".", 1)[-1]) for t in tables]
-    before = after = 0
-    if len(names) > 2:
-        shortest = min(len(n) for n in names)
-        while before < shortest - 1 and len({n[before] for n in names}) == 1:
-            before += 1
-        while after < shortest - 1 - before and len({n[-1 - after] for n in names}) == 1:
-            after += 1
+    names = _without_common(names)
+    names = [n[::-1] for n in _without_common([n[::-1] for n in names])]
     out = {}
     for table, name in zip(tables, names, strict=True):
         columns = {c: words(c) for c in table.types}
         firsts = {w[:1] for w in columns.values()}
         if len(columns) > 2 and len(firsts) == 1 and all(len(w) > 1 for w in columns.values()):
             columns = {c: w[1:] for c, w in columns.items()}
-        noun = tuple(singular(w) for w in name[before : len(name) - after])
+        noun = tuple(singular(w) for w in name)
         out[table.name] = replace(table, noun=noun, words=columns)
     return out
+
+
+def _without_common(names: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Names without the first word that most of them share."""
+    firsts = Counter(n[0] for n in names if len(n) > 1)
+    word, count = firsts.most_common(1)[0] if firsts else ("", 0)
+    if count < 3 or count <= len(names) / 2:
+        return names
+    return [n[1:] if len(n) > 1 and n[0] == word else n for n in names]
 
 
 def _is_owners(name: tuple[str, ...], owner: tuple[str, ...]) -> bool:

@@ -52,9 +52,13 @@ class Split:
     outliers: str = ""
 
 
-def _rank(name: str) -> tuple[int, str]:
-    """How likely a column's name makes it the creation time: higher is better, 0 is never."""
+def _rank(name: str, noun: tuple[str, ...] = ()) -> tuple[int, str]:
+    """How likely a column's name makes it the creation time: higher is better, 0 is never.
+
+    The table's own noun says nothing: ``order_approved_at`` is not when the order was placed.
+    """
     found = set(words(name))
+    found = found - set(noun) or found
     if found & _FUTURE:
         return 0, "lies in the row's future"
     if found & _BIRTH:
@@ -78,7 +82,7 @@ def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeP
     for position, (name, column) in enumerate(table.staged.columns.items()):
         if table.types[name].name != "time":
             continue
-        rank, reason = _rank(name)
+        rank, reason = _rank(name, table.noun)
         value = type_sql(column, table.types[name])
         present, later = staging.row(
             f"SELECT count({value}), count(*) FILTER (WHERE {value} > "
