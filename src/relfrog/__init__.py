@@ -22,36 +22,50 @@ if TYPE_CHECKING:
     from relfrog.checking import check
     from relfrog.dataset import open_dataset, source_keys
     from relfrog.demo import build_demo
+    from relfrog.graph import build_graph, open_graph
     from relfrog.importing import import_database, plan_import
     from relfrog.inspecting import inspect
+    from relfrog.loading import Loader
+    from relfrog.resolution import prove_full_resolution
+    from relfrog.sampling import TemporalSampler
     from relfrog.tasks import add_task
 
 __all__ = [
     "DatasetError",
+    "Loader",
     "RelFrogError",
     "SchemaError",
     "SourceError",
     "TaskError",
+    "TemporalSampler",
     "UsageError",
     "__version__",
     "add_task",
     "build_demo",
+    "build_graph",
     "check",
     "import_database",
     "inspect",
     "open_dataset",
+    "open_graph",
     "plan_import",
+    "prove_full_resolution",
     "source_keys",
 ]
 
 _HOMES = {
+    "Loader": "relfrog.loading",
+    "TemporalSampler": "relfrog.sampling",
     "add_task": "relfrog.tasks",
     "build_demo": "relfrog.demo",
+    "build_graph": "relfrog.graph",
     "check": "relfrog.checking",
     "import_database": "relfrog.importing",
     "inspect": "relfrog.inspecting",
     "open_dataset": "relfrog.dataset",
+    "open_graph": "relfrog.graph",
     "plan_import": "relfrog.importing",
+    "prove_full_resolution": "relfrog.resolution",
     "source_keys": "relfrog.dataset",
 }
 

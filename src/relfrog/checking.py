@@ -16,6 +16,7 @@ from relfrog.errors import TaskError
 from relfrog.findings import CheckReport, Finding
 from relfrog.mapping import unknown
 from relfrog.names import folder_names
+from relfrog.resolution import prove_full_resolution
 from relfrog.table_checks import check_splits, check_tables
 from relfrog.task_checks import check_task
 from relfrog.tasks import task_names
@@ -54,6 +55,7 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
             f"keys, foreign keys and times of {len(opened.manifest.tables)} tables, {total:,} rows"
         )
         full = opened.get_db(upto_test_timestamp=False)
+        _check_resolution(full, report)
         for name in names:
             try:
                 check_task(opened, name, full, report)
@@ -64,6 +66,15 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
     elif names:
         report.warning("tasks", "not checked: the tables come first", "Mend the errors above.")
     return report
+
+
+def _check_resolution(full: Any, report: CheckReport) -> None:
+    """Build the graph, rebuild the database from it, and compare every cell."""
+    proof = prove_full_resolution(full)
+    if proof.identical:
+        report.passed.append(str(proof))
+    else:
+        report.error("graph", str(proof), "Please report this: the graph must lose nothing.")
 
 
 def _first_line(error: Exception) -> str:
