@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import click
 import pytest
 
 from helpers import csv_folder, sqlite
-from relfrog.cli import cli
+from relfrog.cli import cli, main
 from test_tasks import BUYS, shop  # noqa: F401
 
 
@@ -25,6 +26,23 @@ def relfrog(*arguments: str, folder: Path | None = None, given: str = "") -> tup
         capture_output=True, text=True, cwd=folder, input=given, timeout=120,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
+
+
+def inside(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The same without a new process: quicker, where only words and exit codes matter."""
+    capfd.readouterr()
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    before, sys.argv = sys.argv, ["relfrog", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        sys.argv = before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    out, err = capfd.readouterr()
+    return code, out, err
 
 
 def test_help_answers_at_once() -> None:
@@ -56,8 +74,10 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("name", list(cli.commands))
-def test_every_command_has_help_with_an_example(name: str) -> None:
-    code, out, _ = relfrog(name, "--help")
+def test_every_command_has_help_with_an_example(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = inside(capfd, name, "--help")
     assert code == 0
     assert "Example:" in out
     command = cli.commands[name]
@@ -165,10 +185,13 @@ def test_wrong_input_gets_one_clear_answer(
     words: str,
     workplace: Path,
     shop: Path,  # noqa: F811
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     os.symlink(shop, workplace / "ds")
     before = set(os.listdir(workplace))
-    got, out, err = relfrog(*arguments, folder=workplace)
+    monkeypatch.chdir(workplace)
+    got, out, err = inside(capfd, *arguments)
     assert got == code
     assert words in err
     assert "Traceback" not in err
