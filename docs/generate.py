@@ -29,8 +29,9 @@ def commands() -> str:
         "mend (one sentence says what and how), with 2 for wrong usage, with 130 when it was "
         "interrupted.",
     ]
+    parent = click.Context(cli, info_name="relfrog", **cli.context_settings)
     for name, command in sorted(cli.commands.items()):
-        context = click.Context(command, info_name=f"relfrog {name}", max_content_width=100)
+        context = click.Context(command, parent=parent, info_name=name, terminal_width=100)
         text = command.get_help(context).rstrip()
         parts += ["", f"## relfrog {name}", "", "```text", text, "```"]
     return "\n".join(parts) + "\n"

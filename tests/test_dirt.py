@@ -13,7 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers import csv_folder, imported, said, sqlite
-from relfrog import DatasetError, SchemaError, SourceError, import_database, source_keys
+from relfrog import (
+    DatasetError,
+    SchemaError,
+    SourceError,
+    import_database,
+    plan_import,
+    source_keys,
+)
 from relfrog.checking import check
 
 
@@ -403,3 +410,145 @@ def test_the_destination_must_not_lie_in_the_source(tmp_path: Path) -> None:
     address = csv_folder(tmp_path / "csv", t="a\n1\n")
     with pytest.raises(DatasetError, match="lies inside the source"):
         import_database(address, tmp_path / "csv" / "out")
+
+
+def test_keys_match_as_the_database_matches_them(
+    mysql: str, fresh_postgres: str, tmp_path: Path
+) -> None:
+    import pymysql
+
+    socket = mysql.partition("unix_socket=")[2]
+    with pymysql.connect(unix_socket=socket, user="root") as connection:
+        cursor = connection.cursor()
+        cursor.execute("CREATE OR REPLACE DATABASE loose CHARACTER SET utf8mb4")
+        cursor.execute("CREATE TABLE loose.p (code VARCHAR(9) PRIMARY KEY, n INTEGER)")
+        cursor.execute(
+            "CREATE TABLE loose.c (id INTEGER PRIMARY KEY, code VARCHAR(9), "
+            "FOREIGN KEY (code) REFERENCES loose.p (code))"
+        )
+        cursor.execute("INSERT INTO loose.p VALUES ('AB1', 1), ('CD2', 2)")
+        cursor.execute("INSERT INTO loose.c VALUES (1, 'ab1'), (2, 'cd2'), (3, 'CD2')")
+        connection.commit()
+    with psycopg.connect(fresh_postgres, autocommit=True) as padded:
+        padded.execute("CREATE TABLE p (code CHAR(9) PRIMARY KEY, n INTEGER)")
+        padded.execute(
+            "CREATE TABLE c (id INTEGER PRIMARY KEY, code VARCHAR(9) REFERENCES p (code))"
+        )
+        padded.execute("INSERT INTO p VALUES ('AB1', 1), ('CD2', 2)")
+        padded.execute("INSERT INTO c VALUES (1, 'AB1'), (2, 'CD2'), (3, 'CD2')")
+    for number, address in enumerate([mysql.replace("/mysql?", "/loose?"), fresh_postgres]):
+        result, tables = imported(address, tmp_path / str(number))
+        assert tables["c"]["code"].tolist() == [0, 1, 1]
+        assert "without regard to case" in said(result, "mended", "c.code")
+
+
+def test_binary_keys_are_read_as_digits(fresh_postgres: str, tmp_path: Path) -> None:
+    with psycopg.connect(fresh_postgres, autocommit=True) as connection:
+        connection.execute("CREATE TABLE p (id BYTEA PRIMARY KEY, n INTEGER)")
+        connection.execute("CREATE TABLE c (id INTEGER PRIMARY KEY, p BYTEA REFERENCES p (id))")
+        connection.execute("INSERT INTO p VALUES ('\\x0102', 1), ('\\xff00', 2)")
+        connection.execute("INSERT INTO c VALUES (1, '\\xff00'), (2, '\\x0102'), (3, NULL)")
+    local = sqlite(
+        tmp_path / "b.db",
+        "CREATE TABLE p (id BLOB PRIMARY KEY, n INTEGER);"
+        "CREATE TABLE c (id INTEGER PRIMARY KEY, p BLOB REFERENCES P (ID));"
+        "INSERT INTO p VALUES (x'0102', 1), (x'ff00', 2);"
+        "INSERT INTO c VALUES (1, x'ff00'), (2, x'0102'), (3, NULL);",
+    )
+    for number, address in enumerate([fresh_postgres, local]):
+        _, tables = imported(address, tmp_path / str(number))
+        assert tables["c"]["p"].tolist() == [1, 0, pd.NA]
+        keys = source_keys(tmp_path / str(number), "p")
+        assert keys is not None
+        assert keys["id"].tolist() == ["0102", "ff00"]
+
+
+def test_a_declared_key_that_cannot_hold_is_left_out(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE p (id INTEGER PRIMARY KEY, n INTEGER);"
+        "CREATE TABLE c (id INTEGER PRIMARY KEY, x INTEGER REFERENCES p (nope), y INTEGER "
+        "REFERENCES gone (id)); INSERT INTO p VALUES (1, 2), (2, 3); INSERT INTO c VALUES (1, 1, 1);",
+    )
+    result, _ = imported(address, tmp_path / "out")
+    assert result.tables[0].fkeys == {}
+    assert "nope" in said(result, "left out", "c.x")
+    assert "gone is left out" in said(result, "left out", "c.y")
+
+
+def test_keys_that_are_spelled_differently_are_the_same(tmp_path: Path) -> None:
+    address = csv_folder(tmp_path / "csv", p="id,v\n1,a\n1.0,b\n 2,c\n3,d\n")
+    with pytest.raises(SchemaError, match="1 duplicate keys"):
+        import_database(address, tmp_path / "out", pk=["p.id"])
+    result, _ = imported(address, tmp_path / "out")
+    assert result.mapping.tables["p"].primary_key == ()
+
+
+def test_file_names_are_not_patterns(tmp_path: Path) -> None:
+    folder = tmp_path / "csv"
+    csv_folder(folder, **{"sales[1]": "id,v\n1,right\n2,x\n", "sales1": "id,v\n1,wrong\n2,y\n"})
+    _, tables = imported(str(folder), tmp_path / "out")
+    assert tables["sales[1]"]["v"].tolist() == ["right", "x"]
+
+
+@pytest.mark.parametrize(
+    ("values", "first"),
+    [(range(1950, 1960), "1950-01-01"), (range(930101, 930111), "1993-01-01")],
+)
+def test_years_and_short_dates_as_times(values: range, first: str, tmp_path: Path) -> None:
+    rows = "".join(f"{i},{v}\n" for i, v in enumerate(values))
+    address = csv_folder(tmp_path / "csv", t="id,year\n" + rows)
+    assert plan_import(address).mapping.tables["t"].time is None
+    _, tables = imported(address, tmp_path / "out", time=["t.year"])
+    assert str(tables["t"]["year"].iloc[0].date()) == first
+
+
+def test_one_bad_date_is_said_and_can_be_overruled(tmp_path: Path) -> None:
+    rows = "".join(f"{i},2020-01-{i:02d}\n" for i in range(1, 29))
+    address = csv_folder(tmp_path / "csv", t=f"id,created\n{rows}40,not yet\n41,0000-00-00\n")
+    result, _ = imported(address, tmp_path / "out")
+    text = said(result, "note", "t.created")
+    assert "1 of 29 values are no times, such as 'not yet'" in text
+    result, tables = imported(address, tmp_path / "two", time=["t.created"])
+    assert "2 of 30 rows have no time" in said(result, "leak", "t.created")
+    assert len(tables["t"]) == 30
+
+
+def test_csv_of_other_origins(tmp_path: Path) -> None:
+    folder = tmp_path / "csv"
+    csv_folder(
+        folder,
+        euro="id,v\n1,€ “x”\n2,y\n".encode("cp1252"),
+        wide="id,v\n1,ä\n2,y\n".encode("utf-16"),
+        mixed=b"id,v\r\n1,a\n2,b\r\n",
+        slashes=b'id,v\n1,"say \\"hi\\", all"\n2,b\n',
+        twice="a,a,a_2\n1,2,3\n4,5,6\n",
+    )
+    _, tables = imported(str(folder), tmp_path / "out")
+    assert tables["euro"]["v"].tolist()[0] == "€ “x”"
+    assert tables["wide"]["v"].tolist()[0] == "ä"
+    assert tables["mixed"]["v"].tolist() == ["a", "b"]
+    assert tables["slashes"]["v"].tolist()[0] == 'say "hi", all'
+    assert list(tables["twice"]) == ["a", "a_2", "a_2_2"]
+
+
+def test_a_blob_among_texts_is_named(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT);"
+        "INSERT INTO t VALUES (1, 'a'), (2, x'00ff'), (3, 'b');",
+    )
+    result, _ = imported(address, tmp_path / "out")
+    assert "TEXT with binary values" in said(result, "left out", "t.v")
+
+
+def test_dates_before_the_year_1000_and_outliers(tmp_path: Path) -> None:
+    rows = "".join(f"{i},0{700 + i}-01-01\n" for i in range(100))
+    result, _ = imported(csv_folder(tmp_path / "old", t="id,created\n" + rows), tmp_path / "a")
+    assert result.mapping.val.startswith("07")
+    rows = "".join(f"{i},2020-01-{i % 28 + 1:02d}\n" for i in range(5000))
+    result, _ = imported(
+        csv_folder(tmp_path / "odd", t=f"id,created\n{rows}6000,0001-01-01\n"), tmp_path / "b"
+    )
+    assert "0001-01-01" in said(result, "note")
+    assert result.mapping.val.startswith("2020")

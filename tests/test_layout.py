@@ -39,7 +39,12 @@ def modules() -> dict[str, Path]:
 
 def imports(path: Path) -> set[str]:
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    # What is imported for its type alone is not there when the program runs.
+    tree.body = [
+        n for n in tree.body if not (isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test))
+    ]
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("relfrog"):
             stem = node.module.removeprefix("relfrog").lstrip(".")
             names |= {stem} if stem else {alias.name for alias in node.names}

@@ -225,6 +225,7 @@ def test_schemas_and_views_are_read_when_named(fresh_postgres: str, tmp_path: Pa
             "person INTEGER REFERENCES public.people (id))"
         )
         connection.execute("CREATE VIEW young AS SELECT * FROM people")
+        connection.execute("CREATE MATERIALIZED VIEW kept AS SELECT * FROM people")
         connection.execute("INSERT INTO people VALUES (1, 'a'), (2, 'b')")
         connection.execute("INSERT INTO sales.orders VALUES (1, 2), (2, 2)")
     both = import_database(fresh_postgres, tmp_path / "both", schema=["public", "sales"])
@@ -233,8 +234,8 @@ def test_schemas_and_views_are_read_when_named(fresh_postgres: str, tmp_path: Pa
     one = import_database(fresh_postgres, tmp_path / "one", schema=["sales"])
     assert one.tables[0].fkeys == {}
     assert any("not imported" in n.text for n in one.notices)
-    view = import_database(fresh_postgres, tmp_path / "view", tables=["young"])
-    assert [t.name for t in view.tables] == ["young"]
+    view = import_database(fresh_postgres, tmp_path / "view", tables=["young", "kept"])
+    assert sorted(t.name for t in view.tables) == ["kept", "young"]
     with pytest.raises(SourceError, match="no table in schema nowhere"):
         import_database(fresh_postgres, tmp_path / "none", schema=["nowhere"])
 
@@ -271,6 +272,25 @@ def test_wrong_addresses_say_what_to_do(address: str, words: str, tmp_path: Path
     with pytest.raises(SourceError, match=words):
         import_database(address, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://user@srv:CANARYpw@127.0.0.1:1/db",
+        "PostgreSQL://me:CANARYpw@127.0.0.1:1/db",
+        "postgresql://u:p@CANARYpart@127.0.0.1:1/db",
+        "mysql://u:my@CANARY1:CANARY2/x@127.0.0.1/d",
+        "postgresql:/u:CANARYpw@h/db",
+        "postgresql//u:CANARYpw@h/db",
+        "host=x user=u password=CANARYpw dbname=d",
+        "mysql://u@127.0.0.1:1/d?password=CANARYpw&x=1",
+    ],
+)
+def test_no_form_of_address_shows_its_password(address: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as caught:
+        import_database(address, tmp_path / "out")
+    assert "CANARY" not in str(caught.value)
 
 
 @pytest.mark.parametrize("password", ["canary", "p@ss:w/rd%?", "ünï"])

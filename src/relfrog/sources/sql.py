@@ -101,7 +101,7 @@ class _Database(Source):
             self._connection = self._engine.connect()
             self._begin()
             self._inspector = sa.inspect(self._connection)
-        except (sa.exc.SQLAlchemyError, OSError, ValueError) as error:
+        except (sa.exc.SQLAlchemyError, OSError, TypeError, ValueError) as error:
             raise SourceError(
                 f"{self.label} cannot be opened: {self._plain(error)}. "
                 "Check host, port, user, password and database name."
@@ -128,7 +128,7 @@ class _Database(Source):
         for schema in self.schemas or (None,):
             try:
                 names = list(self._table_names(schema))
-                names += [v for v in self._inspector.get_view_names(schema) if v in also]
+                names += [v for v in self._view_names(schema) if v in also]
             except sqlalchemy.exc.SQLAlchemyError as error:
                 raise SourceError(f"{self.label}: {self._plain(error)}") from None
             if schema is not None and not names:
@@ -139,6 +139,9 @@ class _Database(Source):
 
     def _table_names(self, schema: str | None) -> Sequence[str]:
         return self._inspector.get_table_names(schema)
+
+    def _view_names(self, schema: str | None) -> Sequence[str]:
+        return self._inspector.get_view_names(schema)
 
     def _table(self, schema: str | None, local: str) -> SourceTable:
         import sqlalchemy.exc
@@ -253,6 +256,10 @@ class PostgreSQL(_Database):
         ).scalars()
         hidden = set(parts)
         return [n for n in self._inspector.get_table_names(schema) if n not in hidden]
+
+    def _view_names(self, schema: str | None) -> Sequence[str]:
+        stored = self._inspector.get_materialized_view_names(schema)
+        return [*super()._view_names(schema), *stored]
 
     def _expression(self, expression: Any, column: SourceColumn) -> Any:
         import sqlalchemy as sa
