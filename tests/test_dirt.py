@@ -212,7 +212,7 @@ def test_types_of_duckdb(tmp_path: Path) -> None:
         )
         connection.execute(
             "INSERT INTO t SELECT 1, 2::HUGEINT ** 70, 18446744073709551615, 1.25, [1, 2], {'a': 1}, "
-            "MAP {1: 2}, INTERVAL 1 HOUR, '2020-01-01 12:00+02', '2020-01-01 00:00:00.123456789', "
+            "MAP {1: 2}, INTERVAL 1 HOUR, '2020-01-01 12:00:00+02', '2020-01-01 00:00:00.123456789', "
             "TIME '00:01:00', 'x'::BLOB, 'x', uuid()"
         )
         connection.execute("INSERT INTO t (k, h, u) VALUES (1, 1, 2)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import duckdb
@@ -14,6 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from helpers import sqlite
 from relfrog import SourceError, import_database, plan_import
 from relfrog.sources import open_source
 from relfrog.sources.base import hide_password, scrub, secrets_in
@@ -135,8 +135,7 @@ def test_any_database_keeps_its_rows_and_its_joins(
 
 def test_sqlite_is_opened_read_only(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE t (a INTEGER)")
+    sqlite(path, "CREATE TABLE t (a INTEGER)")
     before = path.read_bytes()
     with open_source(f"sqlite:///{path}") as source, pytest.raises(Exception, match="readonly"):
         source._connection.exec_driver_sql("INSERT INTO t VALUES (1)")  # type: ignore[attr-defined]
@@ -184,9 +183,7 @@ def test_names_are_quoted_by_the_library(name: str, fresh_postgres: str, tmp_pat
     with psycopg.connect(fresh_postgres, autocommit=True) as connection:
         for statement in ddl:
             connection.cursor().execute(statement)  # type: ignore[arg-type]
-    with sqlite3.connect(tmp_path / "n.db") as local:
-        for statement in ddl:
-            local.execute(statement)
+    sqlite(tmp_path / "n.db", *ddl)
     for number, address in enumerate([fresh_postgres, f"sqlite:///{tmp_path / 'n.db'}"]):
         result = import_database(address, tmp_path / f"out{number}")
         table = next(t for t in result.tables if t.source == name)
