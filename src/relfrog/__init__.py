@@ -19,6 +19,7 @@ from relfrog.errors import (
 )
 
 if TYPE_CHECKING:
+    from relfrog.adding import add_task
     from relfrog.checking import check
     from relfrog.dataset import open_dataset, source_keys
     from relfrog.demo import build_demo
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from relfrog.loading import Loader
     from relfrog.resolution import prove_full_resolution
     from relfrog.sampling import TemporalSampler
-    from relfrog.tasks import add_task
 
 __all__ = [
     "DatasetError",
@@ -56,7 +56,7 @@ __all__ = [
 _HOMES = {
     "Loader": "relfrog.loading",
     "TemporalSampler": "relfrog.sampling",
-    "add_task": "relfrog.tasks",
+    "add_task": "relfrog.adding",
     "build_demo": "relfrog.demo",
     "build_graph": "relfrog.graph",
     "check": "relfrog.checking",

@@ -295,8 +295,8 @@ def task_command(dataset: str, name: str, sql: Any, type_: str, hide: Any, **opt
     The SQL is DuckDB's. It sees every table, the relation timestamps(timestamp) with the seed
     times, and {timedelta}, and gives one row per seed time and entity with its label.
     """
+    from relfrog.adding import add_task
     from relfrog.summary import task_summary
-    from relfrog.tasks import add_task
 
     added = add_task(dataset, name, sql.read(), type=type_, hide=tuple(hide), **options)
     click.echo(task_summary(dataset, added))

@@ -177,8 +177,8 @@ def build_demo(out: str | Path, *, overwrite: bool = False, progress: Any = None
     Returns:
         The :class:`~relfrog.importing.ImportResult`.
     """
+    from relfrog.adding import add_task
     from relfrog.importing import import_database
-    from relfrog.tasks import add_task
 
     out = Path(out)
     database = out / "flights.db"

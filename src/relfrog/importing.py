@@ -16,8 +16,9 @@ from relfrog._version import __version__
 from relfrog.errors import DatasetError, RelFrogError, SourceError, UsageError
 from relfrog.flags import apply_flags
 from relfrog.folders import appearing
+from relfrog.keyplan import Plan
 from relfrog.mapping import Corrections, ImportMapping, Notice, read_corrections, unknown
-from relfrog.planning import Plan, make_plan
+from relfrog.planning import make_plan
 from relfrog.sources import Source, SourceTable, open_source, scrub
 from relfrog.staging import StagedTable, Staging, is_workshop_error
 from relfrog.writing import WrittenTable, write_tables

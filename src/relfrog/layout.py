@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from relfrog.coltypes import type_sql
+from relfrog.keyplan import Plan
 from relfrog.keys import TypedTable
 from relfrog.mapping import ForeignKeyMapping, TableMapping
 from relfrog.names import free_name, is_plain, plain
-from relfrog.planning import Plan
 from relfrog.staging import Staging
 
 __all__ = ["Column", "Ordered", "lay_out"]

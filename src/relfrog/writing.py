@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from relfrog.coltypes import type_sql
 from relfrog.errors import SchemaError
+from relfrog.keyplan import Plan
 from relfrog.keys import join_columns
 from relfrog.layout import Column, Ordered, lay_out
 from relfrog.mapping import ForeignKeyMapping, Notice
-from relfrog.planning import Plan
 from relfrog.staging import StagedTable, Staging
 
 if TYPE_CHECKING:

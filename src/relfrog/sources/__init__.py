@@ -20,7 +20,9 @@ from relfrog.sources.base import (
     scrub,
 )
 from relfrog.sources.duck import CsvFolder, DuckDBFile, ParquetFolder
-from relfrog.sources.sql import MySQL, PostgreSQL, SQLite
+from relfrog.sources.mysql import MySQL
+from relfrog.sources.postgresql import PostgreSQL
+from relfrog.sources.sqlite import SQLite
 
 __all__ = [
     "SOURCES",

@@ -1,4 +1,4 @@
-"""SQL databases reflected by SQLAlchemy: PostgreSQL, MySQL and MariaDB, SQLite.
+"""What SQL databases share: reflection by SQLAlchemy, and errors without passwords.
 
 Each is read inside one read-only transaction, so all tables belong to the same moment. Identifiers
 are quoted by SQLAlchemy; no name is ever pasted into a statement.
@@ -6,19 +6,13 @@ are quoted by SQLAlchemy; no name is ever pasted into a statement.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote, unquote
 
 from relfrog.errors import SourceError
 from relfrog.sources.base import (
-    BATCH_ROWS,
     Kind,
-    ReadAgain,
     Source,
     SourceColumn,
     SourceKey,
@@ -29,11 +23,12 @@ from relfrog.sources.base import (
     secrets_in,
     settled,
 )
-from relfrog.sources.duck import has_mark
-from relfrog.sources.rows import column_array, fitted
+from relfrog.sources.rows import column_array
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+__all__ = ["RowDatabase", "SqlDatabase", "sql_kind"]
 
 
 def sql_kind(declared: Any) -> Kind:
@@ -75,7 +70,7 @@ def sql_kind(declared: Any) -> Kind:
     return "other"
 
 
-class _Database(Source):
+class SqlDatabase(Source):
     """What the three databases share: reflection, and errors without passwords."""
 
     schemes: ClassVar[tuple[str, ...]]
@@ -217,160 +212,7 @@ def _declared(declared: Any) -> str:
         return type(declared).__name__
 
 
-class PostgreSQL(_Database):
-    """PostgreSQL, through ``COPY``: the server refuses to write in this session."""
-
-    what: ClassVar[str] = "a PostgreSQL database"
-    schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
-
-    def _open(self, address: str) -> sa.Engine:
-        import sqlalchemy as sa
-
-        url = sa.make_url(address.replace("postgres://", "postgresql://", 1))
-        url = url.set(drivername="postgresql+psycopg")
-        # One order of rows at every import, all times in UTC, and no way to write.
-        options = (
-            "-c default_transaction_read_only=on -c TimeZone=UTC -c DateStyle=ISO "
-            "-c synchronize_seqscans=off -c max_parallel_workers_per_gather=0 "
-            "-c extra_float_digits=1 -c bytea_output=hex"
-        )
-        theirs = url.query.get("options", "")
-        url = url.difference_update_query(["options"])
-        options = f"{theirs if isinstance(theirs, str) else ' '.join(theirs)} {options}".strip()
-        return sa.create_engine(
-            url,
-            isolation_level="REPEATABLE READ",
-            connect_args={"options": options, "client_encoding": "utf8"},
-        )
-
-    def _table_names(self, schema: str | None) -> Sequence[str]:
-        """Without the parts of partitioned tables, whose rows the whole has already."""
-        import sqlalchemy as sa
-
-        parts = self._connection.execute(
-            sa.text(
-                "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-                "WHERE c.relispartition AND n.nspname = coalesce(:schema, current_schema())"
-            ),
-            {"schema": schema},
-        ).scalars()
-        hidden = set(parts)
-        return [n for n in self._inspector.get_table_names(schema) if n not in hidden]
-
-    def _view_names(self, schema: str | None) -> Sequence[str]:
-        stored = self._inspector.get_materialized_view_names(schema)
-        return [*super()._view_names(schema), *stored]
-
-    def _expression(self, expression: Any, column: SourceColumn) -> Any:
-        import sqlalchemy as sa
-
-        if column.kind == "seconds":
-            return sa.extract("epoch", expression)
-        if column.kind == "list":
-            return sa.func.array_to_json(expression)
-        if column.kind == "hex":
-            return sa.func.encode(expression, sa.literal_column("'hex'"))
-        if column.declared.upper() == "MONEY":
-            return sa.cast(expression, sa.Numeric)
-        return expression
-
-    def read(self, table: SourceTable) -> Iterator[Any]:
-        """Stream ``COPY ... TO STDOUT`` through Arrow's CSV reader."""
-        import psycopg
-        import pyarrow as pa
-        import pyarrow.csv as pc
-        from sqlalchemy.dialects import postgresql
-
-        columns = readable(table)
-        # The named style keeps a percent sign in a name as it is: COPY takes no parameters.
-        dialect: Any = postgresql.dialect
-        dialect = dialect(paramstyle="named")
-        select = str(self._select(table, columns).compile(dialect=dialect))
-        types = {c.name: _COPY_TYPES[c.kind] for c in columns} or {"no_column": "int64"}
-        names = list(types)
-        try:
-            driver: Any = self._connection.connection.driver_connection
-            statement = f"COPY ({select}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
-            with driver.cursor() as cursor, cursor.copy(statement) as copy:
-                pieces = iter(copy)
-                first = next(pieces, b"")
-                if not first:
-                    return
-                reader = pc.open_csv(
-                    pa.PythonFile(_Chunks(bytes(first), pieces), mode="r"),
-                    read_options=pc.ReadOptions(
-                        # Positions, not names: Arrow wants them distinct and so do we.
-                        column_names=[str(i) for i in range(len(names))],
-                        block_size=1 << 24,
-                    ),
-                    parse_options=pc.ParseOptions(newlines_in_values=True),
-                    convert_options=pc.ConvertOptions(
-                        column_types={str(i): types[n] for i, n in enumerate(names)},
-                        null_values=[""],
-                        strings_can_be_null=True,
-                        quoted_strings_can_be_null=False,
-                        true_values=["t", "1"],
-                        false_values=["f", "0"],
-                    ),
-                )
-                for batch in reader:
-                    yield batch.rename_columns(names)
-        except (psycopg.Error, pa.ArrowException) as error:
-            odd = re.search(r"In CSV column #(\d+): CSV conversion error", str(error))
-            if odd is not None and columns[int(odd[1])].kind in _TYPED:
-                # NaN in a whole number, say: the text will tell.
-                raise ReadAgain(table.with_kind(columns[int(odd[1])].name, "decimal")) from None
-            raise SourceError(
-                f"table {table.name} cannot be read: {self._plain(error)}. "
-                f"Leave it out with --exclude {table.name}"
-            ) from None
-
-
-#: COPY writes text; numbers are parsed at once, the rest when it is staged.
-_COPY_TYPES: dict[Kind, str] = {
-    "integer": "int64",
-    "number": "float64",
-    "seconds": "float64",
-    "boolean": "bool",
-    "decimal": "string",
-    "time": "string",
-    "text": "string",
-    "untyped": "string",
-    "list": "string",
-    "hex": "string",
-}
-
-
-_TYPED = ("integer", "number", "seconds", "boolean")
-
-
-class _Chunks:
-    """A readable file over the pieces that COPY sends."""
-
-    def __init__(self, first: bytes, pieces: Iterator[Any]) -> None:
-        self._pieces = pieces
-        self._kept = [first]
-        self._size = len(first)
-        self.closed = False
-
-    def read(self, size: int = -1) -> bytes:
-        while size < 0 or self._size < size:
-            piece = next(self._pieces, None)
-            if piece is None:
-                break
-            self._kept.append(bytes(piece))
-            self._size += len(piece)
-        whole = b"".join(self._kept)
-        out = whole if size < 0 else whole[:size]
-        self._kept = [whole[len(out) :]]
-        self._size = len(self._kept[0])
-        return out
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class _Rows(_Database):
+class RowDatabase(SqlDatabase):
     """A database whose driver hands over rows of Python values."""
 
     def _rows(self, table: SourceTable, columns: Sequence[SourceColumn]) -> Iterator[Any]:
@@ -397,150 +239,3 @@ class _Rows(_Database):
         import sqlalchemy.exc
 
         return (sqlalchemy.exc.SQLAlchemyError,)
-
-
-class MySQL(_Rows):
-    """MySQL or MariaDB: the transaction is declared read-only at the server."""
-
-    what: ClassVar[str] = "a MySQL or MariaDB database"
-    schemes: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
-
-    def _open(self, address: str) -> sa.Engine:
-        import sqlalchemy as sa
-
-        url = sa.make_url(address).set(drivername="mysql+pymysql")
-        if not url.database and not self.schemas:
-            raise SourceError(f"{self.label} names no database. Add it: mysql://user@host/NAME")
-        return sa.create_engine(
-            url,
-            connect_args={
-                "charset": "utf8mb4",
-                "init_command": "SET SESSION TRANSACTION "
-                "ISOLATION LEVEL REPEATABLE READ, READ ONLY",
-            },
-        )
-
-    def _begin(self) -> None:
-        # TIMESTAMP columns are converted to the session's zone by the server.
-        self._connection.exec_driver_sql("SET time_zone = '+00:00'")
-
-    def _rows(self, table: SourceTable, columns: Sequence[SourceColumn]) -> Iterator[Any]:
-        streaming = self._connection.execution_options(stream_results=True, yield_per=BATCH_ROWS)
-        yield from streaming.execute(self._select(table, columns)).partitions(BATCH_ROWS)
-
-
-class SQLite(_Rows):
-    """A SQLite file, opened with ``mode=ro``."""
-
-    what: ClassVar[str] = "a SQLite database"
-    schemes: ClassVar[tuple[str, ...]] = ("sqlite",)
-
-    @classmethod
-    def accepts(cls, address: str) -> bool:
-        """``sqlite:///file``, or a file that carries SQLite's mark."""
-        return super().accepts(address) or has_mark(address, b"SQLite format 3\x00")
-
-    def _open(self, address: str) -> sa.Engine:
-        import sqlalchemy as sa
-
-        path = Path(address)
-        if address.lower().startswith("sqlite"):
-            tail = re.sub(r"^sqlite(\+\w+)?://", "", address, flags=re.I).removeprefix("/")
-            path = Path(tail if Path(tail).exists() else unquote(tail))
-        path = path.expanduser()
-        if not path.is_file():
-            raise SourceError(
-                f"there is no SQLite file at {path}. An absolute path has four slashes: "
-                "sqlite:////data/shop.db"
-            )
-        self.label = f"sqlite:///{path}"
-        # mode=ro: SQLite itself refuses to write, and never creates a missing file.
-        self._place = f"file:{quote(str(path.absolute()))}?mode=ro"
-        return sa.create_engine(f"sqlite:///{self._place}&uri=true")
-
-    def _begin(self) -> None:
-        # One snapshot for all tables; also finds out whether the file is a database at all.
-        self._connection.exec_driver_sql("BEGIN")
-        self._connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
-        self._arrow: Any = None
-        self._by_row: set[str] = set()
-
-    def _table_names(self, schema: str | None) -> Sequence[str]:
-        """Without the tables in which full-text search keeps its index."""
-        listed = self._connection.exec_driver_sql("PRAGMA table_list").fetchall()
-        hidden = {row[1] for row in listed if row[2] == "shadow"}
-        return [n for n in self._inspector.get_table_names(schema) if n not in hidden]
-
-    def _driver_errors(self) -> tuple[type[Exception], ...]:
-        import sqlite3
-
-        return (*super()._driver_errors(), sqlite3.Error)
-
-    def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
-        """As reflected; but SQLite's types are hints, so the narrowest kind is tried first."""
-        hints: dict[Kind, Kind] = {"decimal": "integer", "other": "integer", "time": "integer"}
-        tables = []
-        for table in super().tables(also):
-            if self._connection.execute(self._select(table, []).limit(1)).first() is not None:
-                columns = (replace(c, kind=hints.get(c.kind, c.kind)) for c in table.columns)
-                table = replace(table, columns=tuple(columns))
-            tables.append(table)
-        return tables
-
-    def read(self, table: SourceTable) -> Iterator[Any]:
-        """Stream Arrow batches that the driver makes itself, four times as fast as by rows.
-
-        It finds a column's type in the first batch; where a later one differs, the table is read
-        again row by row, which takes anything.
-        """
-        import adbc_driver_sqlite.dbapi as adbc
-
-        if table.name in self._by_row:
-            yield from super().read(table)
-            return
-        columns = readable(table)
-        select = str(self._select(table, columns).compile(dialect=self._engine.dialect))
-        try:
-            if self._arrow is None:
-                self._arrow = adbc.connect(self._place)
-            with self._arrow.cursor() as cursor:
-                cursor.adbc_statement.set_options(
-                    **{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)}
-                )
-                cursor.execute(select)
-                for batch in cursor.fetch_record_batch():
-                    yield fitted(batch, columns, table)
-        except (adbc.Error, OSError, ValueError):
-            # A type that changes, text that is not UTF-8, a date the driver stumbles over.
-            self._by_row.add(table.name)
-            raise ReadAgain(table) from None
-
-    def close(self) -> None:
-        """Close both connections."""
-        if self._arrow is not None:
-            self._arrow.close()
-        super().close()
-
-    def _rows(self, table: SourceTable, columns: Sequence[SourceColumn]) -> Iterator[Any]:
-        import sqlite3
-
-        select = str(self._select(table, columns).compile(dialect=self._engine.dialect))
-        driver: Any = self._connection.connection.driver_connection
-        driver.text_factory = _lenient if _NOT_UTF8 in table.notes else str
-        cursor = driver.cursor()
-        try:
-            cursor.execute(select)
-            while rows := cursor.fetchmany(BATCH_ROWS):
-                yield rows
-        except sqlite3.OperationalError as error:
-            # SQLite lets any bytes stand as TEXT; decoding must not stop at them.
-            if "decode" not in str(error) or _NOT_UTF8 in table.notes:
-                raise
-            raise ReadAgain(replace(table, notes=[*table.notes, _NOT_UTF8])) from None
-
-
-_NOT_UTF8 = "text that is not UTF-8 was read with replacement characters"
-
-
-def _lenient(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
