@@ -10,7 +10,7 @@ import pandas as pd
 import relbench
 
 from relfrog import import_database
-from relfrog.importing import ImportResult
+from relfrog.records import ImportResult
 
 
 def sqlite(path: Path, *statements: str) -> str:

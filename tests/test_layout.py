@@ -19,9 +19,10 @@ ROOT = Path(__file__).parents[1]
 #: The way of the data: each module may import only from those above it.
 ORDER = """
 _version errors names
-sources.base sources.duck sources.rows sources.sql
+sources.base sources.duck sources.files sources.rows sources.sql
 sources.postgresql sources.mysql sources.sqlite sources
-ahead staging coltypes keys timecols mapping flags keyplan planning layout writing folders importing
+ahead staging coltypes keys proposals timecols mapping flags keyplan planning layout writing
+folders records importing
 dataset labels tasks adding
 times kernels interchange graph routes resolution walking sampling loading
 inspecting drawing findings table_checks task_checks checking

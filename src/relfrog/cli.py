@@ -163,7 +163,8 @@ def import_command(
     files. It is only ever read. DEST is the folder to make; it appears complete or not at all.
     """
     from relfrog.console import TerminalProgress
-    from relfrog.importing import import_database, import_record, plan_import
+    from relfrog.importing import import_database, plan_import
+    from relfrog.records import import_record
 
     if not dry_run and dest is None:
         raise click.UsageError("Missing argument 'DEST': the folder to make.")

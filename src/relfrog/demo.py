@@ -175,7 +175,7 @@ def build_demo(out: str | Path, *, overwrite: bool = False, progress: Any = None
         progress: Told how far the import is.
 
     Returns:
-        The :class:`~relfrog.importing.ImportResult`.
+        The :class:`~relfrog.records.ImportResult`.
     """
     from relfrog.adding import add_task
     from relfrog.importing import import_database

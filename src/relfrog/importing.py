@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 import fnmatch
-import json
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from relfrog._version import __version__
 from relfrog.errors import DatasetError, RelFrogError, SourceError, UsageError
 from relfrog.flags import apply_flags
 from relfrog.folders import appearing
 from relfrog.keyplan import Plan
-from relfrog.mapping import Corrections, ImportMapping, Notice, read_corrections, unknown
+from relfrog.mapping import Corrections, Notice, read_corrections, unknown
 from relfrog.planning import make_plan
+from relfrog.records import ImportResult, check_split, time_span, write_records
 from relfrog.sources import Source, SourceTable, open_source, scrub
 from relfrog.staging import StagedTable, Staging, is_workshop_error
-from relfrog.writing import WrittenTable, write_tables
+from relfrog.writing import write_tables
 
-__all__ = ["ImportProgress", "ImportResult", "Silent", "import_database", "plan_import"]
+__all__ = ["ImportProgress", "Silent", "import_database", "plan_import"]
 
 
 class ImportProgress(Protocol):
@@ -50,25 +49,6 @@ class Silent:
 
     def step(self, text: str) -> None:
         """Say nothing."""
-
-
-@dataclass(frozen=True)
-class ImportResult:
-    """What an import did.
-
-    Attributes:
-        folder: The dataset folder.
-        tables: As they lie there.
-        mapping: What became of what, and who decided it.
-        notices: What was mended, left out, suggested, or may leak.
-        span: The earliest and latest time, if there is any.
-    """
-
-    folder: Path
-    tables: list[WrittenTable]
-    mapping: ImportMapping
-    notices: list[Notice]
-    span: tuple[dt.datetime, dt.datetime] | None
 
 
 def import_database(
@@ -114,13 +94,10 @@ def import_database(
         raise UsageError(f"on_duplicate is 'error' or 'first' (got {on_duplicate!r})")
     dest, progress = Path(dest), progress or Silent()
     _keep_apart(source, dest)
-    _check_memory(memory)
-    flags = (pk, fk, time)
+    wishes = _Wishes(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
     with appearing(dest, overwrite, _not_ours) as folder:
         workshop = folder / "workshop"
-        with _planned(
-            source, workshop, schema, tables, exclude, mapping, flags, val, test, memory, progress
-        ) as (staging, plan):
+        with _planned(wishes, workshop, progress) as (staging, plan):
             progress.step("writing tables")
             try:
                 written = write_tables(
@@ -131,14 +108,14 @@ def import_database(
                     text = str(error).splitlines()[0]
                     raise DatasetError(f"the import ran out of room: {text}") from None
                 raise
-            span = _span(staging, folder, written)
+            span = time_span(folder, written)
         _remove(workshop)
         if not any((folder / "keys").iterdir()):
             (folder / "keys").rmdir()
         _keep_tasks(dest, folder, plan)
         result = ImportResult(dest, written, plan.mapping, plan.notices, span)
-        _check_split(result)
-        _write_records(result, folder, name or dest.resolve().name)
+        check_split(result)
+        write_records(result, folder, name or dest.resolve().name)
     return result
 
 
@@ -161,44 +138,55 @@ def plan_import(
 
     The arguments are those of :func:`import_database`.
     """
-    flags = (pk, fk, time)
-    _check_memory(memory)
+    wishes = _Wishes(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
     with (
         tempfile.TemporaryDirectory(prefix="relfrog-") as folder,
-        _planned(
-            source, Path(folder), schema, tables, exclude, mapping, flags, val, test, memory,
-            progress or Silent(),
-        ) as (_, plan),
-    ):  # fmt: skip
+        _planned(wishes, Path(folder), progress or Silent()) as (_, plan),
+    ):
         return plan
+
+
+@dataclass(frozen=True)
+class _Wishes:
+    """What the user wants of a source; see :func:`import_database`."""
+
+    source: str
+    schema: Sequence[str]
+    tables: Sequence[str]
+    exclude: Sequence[str]
+    mapping: str | Path | None
+    pk: Sequence[str]
+    fk: Sequence[str]
+    time: Sequence[str]
+    val: str | None
+    test: str | None
+    memory: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"\s*\d*[1-9]\d*(\.\d+)?\s*[KMGT]i?B\s*", self.memory, re.I):
+            raise UsageError(f"--memory {self.memory}: write it as 2GB or 800MB")
+
+    def corrections(self) -> Corrections:
+        """What the mapping file says; flags for the splits come before it."""
+        given = Corrections()
+        if self.mapping is not None:
+            given = read_corrections(Path(self.mapping))
+        given.val, given.test = self.val or given.val, self.test or given.test
+        return given
 
 
 class _planned:
     """The workshop with everything staged and decided, closed at the end."""
 
-    def __init__(
-        self,
-        address: str,
-        workshop: Path,
-        schemas: Sequence[str],
-        tables: Sequence[str],
-        exclude: Sequence[str],
-        mapping: str | Path | None,
-        flags: tuple[Iterable[str], Iterable[str], Iterable[str]],
-        val: str | None,
-        test: str | None,
-        memory: str,
-        progress: ImportProgress,
-    ) -> None:
-        corrections = read_corrections(Path(mapping)) if mapping is not None else Corrections()
-        corrections.val, corrections.test = val or corrections.val, test or corrections.test
+    def __init__(self, wishes: _Wishes, workshop: Path, progress: ImportProgress) -> None:
+        corrections = wishes.corrections()
         self._staging: Staging | None = None
-        with open_source(address, schemas) as source:
+        with open_source(wishes.source, wishes.schema) as source:
             try:
-                found = source.tables(also=tables)
-                chosen = _choose(found, tables, exclude, corrections)
-                apply_flags(corrections, chosen, *flags)
-                self._staging = Staging(workshop, memory)
+                found = source.tables(also=wishes.tables)
+                chosen = _choose(found, wishes.tables, wishes.exclude, corrections)
+                apply_flags(corrections, chosen, wishes.pk, wishes.fk, wishes.time)
+                self._staging = Staging(workshop, wishes.memory)
                 staged = _stage(self._staging, source, chosen, progress)
                 progress.step("checking and proposing keys")
                 now = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
@@ -206,7 +194,7 @@ class _planned:
                 self._plan.notices += [
                     Notice("left out", t.name, "", "the mapping does not name it")
                     for t in found
-                    if corrections.closed and t not in chosen and t.name not in exclude
+                    if corrections.closed and t not in chosen and t.name not in wishes.exclude
                 ]
             except BaseException as error:
                 self._close()
@@ -318,95 +306,7 @@ def _keep_tasks(dest: Path, folder: Path, plan: Plan) -> None:
         plan.notices.append(Notice("note", "", "", text))
 
 
-def _check_memory(memory: str) -> None:
-    if not re.fullmatch(r"\s*\d*[1-9]\d*(\.\d+)?\s*[KMGT]i?B\s*", memory, re.I):
-        raise UsageError(f"--memory {memory}: write it as 2GB or 800MB")
-
-
 def _remove(workshop: Path) -> None:
     import shutil
 
     shutil.rmtree(workshop)
-
-
-def _span(
-    staging: Staging, folder: Path, written: list[WrittenTable]
-) -> tuple[dt.datetime, dt.datetime] | None:
-    """The earliest and latest time in the dataset, from the Parquet files' own statistics."""
-    import pyarrow.parquet as pq
-
-    low: list[dt.datetime] = []
-    high: list[dt.datetime] = []
-    for table in written:
-        if table.time_col is None or not table.rows:
-            continue
-        data = pq.ParquetFile(folder / "db" / f"{table.name}.parquet")
-        index = data.schema_arrow.get_field_index(table.time_col)
-        for group in range(data.metadata.num_row_groups):
-            statistics = data.metadata.row_group(group).column(index).statistics
-            low.append(statistics.min)
-            high.append(statistics.max)
-    return (min(low), max(high)) if low else None
-
-
-def _check_split(result: ImportResult) -> None:
-    if result.span is None:
-        return
-    low, high = result.span
-    val, test = (dt.datetime.fromisoformat(t) for t in (result.mapping.val, result.mapping.test))
-    for flag, time in (("--val", val), ("--test", test)):
-        if not low < time < high:
-            text = (
-                f"{flag} {time:%Y-%m-%d} lies outside the data, which run from {low:%Y-%m-%d} to "
-                f"{high:%Y-%m-%d}"
-            )
-            if result.mapping.split_reason == "chosen":
-                raise UsageError(text + ". Choose a time in between.")
-            result.notices.append(Notice("note", "", "", text))
-
-
-def _write_records(result: ImportResult, folder: Path, name: str) -> None:
-    """The manifest that RelBench reads, and our own account of what was done."""
-    from relbench.manifest import DatasetManifest, TableSpec
-
-    mapping = result.mapping
-    DatasetManifest(
-        name=name,
-        val_timestamp=mapping.val,
-        test_timestamp=mapping.test,
-        description=f"Imported by RelFrog {__version__} from {mapping.source}",
-        tables={t.name: TableSpec(t.pkey, t.time_col, t.fkeys) for t in result.tables},
-    ).save(folder / "manifest.yaml")
-    (folder / "mapping.yaml").write_text(mapping.to_yaml(), encoding="utf-8")
-    record = import_record(result)
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    (folder / "import.json").write_text(text, encoding="utf-8")
-
-
-def import_record(result: ImportResult) -> dict[str, Any]:
-    """The content of ``import.json``: where every column comes from, and what was noticed."""
-    return {
-        "relfrog": __version__,
-        "format": 1,
-        "source": result.mapping.source,
-        "val": result.mapping.val,
-        "test": result.mapping.test,
-        "split_reason": result.mapping.split_reason,
-        "span": [t.isoformat(" ") for t in result.span] if result.span else None,
-        "tables": {
-            t.name: {
-                "source": t.source,
-                "rows": t.rows,
-                "key": list(t.key),
-                "columns": {
-                    c: {"source": list(sources), "role": role}
-                    for c, (sources, role) in t.sources.items()
-                },
-            }
-            for t in result.tables
-        },
-        "notices": [
-            {"kind": n.kind, "table": n.table, "column": n.column, "text": n.text}
-            for n in result.notices
-        ],
-    }

@@ -13,10 +13,9 @@ from relfrog.keys import (
     check_unique,
     is_unique_loosely,
     match_keys,
-    propose_foreign_keys,
-    propose_primary_key,
 )
 from relfrog.mapping import ForeignKeyMapping, ImportMapping, Notice, TableCorrections, unknown
+from relfrog.proposals import propose_foreign_keys, propose_primary_key
 from relfrog.staging import Staging
 
 __all__ = ["Plan", "plan_foreign_keys", "plan_primary_key"]

@@ -16,7 +16,7 @@ from relfrog.coltypes import (
 )
 from relfrog.errors import SchemaError, UsageError
 from relfrog.keyplan import Plan, plan_foreign_keys, plan_primary_key
-from relfrog.keys import TypedTable, with_words
+from relfrog.keys import TypedTable
 from relfrog.mapping import (
     Corrections,
     ImportMapping,
@@ -26,6 +26,7 @@ from relfrog.mapping import (
     unknown,
 )
 from relfrog.names import folder_names
+from relfrog.proposals import with_words
 from relfrog.staging import StagedTable, Staging
 from relfrog.timecols import propose_split, propose_time
 

@@ -11,8 +11,8 @@ from relfrog.console import number, percent, table, wrapped
 if TYPE_CHECKING:
     from relfrog.adding import AddedTask
     from relfrog.checking import CheckReport
-    from relfrog.importing import ImportResult
     from relfrog.mapping import Notice
+    from relfrog.records import ImportResult
 
 __all__ = ["check_lines", "import_summary", "inspection", "notice_lines", "task_summary"]
 

@@ -19,7 +19,8 @@ from relfrog.sources.base import (
     hide_password,
     scrub,
 )
-from relfrog.sources.duck import CsvFolder, DuckDBFile, ParquetFolder
+from relfrog.sources.duck import DuckDBFile
+from relfrog.sources.files import CsvFolder, ParquetFolder
 from relfrog.sources.mysql import MySQL
 from relfrog.sources.postgresql import PostgreSQL
 from relfrog.sources.sqlite import SQLite
