@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import fnmatch
 import re
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,7 +110,7 @@ def import_database(
                     raise DatasetError(f"the import ran out of room: {text}") from None
                 raise
             span = time_span(folder, written)
-        _remove(workshop)
+        shutil.rmtree(workshop)
         if not any((folder / "keys").iterdir()):
             (folder / "keys").rmdir()
         _keep_tasks(dest, folder, plan)
@@ -295,8 +296,6 @@ def _not_ours(folder: Path) -> str:
 
 def _keep_tasks(dest: Path, folder: Path, plan: Plan) -> None:
     """Carry the tasks of a replaced dataset over; their labels are made anew when needed."""
-    import shutil
-
     names = sorted(p.parent.name for p in dest.glob("tasks/*/manifest.yaml"))
     for name in names:
         (folder / "tasks" / name).mkdir(parents=True)
@@ -304,9 +303,3 @@ def _keep_tasks(dest: Path, folder: Path, plan: Plan) -> None:
     if names:
         text = f"kept the tasks {', '.join(names)}; see that they still fit: relfrog check {dest}"
         plan.notices.append(Notice("note", "", "", text))
-
-
-def _remove(workshop: Path) -> None:
-    import shutil
-
-    shutil.rmtree(workshop)
