@@ -306,7 +306,7 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 def _count(rows: int) -> str:
-    """1,204, 97 k or 12 M."""
+    """1,204, 97 k or 3.1 M."""
     if rows < 10_000:
         return f"{rows:,}"
-    return f"{rows / 1e3:.0f} k" if rows < 10_000_000 else f"{rows / 1e6:.0f} M"
+    return f"{rows / 1e3:.0f} k" if rows < 999_500 else f"{rows / 1e6:.1f} M"
