@@ -111,6 +111,12 @@ def _check_records(opened: Any, report: CheckReport) -> None:
                 f"{name} has {rows.get(name, 0):,} rows with {', '.join(columns)}"
             )
             report.error(place, text, "Import the database again.")
+            continue
+        known = file.drop_null()
+        repeated = known.num_rows - known.group_by(columns).aggregate([]).num_rows
+        if repeated:
+            text = f"{repeated:,} of {file.num_rows:,} source keys repeat another"
+            report.error(place, text, "Import the database again.")
 
 
 def _check_manifest(path: Path, report: CheckReport) -> bool:

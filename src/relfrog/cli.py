@@ -118,6 +118,8 @@ _interrupted = False
 def _interrupt(number: int, frame: object) -> None:
     """End both ways alike, so that half-written folders are removed."""
     global _interrupted
+    if _interrupted:  # the cleaning up is under way
+        return
     _interrupted = True
     raise KeyboardInterrupt
 

@@ -69,8 +69,8 @@ def _unmake(made: list[Path]) -> None:
 
 
 def _refuse(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> None:
-    if dest == Path.cwd():
-        raise DatasetError(f"{dest} is the folder you are in. Name a folder inside or beside it.")
+    if Path.cwd().is_relative_to(dest):
+        raise DatasetError(f"you are in {dest}. Name a folder inside or beside it.")
     if not dest.exists() or (dest.is_dir() and not any(dest.iterdir())):
         return
     if not dest.is_dir():

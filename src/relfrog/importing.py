@@ -166,6 +166,10 @@ class _Wishes:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\s*\d*[1-9]\d*(\.\d+)?\s*[KMGT]i?B\s*", self.memory, re.I):
             raise UsageError(f"--memory {self.memory}: write it as 2GB or 800MB")
+        amount = float(re.sub(r"[^\d.]", "", self.memory))
+        power = "KMGT".index(re.sub(r"[^KMGT]", "", self.memory.upper())) - 1
+        if amount * 1000**power < 100:
+            raise UsageError(f"--memory {self.memory}: an import needs 100MB at least")
 
     def corrections(self) -> Corrections:
         """What the mapping file says; flags for the splits come before it."""
@@ -291,15 +295,19 @@ def _not_ours(folder: Path) -> str:
     if not known:
         return "is no dataset"
     others = sorted(p.name for p in folder.iterdir() if p.name not in _CONTENT)
+    for inner in ("db", "keys"):
+        others += sorted(
+            f"{inner}/{p.name}" for p in (folder / inner).glob("*") if p.suffix != ".parquet"
+        )
     return f"holds {', '.join(others[:3])}, which would be lost" if others else ""
 
 
 def _keep_tasks(dest: Path, folder: Path, plan: Plan) -> None:
     """Carry the tasks of a replaced dataset over; their labels are made anew when needed."""
+    if (dest / "tasks").is_dir():
+        old_labels = shutil.ignore_patterns("train.parquet", "val.parquet", "test.parquet")
+        shutil.copytree(dest / "tasks", folder / "tasks", ignore=old_labels)
     names = sorted(p.parent.name for p in dest.glob("tasks/*/manifest.yaml"))
-    for name in names:
-        (folder / "tasks" / name).mkdir(parents=True)
-        shutil.copy(dest / "tasks" / name / "manifest.yaml", folder / "tasks" / name)
     if names:
         text = f"kept the tasks {', '.join(names)}; see that they still fit: relfrog check {dest}"
         plan.notices.append(Notice("note", "", "", text))

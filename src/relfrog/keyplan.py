@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from relfrog.coltypes import type_sql
 from relfrog.errors import SchemaError
 from relfrog.keys import (
     Evidence,
@@ -73,6 +74,8 @@ def plan_primary_key(
         _columns_exist(table, given.primary_key, "primary key")
         entry.primary_key, entry.primary_key_origin = given.primary_key, "chosen"
         entry.primary_key_evidence = ""
+    for column in entry.primary_key:
+        _keep_keys(staging, table, column)
     if entry.primary_key:
         check = check_unique(staging, table, entry.primary_key)
         plan.checks[name] = check
@@ -83,6 +86,21 @@ def plan_primary_key(
         if check.missing:
             text = f"{check.missing:,} rows have no key; kept, but nothing can refer to them"
             plan.notices.append(Notice("mended", name, ", ".join(entry.primary_key), text))
+
+
+def _keep_keys(staging: Staging, table: TypedTable, column: str) -> None:
+    """Refuse a type, chosen by the user, in which keys would be lost."""
+    staged, kind = table.column(column), table.types[column]
+    if kind.reason != "chosen":
+        return
+    (lost,) = staging.row(
+        f"SELECT count({staged.sql}) - count({type_sql(staged, kind)}) FROM {table.staged.sql}"
+    )
+    if lost or kind.name in ("boolean", "time"):
+        raise SchemaError(
+            f"{table.name}.{column} is the primary key and cannot become {kind}: "
+            f"{lost:,} keys would be lost. Leave its type as it is."
+        )
 
 
 def plan_foreign_keys(
@@ -209,7 +227,7 @@ def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> 
         ):
             text = (
                 f"{again.matched - evidence.matched:,} values match {key.parent} only without "
-                "regard to case or to spaces at the end; taken so"
+                "regard to case, accents or spaces at the end; taken so"
             )
             plan.notices.append(Notice("mended", name, ", ".join(key.columns), text))
             evidence, key.loose = again, True

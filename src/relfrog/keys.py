@@ -183,7 +183,7 @@ def join_columns(
         columns: Its columns.
         parent: The table referred to.
         parent_columns: Its columns.
-        loose: Whether text is compared without regard to case and to spaces at the end.
+        loose: Whether text is compared without regard to case, accents and spaces at the end.
     """
     pairs = [
         comparable(child.column(c), child.types[c], parent.column(p), parent.types[p])
@@ -195,15 +195,15 @@ def join_columns(
 
 
 def _loose(expression: str) -> str:
-    return f"lower(rtrim(CAST({expression} AS VARCHAR)))"
+    return f"strip_accents(lower(rtrim(CAST({expression} AS VARCHAR))))"
 
 
 def is_unique_loosely(staging: Staging, table: TypedTable, columns: Sequence[str]) -> bool:
     """Whether keys stay different without regard to case and to spaces at the end."""
-    keys = ", ".join(_loose(type_sql(table.column(c), table.types[c])) for c in columns)
+    exact = [type_sql(table.column(c), table.types[c]) for c in columns]
     everything, different = staging.row(
-        f"SELECT (SELECT count(*) FROM (SELECT DISTINCT {keys.replace('lower(', '(')} FROM "
-        f"{table.staged.sql})), (SELECT count(*) FROM (SELECT DISTINCT {keys} FROM "
-        f"{table.staged.sql}))"
+        f"SELECT (SELECT count(*) FROM (SELECT DISTINCT {', '.join(exact)} FROM "
+        f"{table.staged.sql})), (SELECT count(*) FROM (SELECT DISTINCT "
+        f"{', '.join(map(_loose, exact))} FROM {table.staged.sql}))"
     )
     return bool(everything == different)

@@ -74,14 +74,12 @@ def lay_out(
                 # A text key may say something ("JFK"); a number or a UUID does not.
                 sql = type_sql(typed.column(name), kind)
                 wanted.append(Column(f"{name}_key", "key", (name,), sql, "text"))
+            if name == mapping.time:
+                wanted.append(_time_column(ordered, name, f"{name}_time", first))
         elif name in in_place:
             wanted.append(Column(name, "fkey", (name,), key=in_place[name]))
         elif name == mapping.time:
-            sql = type_sql(typed.column(name), kind)
-            if first is not None:
-                sql = f"coalesce({sql}, make_timestamp({first}))"
-            free_name = name if is_plain(name) else plain(name)
-            wanted.append(Column(free_name, "time", (name,), sql, "time"))
+            wanted.append(_time_column(ordered, name, name, first))
         elif kind.name != "drop" and name in typed.types:
             sql = type_sql(typed.column(name), kind)
             wanted.append(Column(name, "value", (name,), sql, kind.name))
@@ -89,7 +87,17 @@ def lay_out(
         stem = plan.mapping.tables[key.parent].name
         name = f"{stem}_id" if len(key.columns) > 1 else f"{key.columns[0]}_{stem}"
         wanted.append(Column(name, "fkey", key.columns, key=key))
+    if not wanted:
+        # Parquet and pandas forget how many rows a table without columns has.
+        wanted.append(Column(f"{mapping.name}_id", "pkey", ()))
     return _with_free_names(wanted)
+
+
+def _time_column(ordered: Ordered, source: str, name: str, first: int | None) -> Column:
+    sql = type_sql(ordered.typed.column(source), ordered.typed.types[source])
+    if first is not None:
+        sql = f"coalesce({sql}, make_timestamp({first}))"
+    return Column(name if is_plain(name) else plain(name), "time", (source,), sql, "time")
 
 
 def _with_free_names(wanted: list[Column]) -> list[Column]:
@@ -102,7 +110,7 @@ def _with_free_names(wanted: list[Column]) -> list[Column]:
 
 
 def _is_uuid(staging: Staging, ordered: Ordered, column: str) -> bool:
-    name = ordered.typed.column(column).sql
+    name = f"CAST({ordered.typed.column(column).sql} AS VARCHAR)"
     other = staging.row(
         f"SELECT count(*) FROM {ordered.sql} WHERE NOT regexp_full_match({name}, '{_UUID}')"
     )

@@ -59,6 +59,9 @@ def check_split(result: ImportResult) -> None:
         return
     low, high = result.span
     val, test = (dt.datetime.fromisoformat(t) for t in (result.mapping.val, result.mapping.test))
+    if result.mapping.split_reason.startswith("all rows lie"):
+        result.notices.append(Notice("note", "", "", result.mapping.split_reason))
+        return
     for flag, time in (("--val", val), ("--test", test)):
         if not low < time < high:
             text = (

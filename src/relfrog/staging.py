@@ -133,7 +133,10 @@ def is_workshop_error(error: BaseException) -> bool:
     """Whether DuckDB ran out of disk or memory."""
     import duckdb
 
-    return isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException)
+    if isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
+        return True
+    room = ("No space left", "Could not write", "failed to allocate", "Out of Memory")
+    return isinstance(error, duckdb.Error) and any(words in str(error) for words in room)
 
 
 class Staging:

@@ -180,6 +180,10 @@ def check_splits(opened: Any, tables: list[TableFile], report: CheckReport) -> N
         report.warning("manifest.yaml", text, "Import again with --time TABLE.COLUMN.")
         return
     first, last = pd.Timestamp(low, unit="us"), pd.Timestamp(high, unit="us")
+    if last - first < pd.Timedelta("2s"):
+        text = f"all rows lie within seconds of {first}: there is no before and after to split"
+        report.warning("manifest.yaml", text, "Choose another time column.")
+        return
     for name, time in (("val_timestamp", val), ("test_timestamp", test)):
         if not first < time < last:
             text = f"{name} {time} lies outside the data, which run from {first} to {last}"

@@ -113,6 +113,8 @@ def _check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
             raise TaskError(f"{label} must be a list, as LIST(...) gives (got {values.iloc[0]!r})")
         if values.map(lambda v: any(pd.isna(i) for i in v)).any():
             raise TaskError(f"{label} holds lists with NULL in them. Filter it in the SQL.")
+        if kind == "recommendation" and values.map(lambda v: len(set(v)) < len(v)).any():
+            raise TaskError(f"{label} names a target twice. Give each once: LIST(DISTINCT ...)")
         lengths = values.map(len)
         if kind == "multilabel_classification" and lengths.nunique() > 1:
             raise TaskError(f"{label}: lists of 0 and 1 must all have one length")

@@ -207,7 +207,7 @@ def random_database(seed: int, size: int = 30) -> FakeDatabase:
     start = dt.datetime(2020, 1, 1)
 
     def some(low: int = 0) -> int:
-        return rng.randint(low, size)
+        return rng.randint(low, max(low, size))
 
     def moment() -> dt.datetime:
         # Few different times, so that there are ties.

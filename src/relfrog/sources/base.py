@@ -191,16 +191,26 @@ def readable(table: SourceTable) -> list[SourceColumn]:
     return [c for c in table.columns if c.kind not in ("blob", "other")]
 
 
-#: A user with a password: everything from the first colon after the scheme to the last at sign.
-_USERINFO = re.compile(r"^(?P<head>(?:[a-z][a-z0-9+.-]*:)?/{0,3}[^:]*:)(?P<password>.*)@", re.I)
+#: What stands before a user's name, and a user with a password: everything from the first colon
+#: to the last at sign.
+_SCHEME = re.compile(r"^[\s'\"]*(?:[a-z][a-z0-9+.-]*:)?/{0,3}", re.I)
+_USERINFO = re.compile(r"^(?P<user>[^:]*:)(?P<password>.*)@")
 _PARAMETER = re.compile(
     r"(?P<key>(?:^|[?&;\s])[^=&;\s]*(?:pass|pwd|secret|token)[^=&;\s]*=)(?P<value>[^&;\s]*)", re.I
 )
 
 
+def _parts(address: str) -> tuple[str, str]:
+    """What stands before the user's name, and the rest."""
+    scheme = _SCHEME.match(address)
+    end = scheme.end() if scheme is not None and "/" in scheme[0] else 0
+    return address[:end], address[end:]
+
+
 def hide_password(address: str) -> str:
     """The address as it may be shown: passwords in it replaced by ``***``."""
-    return _PARAMETER.sub(r"\g<key>***", _USERINFO.sub(r"\g<head>***@", address))
+    head, rest = _parts(address)
+    return _PARAMETER.sub(r"\g<key>***", head + _USERINFO.sub(r"\g<user>***@", rest))
 
 
 def secrets_in(address: str) -> tuple[str, ...]:
@@ -208,7 +218,7 @@ def secrets_in(address: str) -> tuple[str, ...]:
 
     A driver that takes a password with an unescaped ``@`` apart may quote only a piece of it.
     """
-    found = [m["password"] for m in [_USERINFO.search(address)] if m and m["password"]]
+    found = [m["password"] for m in [_USERINFO.match(_parts(address)[1])] if m and m["password"]]
     found += [m["value"] for m in _PARAMETER.finditer(address) if m["value"]]
     plain = {unquote(secret) for secret in found} | set(found)
     plain |= {piece for secret in plain for piece in re.split(r"[@:/?#]", secret) if len(piece) > 3}

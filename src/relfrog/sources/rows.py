@@ -10,7 +10,7 @@ from typing import Any
 
 from relfrog.sources.base import Kind, ReadAgain, SourceColumn, SourceTable
 
-__all__ = ["column_array", "fitted"]
+__all__ = ["column_array", "fitted", "with_kind"]
 
 #: Where a kind that turned out too narrow goes on.
 _WIDER: dict[Kind, Kind] = {
@@ -39,10 +39,11 @@ def column_array(values: Sequence[Any], column: SourceColumn, table: SourceTable
             wider = "blob"
         elif str in kinds:
             wider = "untyped"
-        raise ReadAgain(_with_kind(table, column, wider)) from None
+        raise ReadAgain(with_kind(table, column, wider)) from None
 
 
-def _with_kind(table: SourceTable, column: SourceColumn, kind: Kind) -> SourceTable:
+def with_kind(table: SourceTable, column: SourceColumn, kind: Kind) -> SourceTable:
+    """The table with another kind for a column; a blob says that it was not declared so."""
     if kind == "blob":
         mixed = replace(column, kind="blob", declared=f"{column.declared} with binary values")
         columns = tuple(mixed if c.name == column.name else c for c in table.columns)
@@ -69,8 +70,8 @@ def fitted(batch: Any, columns: Sequence[SourceColumn], table: SourceTable) -> A
             wanted = "blob"
         elif pa.types.is_string(values.type):
             values.validate(full=True)
-            textual = ("text", "untyped", "decimal", "time", "hex")
-            wanted = column.kind if column.kind in textual else "untyped"
+            if column.kind not in ("text", "untyped", "decimal", "time", "hex"):
+                raise ValueError("numbers that the driver wrote out are rounded")
         elif pa.types.is_floating(values.type):
             wanted = "number" if column.kind != "seconds" else column.kind
         elif values.null_count == len(values):
@@ -81,7 +82,7 @@ def fitted(batch: Any, columns: Sequence[SourceColumn], table: SourceTable) -> A
         elif column.kind == "time":
             wanted = "integer"
         if wanted != column.kind:
-            raise ReadAgain(_with_kind(table, column, wanted))
+            raise ReadAgain(with_kind(table, column, wanted))
         arrays.append(values if column.kind == "time" else values.cast(_ARROW[column.kind]))
     return pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
 

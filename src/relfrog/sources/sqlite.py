@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from relfrog.errors import SourceError
 from relfrog.sources.base import BATCH_ROWS, Kind, ReadAgain, SourceColumn, SourceTable, readable
 from relfrog.sources.duck import has_mark
-from relfrog.sources.rows import fitted
+from relfrog.sources.rows import fitted, with_kind
 from relfrog.sources.sql import RowDatabase
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class SQLite(RowDatabase):
         self._connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
         self._arrow: Any = None
         self._by_row: set[str] = set()
+        self._seen: set[str] = set()
 
     def _table_names(self, schema: str | None) -> Sequence[str]:
         """Without the tables in which full-text search keeps its index."""
@@ -69,24 +70,63 @@ class SQLite(RowDatabase):
         return (*super()._driver_errors(), sqlite3.Error)
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
-        """As reflected; but SQLite's types are hints, so the narrowest kind is tried first."""
-        hints: dict[Kind, Kind] = {"decimal": "integer", "other": "integer", "time": "integer"}
-        tables = []
-        for table in super().tables(also):
-            if self._connection.execute(self._select(table, []).limit(1)).first() is not None:
-                columns = (replace(c, kind=hints.get(c.kind, c.kind)) for c in table.columns)
-                table = replace(table, columns=tuple(columns))
-            tables.append(table)
-        return tables
+        """As reflected; columns without a declared type are looked at when they are read."""
+        return [
+            replace(
+                t,
+                columns=tuple(
+                    replace(c, kind="untyped") if c.kind == "other" else c for c in t.columns
+                ),
+            )
+            for t in super().tables(also)
+        ]
+
+    def _expression(self, expression: Any, column: SourceColumn) -> Any:
+        import sqlalchemy as sa
+
+        if column.kind == "number":
+            # The Arrow driver would take a column that begins with whole numbers for integers.
+            return sa.cast(expression, sa.REAL)
+        return super()._expression(expression, column)
+
+    def _looked_at(self, table: SourceTable) -> SourceTable:
+        """The table with kinds that hold for all values: SQLite's declared types are only hints.
+
+        Columns are asked a few at a time, so that there are few combinations of types.
+        """
+        import sqlalchemy as sa
+
+        alias = table.primary_key if len(table.primary_key) == 1 else ()
+        columns = {
+            c.name: c
+            for c in readable(table)
+            if c.kind != "hex" and not (c.declared == "INTEGER" and c.name in alias)
+        }
+        names = list(columns)
+        for start in range(0, len(names), 4):
+            group = names[start : start + 4]
+            plain = [replace(columns[n], kind="text") for n in group]
+            relation = self._select(table, plain).subquery()
+            types = sa.select(*(sa.func.typeof(c) for c in relation.c)).distinct()
+            found = list(zip(*self._connection.execute(types).fetchall(), strict=True))
+            for name, seen in zip(group, found, strict=False):
+                kind, by_row = _stored_kind(set(seen) - {"null"}, columns[name].kind)
+                if by_row:
+                    self._by_row.add(table.name)
+                if kind != columns[name].kind:
+                    table = with_kind(table, columns[name], kind)
+        return table
 
     def read(self, table: SourceTable) -> Iterator[Any]:
         """Stream Arrow batches that the driver makes itself, four times as fast as by rows.
 
-        It finds a column's type in the first batch; where a later one differs, the table is read
-        again row by row, which takes anything.
+        Tables with a column of mixed types are read row by row, which takes anything.
         """
         import adbc_driver_sqlite.dbapi as adbc
 
+        if table.name not in self._seen:
+            self._seen.add(table.name)
+            raise ReadAgain(self._looked_at(table))
         if table.name in self._by_row:
             yield from super().read(table)
             return
@@ -103,7 +143,7 @@ class SQLite(RowDatabase):
                 for batch in cursor.fetch_record_batch():
                     yield fitted(batch, columns, table)
         except (adbc.Error, OSError, ValueError):
-            # A type that changes, text that is not UTF-8, a date the driver stumbles over.
+            # Text that is not UTF-8, or anything else the driver stumbles over.
             self._by_row.add(table.name)
             raise ReadAgain(table) from None
 
@@ -130,6 +170,23 @@ class SQLite(RowDatabase):
                 raise
             raise ReadAgain(replace(table, notes=[*table.notes, _NOT_UTF8])) from None
 
+
+def _stored_kind(seen: set[str], declared: Kind) -> tuple[Kind, bool]:
+    """The kind for values of these storage classes, and whether they must be read row by row."""
+    if not seen:
+        return ("number" if declared == "decimal" else declared), False
+    if "blob" in seen:
+        return "blob", False
+    if seen == {"text"}:
+        return (declared, declared == "seconds") if declared in _TEXTUAL else ("untyped", False)
+    if "text" in seen:
+        return "untyped", True
+    if "real" in seen:
+        return "number", False
+    return (declared if declared in ("boolean", "number") else "integer"), False
+
+
+_TEXTUAL = ("text", "untyped", "seconds")
 
 _NOT_UTF8 = "text that is not UTF-8 was read with replacement characters"
 
