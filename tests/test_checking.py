@@ -105,6 +105,17 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str, str]] = {
         column("orders", "ordered_at", lambda v: v.cast(pa.timestamp("us", "UTC"))),
         "orders.ordered_at", "without a zone",
     ),
+    "source keys gone": (
+        lambda f: (f / "keys" / "people.parquet").unlink(), "keys/people", "cannot be read",
+    ),
+    "source keys short": (
+        lambda f: keys(f, lambda t: t.slice(3)), "keys/people", "holds 27 keys",
+    ),
+    "source keys repeat": (
+        lambda f: keys(f, lambda t: t.set_column(0, "id", pa.array([1] * 30))), "keys/people",
+        "29 of 30 source keys repeat",
+    ),
+    "damaged pages": (lambda f: scramble(f / "db" / "orders.parquet"), "orders", "damaged"),
     "task YAML": (
         lambda f: (f / "tasks" / "buys" / "manifest.yaml").write_text("{"), "task buys", "is no YAML",
     ),
@@ -137,6 +148,17 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str, str]] = {
         "30 of 30 stored labels differ",
     ),
 }  # fmt: skip
+
+
+def keys(folder: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    path = folder / "keys" / "people.parquet"
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def scramble(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[200:2000] = bytes(len(raw[200:2000]))
+    path.write_bytes(bytes(raw))
 
 
 def flip_labels(path: Path) -> None:

@@ -552,3 +552,68 @@ def test_dates_before_the_year_1000_and_outliers(tmp_path: Path) -> None:
     )
     assert "0001-01-01" in said(result, "note")
     assert result.mapping.val.startswith("2020")
+
+
+def test_sqlite_numbers_that_change_late_are_not_cut(tmp_path: Path) -> None:
+    # The Arrow driver fixes types by the first batch; these change after it.
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, price NUMERIC, n INTEGER, flag BOOLEAN, day TEXT);"
+        "WITH RECURSIVE k(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k WHERE i < 80000) "
+        "INSERT INTO t SELECT i, CASE WHEN i < 70000 THEN 10 ELSE 9.99 END, "
+        "CASE WHEN i < 70000 THEN NULL ELSE i END, CASE WHEN i = 79999 THEN 2 ELSE i % 2 END, "
+        "CASE WHEN i = 79998 THEN 'never' ELSE date('2020-01-01', (i % 900) || ' days') END FROM k;",
+    )
+    result, tables = imported(address, tmp_path / "out")
+    t = tables["t"]
+    assert t["price"].value_counts().to_dict() == {10.0: 69_999, 9.99: 10_001}
+    assert t["n"].dropna().tolist() == list(range(70_000, 80_001))
+    assert sorted(t["flag"].unique()) == [0, 1, 2]
+    assert "1 of 80,000 values are no times, such as 'never'" in said(result, "note", "t.day")
+
+
+def test_sqlite_numbers_beside_text_keep_their_digits(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, v DECIMAL, w);"
+        "INSERT INTO t VALUES (1, 0.1234567890123, 1.23456789012345), (2, 'n/a', 'abc'), "
+        "(3, 1234567.891, 123456789.125);",
+    )
+    _, tables = imported(address, tmp_path / "out")
+    assert tables["t"]["v"].tolist()[0] == 0.1234567890123
+    assert tables["t"]["w"].tolist() == ["1.23456789012345", "abc", "123456789.125"]
+
+
+def test_a_key_that_is_also_the_time_stays_both(tmp_path: Path) -> None:
+    rows = ", ".join(f"('2020-01-{i:02d}', {i % 3})" for i in range(1, 29))
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE days (day TEXT PRIMARY KEY, holiday INTEGER);"
+        f"INSERT INTO days VALUES {rows};"
+        "CREATE TABLE log (id INTEGER PRIMARY KEY, day TEXT REFERENCES days (day));"
+        "INSERT INTO log VALUES (1, '2020-01-05'), (2, '2020-01-03');",
+    )
+    result, tables = imported(address, tmp_path / "out")
+    days = next(t for t in result.tables if t.name == "days")
+    assert (days.pkey, days.time_col) == ("day", "day_time")
+    assert tables["days"]["day_time"].iloc[0] == pd.Timestamp("2020-01-01")
+    assert tables["log"]["day_days"].tolist() == [2, 4]
+    assert check(tmp_path / "out").ok
+
+
+def test_a_table_of_blobs_keeps_its_rows(tmp_path: Path) -> None:
+    address = sqlite(
+        tmp_path / "a.db",
+        "CREATE TABLE t (b BLOB); INSERT INTO t VALUES (x'00'), (x'01'), (NULL);",
+    )
+    _, tables = imported(address, tmp_path / "out")
+    assert tables["t"]["t_id"].tolist() == [0, 1, 2]
+
+
+def test_data_of_one_moment_is_the_same_to_import_and_check(tmp_path: Path) -> None:
+    address = csv_folder(tmp_path / "csv", t="id,created\n1,2020-01-01\n2,2020-01-01\n")
+    result, _ = imported(address, tmp_path / "out")
+    assert "no before and after" in said(result, "note")
+    report = check(tmp_path / "out")
+    assert report.ok
+    assert "no before and after" in report.findings[0].text

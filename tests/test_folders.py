@@ -86,9 +86,16 @@ def test_tasks_of_a_replaced_dataset_are_kept(tmp_path: Path) -> None:
     import_database(address, tmp_path / "out")
     (tmp_path / "out" / "tasks" / "x").mkdir(parents=True)
     (tmp_path / "out" / "tasks" / "x" / "manifest.yaml").write_text("name: x\n")
+    (tmp_path / "out" / "tasks" / "x" / "my.sql").write_text("SELECT 1")
+    (tmp_path / "out" / "tasks" / "x" / "val.parquet").write_text("old labels")
     result = import_database(address, tmp_path / "out", overwrite=True)
     assert (tmp_path / "out" / "tasks" / "x" / "manifest.yaml").read_text() == "name: x\n"
+    assert (tmp_path / "out" / "tasks" / "x" / "my.sql").read_text() == "SELECT 1"
+    assert not (tmp_path / "out" / "tasks" / "x" / "val.parquet").exists()
     assert any("kept the tasks x" in n.text for n in result.notices)
+    (tmp_path / "out" / "db" / "mine.csv").write_text("mine")
+    with pytest.raises(DatasetError, match=r"holds db/mine\.csv"):
+        import_database(address, tmp_path / "out", overwrite=True)
 
 
 def test_a_failed_replacement_keeps_the_old(tmp_path: Path) -> None:

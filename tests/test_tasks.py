@@ -124,6 +124,14 @@ def test_wrong_tasks_are_refused(sql: str, options: dict[str, str], words: str, 
     assert not list((shop / "tasks").glob("*wrong*"))
 
 
+def test_a_list_that_repeats_itself_is_refused(shop: Path) -> None:
+    with pytest.raises(TaskError, match="names a target twice"):
+        add_task(
+            shop, "twice", LIST.replace("DISTINCT o.thing)", "o.thing) || LIST(o.thing)"),
+            type="recommendation", source="people", target="things.thing", horizon="20 days",
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
