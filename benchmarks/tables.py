@@ -59,7 +59,12 @@ def sampling() -> str:
         cells.append(f"{known / 1000:g}" if known else "")
         lines.append(f"| {label} | {' | '.join(cells)} |")
     build = found["build"][-1]
+    growth = [g for g in found["growth"] if len(g["fanouts"]) == 2]
+    costs = ", ".join(f"{g['us_per_seed']:.0f} µs at {g['rows']:,} rows" for g in growth)
     lines += [
+        "",
+        f"A seed with 128/64 neighbours on scaled copies of rel-f1, separate, one thread: {costs} "
+        f"(the same {growth[0]['rows_per_seed']:.0f} rows each time; memory gets farther away).",
         "",
         f"Building the graph of {build['rows']:,} rows with two foreign keys takes "
         f"{build['build_s']:.1f} s and {build['bytes_per_fact']:.1f} bytes a row.",
