@@ -7,6 +7,7 @@ are quoted by SQLAlchemy; no name is ever pasted into a statement.
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -102,9 +103,9 @@ class SqlDatabase(Source):
                 "Check host, port, user, password and database name."
             ) from None
 
+    @abstractmethod
     def _open(self, address: str) -> sa.Engine:
         """The engine, set up so that the server or driver refuses to write."""
-        raise NotImplementedError
 
     def _begin(self) -> None:
         """Begin the one read-only transaction."""
@@ -215,8 +216,9 @@ def _declared(declared: Any) -> str:
 class RowDatabase(SqlDatabase):
     """A database whose driver hands over rows of Python values."""
 
+    @abstractmethod
     def _rows(self, table: SourceTable, columns: Sequence[SourceColumn]) -> Iterator[Any]:
-        raise NotImplementedError
+        """The driver's rows, some at a time."""
 
     def read(self, table: SourceTable) -> Iterator[Any]:
         """Turn the driver's rows into Arrow, column by column."""
