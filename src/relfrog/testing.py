@@ -2,7 +2,9 @@
 
 Composite, text, UUID and big-integer keys; tables without a key and without rows; several foreign
 keys to one table, to itself, in a circle, and as the primary key; NULL and dangling keys; ties in
-time and rows without one; constants, columns of NULLs, names that must be quoted.
+time and rows without one; constants, columns of NULLs; names with spaces, quotes, accents, Chinese,
+and reserved words. Only shapes that every database can hold are in here: names with emoji or that
+differ in case alone, and types of single databases, have tests of their own.
 """
 
 from __future__ import annotations
@@ -326,6 +328,7 @@ def random_database(seed: int, size: int = 30) -> FakeDatabase:
             "device": "uuid",
             "serial": "bigint",
             "amount": "decimal",
+            'say "hi"': "text",
             "at": "time",
         },
         [
@@ -335,7 +338,8 @@ def random_database(seed: int, size: int = 30) -> FakeDatabase:
                 maybe(one_of([d[0] for d in devices])),
                 maybe(one_of([s[0] for s in serials])),
                 maybe(rng.randint(-500, 500) / 4),
-                moment(),
+                maybe(rng.choice(["🐸", "it's", "a, b", "two\nlines"])),
+                maybe(moment(), 0.1),
             ]
             for _ in range(some(2) * 2)
         ],
