@@ -37,7 +37,7 @@ def sampling() -> str:
     found = json.loads((HERE / "sampling.json").read_text(encoding="utf-8"))
     lines = [
         f"Sampling, in thousands of seeds a second, two cores (`{found['command']}`); pyg-lib's "
-        "figures were measured on another two-core machine of the kind:",
+        "figures are reported ones from another two-core machine, not of this run:",
         "",
         "| | separate, 1 / 2 threads | shared, 1 / 2 threads | pyg-lib |",
         "|---|--:|--:|--:|",

@@ -162,7 +162,7 @@ def test_an_interrupted_import_leaves_a_message_and_nothing_else(
     os.kill(process.pid, number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.strip().splitlines()[-1] == "Interrupted. Nothing was written."
+    assert err.strip().splitlines()[-1] == "Interrupted. Nothing half-made is left behind."
     assert "Traceback" not in err
     assert left_behind(out.parent) == []
 

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ class _Command(click.Command):
         self.example = example
         self.params.append(
             click.Option(
-                ["--debug"], is_flag=True, expose_value=False, callback=_debug,
-                is_eager=True, help="Show a traceback if something fails.",
+                ["--debug"], is_flag=True, expose_value=False,
+                help="Show a traceback if something fails.",
             )
         )  # fmt: skip
 
@@ -43,18 +44,12 @@ class _Command(click.Command):
                     formatter.write(f"  {line}\n")
 
 
-def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.find_root().meta["relfrog.debug"] = True
-
-
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="relfrog")
 @click.option(
-    "--debug", is_flag=True, expose_value=False, callback=_debug, is_eager=True,
-    help="Show a traceback if something fails.",
+    "--debug", is_flag=True, expose_value=False, help="Show a traceback if something fails.",
 )  # fmt: skip
 def cli() -> None:
     """Learn from relational databases directly, without flattening them first.
@@ -71,7 +66,6 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     debug = "--debug" in sys.argv
-    secrets: list[str] = []
     try:
         code = cli.main(standalone_mode=False, prog_name="relfrog")
         sys.exit(code if isinstance(code, int) else 0)
@@ -79,7 +73,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted. Nothing was written.", err=True)
+        click.echo("Interrupted. Nothing half-made is left behind.", err=True)
         sys.exit(130)
     except RelFrogError as error:
         if debug:
@@ -95,20 +89,17 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:
         if _interrupted:  # a library was in the middle of something and says so in its own words
-            click.echo("Interrupted. Nothing was written.", err=True)
+            click.echo("Interrupted. Nothing half-made is left behind.", err=True)
             sys.exit(130)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             click.echo(f"No room left to write: {error}", err=True)
             sys.exit(1)
-        if debug:
-            raise
         from relfrog.sources.base import scrub, secrets_in
 
-        for argument in sys.argv:
-            secrets += secrets_in(argument)
-        text = scrub(f"{type(error).__name__}: {error}", secrets)
-        click.echo(f"Unexpected {text}\nThis is a defect of RelFrog. Run it again with --debug "
-                   "and report what it shows.", err=True)  # fmt: skip
+        secrets = [secret for argument in sys.argv for secret in secrets_in(argument)]
+        said = traceback.format_exc() if debug else f"Unexpected {type(error).__name__}: {error}"
+        click.echo(scrub(said, secrets), err=True)
+        click.echo("This is a defect of RelFrog. Please report what --debug shows.", err=True)
         sys.exit(1)
 
 

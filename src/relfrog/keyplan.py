@@ -72,8 +72,9 @@ def plan_primary_key(
     if given is not None and given.primary_key not in (None, entry.primary_key):
         assert given.primary_key is not None
         _columns_exist(table, given.primary_key, "primary key")
+        instead = f"instead of {', '.join(entry.primary_key)} ({entry.primary_key_origin})"
+        entry.primary_key_evidence = instead if entry.primary_key else ""
         entry.primary_key, entry.primary_key_origin = given.primary_key, "chosen"
-        entry.primary_key_evidence = ""
     for column in entry.primary_key:
         _keep_keys(staging, table, column)
     if entry.primary_key:
@@ -115,8 +116,9 @@ def plan_foreign_keys(
     ]
     for key in keys:
         key.parent_columns = key.parent_columns or _key_of(plan, key.parent)
-    taken = {k.columns for k in keys} | {k.columns for k in given.added_keys} | given.refused_keys
+    taken = {k.columns for k in keys} | {k.columns for k in given.added_keys}
     keys += _proposed_keys(staging, plan, name, taken)
+    found = keys
     if given.foreign_keys is not None:
         # What the user left as it was stays declared or proposed; the rest is the user's choice.
         known = {(k.columns, k.parent, k.parent_columns): k for k in keys}
@@ -126,10 +128,16 @@ def plan_foreign_keys(
             same = known.get((key.columns, key.parent, columns))
             untouched = same is not None and same.used == key.used
             keys.append(same if untouched and same is not None else replace(key))
-    replaced = {k.columns for k in given.added_keys} | given.refused_keys
-    keys = [k for k in keys if k.columns not in replaced]
+    added = {k.columns for k in given.added_keys}
+    keys = [k for k in keys if k.columns not in added | given.refused_keys]
     keys += [replace(k) for k in given.added_keys]
+    # What the user did not want stays to be seen, unused.
+    wanted = {(k.columns, k.parent) for k in keys}
+    refused = [k for k in found if (k.columns, k.parent) not in wanted]
+    keys += [replace(k, used=False, evidence=_REFUSED) for k in refused]
     for key in keys:
+        if key.evidence == _REFUSED:
+            continue
         if key.origin != "proposed":
             _settle(staging, plan, name, key)
         elif key.used:
@@ -139,6 +147,9 @@ def plan_foreign_keys(
             text += f"To use it: --fk {name}.{key.columns[0]}={key.parent}.{key.parent_columns[0]}"
             plan.notices.append(Notice("suggestion", name, key.columns[0], text))
     entry.foreign_keys = keys
+
+
+_REFUSED = "refused by the user"
 
 
 def _key_of(plan: Plan, table: str) -> tuple[str, ...]:

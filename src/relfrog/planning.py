@@ -112,14 +112,16 @@ def _plan_time(
         entry.time, entry.time_reason = proposal.column, proposal.reason
         entry.time_origin = "proposed" if proposal.column else "none"
     if given is not None and given.no_time and entry.time is not None:
-        entry.time, entry.time_origin, entry.time_reason = None, "chosen", "the user wants none"
+        entry.time_reason = f"the user wants none, instead of {entry.time} ({entry.time_origin})"
+        entry.time, entry.time_origin = None, "chosen"
     elif given is not None and given.time not in (None, entry.time):
         assert given.time is not None
         if given.time not in table.types:
             raise unknown(f"column in table {name}", given.time, table.types)
         kind = _as_time(staging, table, given.time)
         table.types[given.time] = entry.columns[given.time] = kind
-        entry.time, entry.time_origin, entry.time_reason = given.time, "chosen", ""
+        entry.time_reason = f"instead of {entry.time} ({entry.time_origin})" if entry.time else ""
+        entry.time, entry.time_origin = given.time, "chosen"
     if entry.time_reason.startswith("not taken"):
         text = f"no time column ({entry.time_reason}). To choose one: --time {name}.COLUMN"
         plan.notices.append(Notice("note", name, "", text))

@@ -182,9 +182,15 @@ def task_from(
             return build_task(dataset, manifest, task_dir=folder, regenerate=regenerate)
         kind = _RecommendationTask if manifest.task_type == "recommendation" else _EntityTask
         return kind(dataset, manifest, task_dir=folder, regenerate=regenerate)
-    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TaskError(f"task {manifest.name}: {error}") from None
-    except (NotImplementedError, RuntimeError) as error:
+    except (
+        AssertionError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        # RuntimeError also covers what RelBench says of settings it does not have yet.
         raise TaskError(f"task {manifest.name}: {error}") from None
 
 
