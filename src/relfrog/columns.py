@@ -107,7 +107,11 @@ class Columns:
             warnings.warn(f"{text} Fit the columns again to use it.", NewColumnWarning, 3)
 
     def frames(self, db: Database) -> dict[str, Any]:
-        """The same columns as PyTorch Frame's `TensorFrame`, per table; raises as `encode`."""
+        """The same columns as PyTorch Frame's `TensorFrame`, per table.
+
+        Raises:
+            SchemaError: a table or a column is gone.
+        """
         from relfrog.frames import frame
 
         self.check(db)

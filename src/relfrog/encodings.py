@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog import values as reading
 from relfrog.text import TextModel, restore, text_model
 from relfrog.times import MISSING
 
@@ -43,6 +42,16 @@ MOST_CATEGORIES = 10_000
 #: Points of the distribution kept for each numerical column.
 NUM_QUANTILES = 17
 DAY = 86_400_000_000
+#: What the annotation of a field allows in a file.
+JSON_TYPES: dict[str, Any] = {
+    "str": str,
+    "bool": bool,
+    "int": int,
+    "float": float | int,
+    "tuple": list,
+    "NDArray": np.ndarray,
+    "Floats": np.ndarray,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +80,12 @@ class Column:
     @classmethod
     def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Column:
         """The column that gave these."""
-        plain: dict[str, Any] = {
-            n: tuple(v) if isinstance(v, list) else v for n, v in record.items()
-        }
-        return cls(**{**plain, **arrays})
+        given: dict[str, Any] = {**record, **arrays}
+        for part in dataclasses.fields(cls):
+            if not isinstance(given[part.name], JSON_TYPES[str(part.type).split("[")[0]]):
+                raise ValueError(f"{part.name} of {record['name']} is no {part.type}")
+        made: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
+        return cls(**made)
 
     def encode(self, found: Any) -> NDArray[Any]:
         """What `read` gives, as numbers. Shape [rows] or [rows, channels]."""
@@ -324,7 +335,10 @@ class TextColumn(Column):
     @classmethod
     def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Column:
         """See `Column`."""
-        return cls(record["name"], bool(record["has_missing"]), restore(record["model"], arrays))
+        name, has_missing = record["name"], record["has_missing"]
+        if not isinstance(name, str) or not isinstance(has_missing, bool):
+            raise ValueError("the name or the flag of a text column is wrong")
+        return cls(name, has_missing, restore(record["model"], arrays))
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,21 +390,3 @@ def column_from(record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -
     """
     fields = dict(record)
     return KINDS[fields.pop("kind")].from_json(fields, arrays)
-
-
-def read(column: Column, values: pd.Series) -> tuple[Any, NDArray[np.bool_]]:
-    """The values as `column.encode` takes them, and where there is one."""
-    if isinstance(column, NumberColumn) or (isinstance(column, CategoryColumn) and column.numeric):
-        found = reading.numbers(values)
-        return found, ~np.isnan(found)
-    if isinstance(column, TimeColumn):
-        moments = reading.moments(values)
-        return moments, moments != MISSING
-    if isinstance(column, BagColumn):
-        lengths, flat = reading.lists(values)
-        return (lengths, flat), lengths >= 0
-    if isinstance(column, VectorColumn):
-        rows = reading.vectors(values, column.channels)
-        return rows, np.asarray(~np.isnan(rows).any(axis=1))
-    words = reading.texts(values)
-    return words, np.array([word is not None for word in words], bool)

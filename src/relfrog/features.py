@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relfrog import values as reading
 from relfrog.encodings import (
     FIRST,
     NUM_QUANTILES,
@@ -20,14 +21,13 @@ from relfrog.encodings import (
     TextColumn,
     TimeColumn,
     VectorColumn,
-    read,
 )
-from relfrog.values import missing
+from relfrog.times import MISSING
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Features", "TableColumns"]
+__all__ = ["Features", "TableColumns", "read"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,4 +205,22 @@ def _fits(column: Column, values: pd.Series, readable: NDArray[np.bool_]) -> boo
         and pd.api.types.is_numeric_dtype(values.dtype)  # numbers, be they all infinite
     ):
         return True
-    return bool(missing(values).all())
+    return bool(reading.missing(values).all())
+
+
+def read(column: Column, values: pd.Series) -> tuple[Any, NDArray[np.bool_]]:
+    """The values as `column.encode` takes them, and where there is one."""
+    if isinstance(column, NumberColumn) or (isinstance(column, CategoryColumn) and column.numeric):
+        found = reading.numbers(values)
+        return found, ~np.isnan(found)
+    if isinstance(column, TimeColumn):
+        moments = reading.moments(values)
+        return moments, moments != MISSING
+    if isinstance(column, BagColumn):
+        lengths, flat = reading.lists(values)
+        return (lengths, flat), lengths >= 0
+    if isinstance(column, VectorColumn):
+        rows = reading.vectors(values, column.channels)
+        return rows, np.asarray(~np.isnan(rows).any(axis=1))
+    words = reading.texts(values)
+    return words, np.array([word is not None for word in words], bool)

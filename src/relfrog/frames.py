@@ -16,8 +16,8 @@ from relfrog.encodings import (
     NumberColumn,
     TimeColumn,
     calendar,
-    read,
 )
+from relfrog.features import read
 from relfrog.times import MISSING
 
 if TYPE_CHECKING:

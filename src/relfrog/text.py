@@ -86,6 +86,7 @@ class Ngrams(TextModel):
         """See `TextModel`."""
         import scipy.sparse
         from sklearn.utils.extmath import randomized_svd
+        from threadpoolctl import threadpool_limits
 
         from relfrog.ngrams import as_points, count_buckets
 
@@ -99,20 +100,23 @@ class Ngrams(TextModel):
             return
         frequency = np.bincount(columns, minlength=NUM_BUCKETS)
         self._idf[:] = np.log((1 + len(known)) / (1 + frequency)) + 1
+        used, places = np.unique(columns, return_inverse=True)
         matrix = scipy.sparse.csr_matrix(
-            (values * self._idf[columns], columns, begin), (len(known), NUM_BUCKETS)
+            (values * self._idf[columns], places, begin), (len(known), used.size)
         )
         norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).reshape(-1))
         scale = scipy.sparse.diags(1 / np.where(norms > 0, norms, 1))
         matrix = (scale @ matrix).astype(np.float32).tocsr()
         size = min(self.channels, *matrix.shape)
-        _, _, found = randomized_svd(matrix, size, n_iter=3, random_state=0)
+        # One thread: small factors gain nothing from more, and the same bits everywhere.
+        with threadpool_limits(1):
+            _, _, found = randomized_svd(matrix, size, n_iter=3, random_state=0)
         values = np.asarray(matrix @ found.T, np.float64)
         spread = values.std(axis=0)
         # A direction in which nothing varies is noise; blown up it would look like a signal.
         varies = spread > 1e-4 * max(float(spread.max(initial=0)), 1e-6)
         factor = np.where(varies, 1 / np.where(varies, spread, 1), 0)
-        self._directions[:, :size] = found.T * factor
+        self._directions[used, :size] = found.T * factor
         self._shift[:size] = values.mean(axis=0) * factor
 
     def embed(self, texts: Texts) -> NDArray[np.float32]:

@@ -176,7 +176,9 @@ def lists(values: pd.Series) -> tuple[NDArray[np.int64], list[str]]:
 
 
 def _nothing(entry: Any) -> bool:
-    return entry is None or entry is pd.NA or entry is pd.NaT or entry != entry
+    if isinstance(entry, float | np.floating):
+        return bool(np.isnan(entry))
+    return entry is None or entry is pd.NA or entry is pd.NaT
 
 
 def vector_width(values: pd.Series) -> int | None:
