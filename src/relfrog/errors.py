@@ -6,6 +6,7 @@
     ├── SourceError    a database or folder of files cannot be opened or read
     ├── SchemaError    keys, columns or types do not fit together
     ├── DatasetError   a dataset folder is missing, damaged or in the way
+    ├── RunError       a run folder is missing, damaged, unfinished or in use
     ├── TaskError      a task is wrong: its SQL, its columns, its splits
     └── UsageError     options that contradict each other
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 __all__ = [
     "DatasetError",
     "RelFrogError",
+    "RunError",
     "SchemaError",
     "SourceError",
     "TaskError",
@@ -39,6 +41,10 @@ class SchemaError(RelFrogError):
 
 class DatasetError(RelFrogError):
     """A dataset folder is missing, damaged or in the way."""
+
+
+class RunError(RelFrogError):
+    """A run folder is missing, damaged, unfinished or in use."""
 
 
 class TaskError(RelFrogError):

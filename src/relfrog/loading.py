@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from relfrog import times as clock
 from relfrog.errors import UsageError
 from relfrog.sampling import Batch, TemporalSampler
 
@@ -55,12 +56,16 @@ class Loader:
     Attributes:
         sampler: how the subgraphs are sampled.
         rows: rows of the seed table. Shape [seeds].
-        times: their cut-offs: anything pandas reads as times. Shape [seeds].
+        times: their times: anything pandas reads as times. Shape [seeds].
         batch_size: seeds per batch.
         times_per_batch: about how many different times a shuffled batch has, where the sampler
             shares subgraphs; see `group_seeds`. More variety, less sharing.
         workers: threads that sample ahead; 0 samples when a batch is asked for.
         ahead: batches that are sampled and wait, at most.
+        cutoffs: up to when each seed sees rows, where the database stops before its time.
+        staleness: while training, each time sees a database that stops up to so many seconds
+            before it: what evaluation on a database that has stopped will be like.
+        prepare: what to make of a batch, in the same threads.
     """
 
     sampler: TemporalSampler
@@ -70,6 +75,9 @@ class Loader:
     times_per_batch: int = 8
     workers: int = 2
     ahead: int = 4
+    cutoffs: Any = None
+    staleness: float = 0.0
+    prepare: Callable[[Batch], Any] | None = None
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -85,26 +93,44 @@ class Loader:
         rows, ticks = self.sampler.check(self.rows, self.times)
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "times", ticks)
+        if self.cutoffs is not None:
+            limits = np.minimum(self.sampler.graph.ticks(self.cutoffs), ticks)
+            object.__setattr__(self, "cutoffs", limits)
 
     def __len__(self) -> int:
         return -(-len(self.times) // self.batch_size)
 
-    def __iter__(self) -> Iterator[Batch]:
-        return self._run(np.arange(len(self.times)), epoch=0, start=0)
+    def __iter__(self) -> Iterator[Any]:
+        return self._run(np.arange(len(self.times)), 0, 0, self.cutoffs)
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
         """The batches of one epoch, shuffled; from batch `start` on, to resume inside it."""
         rng = np.random.default_rng([self.sampler.seed, number])
         if self.sampler.shares:
             order = group_seeds(self.times, self.batch_size, self.times_per_batch, rng)
         else:
             order = rng.permutation(len(self.times))
-        return self._run(order, number, start)
+        return self._run(order, number, start, self._limits(rng))
 
-    def _run(self, order: NDArray[np.int64], epoch: int, start: int) -> Iterator[Batch]:
-        def sample(number: int) -> Batch:
+    def _limits(self, rng: np.random.Generator) -> NDArray[np.int64] | None:
+        """Cut-offs while training: for each time one that is up to `staleness` earlier."""
+        if not self.staleness:
+            return None if self.cutoffs is None else np.asarray(self.cutoffs)
+        moments, moment = np.unique(self.times, return_inverse=True)
+        lag = self.staleness * clock.PER_SECOND[self.sampler.graph.unit]
+        limits = moments - (rng.random(len(moments)) * lag).astype(np.int64)
+        limits = limits[moment]
+        return limits if self.cutoffs is None else np.minimum(limits, self.cutoffs)
+
+    def _run(
+        self, order: NDArray[np.int64], epoch: int, start: int, limits: NDArray[np.int64] | None
+    ) -> Iterator[Any]:
+        def sample(number: int) -> Any:
             ids = order[number * self.batch_size : (number + 1) * self.batch_size]
-            return self.sampler.sample_checked(rows[ids], self.times[ids], epoch, ids)
+            batch = self.sampler.sample_checked(
+                rows[ids], self.times[ids], epoch, ids, None if limits is None else limits[ids]
+            )
+            return batch if self.prepare is None else self.prepare(batch)
 
         rows: NDArray[np.int64] = np.asarray(self.rows)
         numbers = iter(range(start, len(self)))
@@ -112,7 +138,7 @@ class Loader:
             yield from map(sample, numbers)
             return
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="relfrog-sampler")
-        waiting: deque[Future[Batch]] = deque()
+        waiting: deque[Future[Any]] = deque()
         try:
             waiting.extend(pool.submit(sample, number) for number in islice(numbers, self.ahead))
             while waiting:

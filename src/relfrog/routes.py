@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from relfrog.graph import ForeignKey
 
-__all__ = ["PAPER", "CoOccurrence", "Completion", "Matches", "Paradigm", "Route", "routes"]
+__all__ = ["PAPER", "CoOccurrence", "Completion", "CompletionAgainst", "Matches", "Paradigm", "Route", "routes"]
 
 
 class Matches(NamedTuple):
@@ -137,6 +137,23 @@ class Completion(Paradigm):
         u = u[second[first[u]] >= 0]
         v = first[u]
         return Matches(u, v, second[v])
+
+
+@dataclass(frozen=True)
+class CompletionAgainst(Completion):
+    """u <- v <- w: completion read the other way; the row w is completed by its grandparent u."""
+
+    name = "completion-against"
+    arrows = (AGAINST, AGAINST)
+
+    def pairs(self, keys: Sequence[ForeignKey]) -> Iterator[tuple[ForeignKey, ForeignKey]]:
+        """The chains of completion, from their end."""
+        return ((second, first) for first, second in super().pairs(keys))
+
+    def match(self, route: Route, parents: Mapping[ForeignKey, Any]) -> Matches:
+        """One match per row w that has a grandparent."""
+        w, v, u = super().match(Route(self, route.second, route.first), parents)
+        return Matches(u, v, w)
 
 
 #: The paradigms of the paper, Eq. (9).

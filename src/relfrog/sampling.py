@@ -61,9 +61,9 @@ class Rows:
         group: which subgraph it belongs to. int32, shape [occurrences].
         hop: steps from the nearest seed. int8, shape [occurrences].
         age: seconds from the row's time to the seed's, NaN where the row has none; None for a
-            table without a time column. Negative for nothing but a seed that is later than its
-            own time: it was asked about, but its contents must not be read. float64, shape
-            [occurrences].
+            table without a time column. Less than from the subgraph's cut-off to its time for
+            nothing but a seed that is not visible itself: it was asked about, but its contents
+            must not be read; see `Batch.hidden`. float64, shape [occurrences].
         per_hop: occurrences at each hop; the last two entries are the last sampled hop and the
             parents brought along by it.
     """
@@ -114,7 +114,10 @@ class Batch:
             which the seeds were given. int64, shape [seeds].
         seed_ids: number of each seed in the list that a loader runs through, to look up its
             label. int64, shape [seeds].
-        group_times: cut-off of each subgraph in the unit of the graph. int64, shape [groups].
+        group_times: time of the seeds of each subgraph in the unit of the graph. int64, shape
+            [groups].
+        group_lags: seconds from its cut-off to its time; more than 0 where the database stops
+            before the seeds do. float64, shape [groups].
     """
 
     tables: Mapping[str, Rows]
@@ -124,9 +127,18 @@ class Batch:
     seeds: Tensor
     seed_ids: Tensor
     group_times: Tensor
+    group_lags: Tensor
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    def hidden(self) -> Tensor:
+        """Which seeds are not visible themselves at their cut-off. bool, shape [seeds]."""
+        rows = self.tables[self.seed_table]
+        if rows.age is None:
+            return torch.zeros_like(self.seeds, dtype=torch.bool)
+        lags = self.group_lags[rows.group[self.seeds].long()]
+        return rows.age[self.seeds] < lags  # NaN, no time of its own: visible
 
     def matches(self, route: Route) -> Matches:
         """Every match of a route among the sampled rows, none twice.
@@ -147,7 +159,7 @@ class Batch:
             },
             **{
                 name: getattr(self, name).to(device, non_blocking=non_blocking)
-                for name in ("seeds", "seed_ids", "group_times")
+                for name in ("seeds", "seed_ids", "group_times", "group_lags")
             },
         )
 
@@ -237,7 +249,7 @@ class TemporalSampler:
         return cutoffs
 
     def check(self, rows: ArrayLike, times: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and cut-offs as numbers.
+        """Rows and times as numbers.
 
         Raises:
             TaskError: a seed has no row or no time.
@@ -261,22 +273,29 @@ class TemporalSampler:
         return chosen, ticks.copy()
 
     def sample(
-        self, rows: ArrayLike, times: Any, epoch: int = 0, seed_ids: ArrayLike | None = None
+        self,
+        rows: ArrayLike,
+        times: Any,
+        epoch: int = 0,
+        seed_ids: ArrayLike | None = None,
+        cutoffs: Any = None,
     ) -> Batch:
         """The subgraphs around some seeds.
 
         Args:
             rows: rows of the seed table. Shape [seeds].
-            times: their cut-offs: anything pandas reads as times. Shape [seeds].
+            times: their times: anything pandas reads as times. Shape [seeds].
             epoch: another epoch makes other random choices.
             seed_ids: numbers to carry along; by default 0, 1, 2, ...
+            cutoffs: up to when each sees rows, if that is earlier than its time. Shape [seeds].
 
         Raises:
             TaskError: see `check`.
         """
         chosen, ticks = self.check(rows, times)
         ids = np.arange(len(chosen)) if seed_ids is None else np.asarray(seed_ids, np.int64)
-        return self.sample_checked(chosen, ticks, epoch, ids)
+        limits = None if cutoffs is None else np.minimum(self.graph.ticks(cutoffs), ticks)
+        return self.sample_checked(chosen, ticks, epoch, ids, limits)
 
     def sample_checked(
         self,
@@ -284,15 +303,25 @@ class TemporalSampler:
         ticks: NDArray[np.int64],
         epoch: int,
         seed_ids: NDArray[np.int64],
+        limits: NDArray[np.int64] | None = None,
     ) -> Batch:
         """`sample` for seeds that `check` has returned."""
-        moments, moment = np.unique(ticks, return_inverse=True)
-        if self.shares:
+        moments, moment = np.unique(ticks if limits is None else limits, return_inverse=True)
+        if not self.shares:
+            order, groups, group_moments = None, np.arange(len(rows)), moment
+            group_times = ticks
+        elif limits is None:
             order = np.argsort(moment, kind="stable")
             rows, groups, group_moments = rows[order], moment[order], np.arange(len(moments))
+            group_times = moments
         else:
-            order, groups, group_moments = None, np.arange(len(rows)), moment
-        group_times = moments[group_moments]
+            # Seeds that see the same rows at different times see them at different ages.
+            order = np.lexsort((ticks, moment))
+            first = np.ones(len(order), bool)
+            first[1:] = (np.diff(ticks[order]) != 0) | (np.diff(moment[order]) != 0)
+            rows, groups = rows[order], np.cumsum(first) - 1
+            group_moments, group_times = moment[order][first], ticks[order][first]
+        lags = (group_times - moments[group_moments]) / float(clock.PER_SECOND[self.graph.unit])
         graph = self.graph
         outgoing, incoming = self._adjacent
         stream = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
@@ -315,12 +344,13 @@ class TemporalSampler:
             float(clock.PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
         )  # fmt: skip
         self._scratch.memory = memory
-        return self._batch(arrays, group_times, order, seed_ids)
+        return self._batch(arrays, group_times, lags, order, seed_ids)
 
     def _batch(
         self,
         arrays: tuple[NDArray[Any], ...],
         group_times: NDArray[np.int64],
+        lags: NDArray[np.float64],
         order: NDArray[np.int64] | None,
         seed_ids: NDArray[np.int64],
     ) -> Batch:
@@ -349,4 +379,5 @@ class TemporalSampler:
         return Batch(
             tables, parents, self.routes or (), self.table, seeds,
             torch.from_numpy(seed_ids), torch.from_numpy(group_times),
+            torch.from_numpy(lags),
         )  # fmt: skip

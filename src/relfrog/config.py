@@ -1,0 +1,251 @@
+"""Settings of a run: default < preset < file < flag; what came out is saved with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from relfrog.errors import UsageError
+from relfrog.mapping import unknown
+
+__all__ = ["MODELS", "SIZES", "Config", "default_settings", "parse_settings", "presets",
+           "read_preset", "resolve"]  # fmt: skip
+
+#: Models that are networks.
+MODELS = ("frog", "sage")
+#: The one dial: channels.
+SIZES = {"small": 32, "medium": 64, "large": 128}
+CHOICES = {
+    "model": MODELS,
+    "roles": ("learned", "node", "edge", "random", "fixed"),
+    "completion": ("along", "against", "both", "none"),
+    "strategy": ("uniform", "last"),
+    "sharing": ("shared", "separate"),
+    "aggregation": ("sum", "mean", "max"),
+    "fd_every": ("step", "epoch"),
+    "history": ("on", "off", "auto"),
+    "regime": ("rolling", "frozen"),
+    "schedule": ("constant", "cosine"),
+    "precision": ("float32", "mixed"),
+}
+#: Smallest and largest value, where there is one.
+RANGES: dict[str, tuple[float, float]] = {
+    "channels": (4, 4096), "layers": (1, 16), "neighbors": (-1, 1 << 20), "hops": (0, 32),
+    "encoder_depth": (0, 16), "bins": (0, 16), "dropout": (0, 0.95), "alpha": (0, 1),
+    "beta": (0, 1e6), "gamma": (0, 1e6), "fd_pairs": (0, 1 << 30), "fd_negatives": (1, 1 << 16),
+    "fd_tau": (1e-6, 1e6), "staleness": (0, 1e6), "text_channels": (1, 4096),
+    "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
+    "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
+    "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides what a run learns.
+
+    Attributes:
+        model: "frog", or "sage" for the plain relational GNN: all tables nodes, no gates, no
+            functional dependencies.
+        roles: "learned", "node", "edge", "random", or "fixed" with gates from a file.
+        completion: which way completion routes send: "along", "against", "both" or "none".
+        channels: size of all embeddings.
+        layers: rounds of messages.
+        neighbors: children per row and foreign key at the first hop; half of it at each further.
+        hops: hops that are sampled; 0 for one per layer.
+        strategy: which children: "uniform" or "last".
+        sharing: whether seeds with the same time share a subgraph: "shared" or "separate".
+        aggregation: "sum", "mean" or "max".
+        encoder_depth: residual blocks in the row encoders.
+        bins: pieces per number in the row encoders.
+        time_scale: whether the age of a row scales it besides being added.
+        dropout: in layers and head.
+        alpha: how slowly the average gate moves.
+        beta: weight of L_emb.
+        gamma: weight of L_pair.
+        fd_every: "step" or "epoch": when the regulariser's own weights learn.
+        fd_pairs: pairs per foreign key and batch that the losses look at; 0 for all.
+        fd_negatives: wrong parents per pair.
+        fd_tau: temperature of L_pair.
+        fd_orthonormal: whether the subspaces of L_emb have orthonormal bases.
+        fd_final: whether every row goes through all layers before the losses look at it.
+        history: whether earlier labels join the database: "on", "off" or "auto" (by validation).
+        staleness: longest time, in windows of the task, by which the database stops before a
+            training seed; 0 for not at all.
+        regime: of the validation that selects: "rolling" or "frozen".
+        text: the text model.
+        text_channels: its size.
+        batch_size: seeds per step.
+        times_per_batch: about how many different times a batch has.
+        epochs: at most so many.
+        patience: epochs without a better validation metric before training stops.
+        steps_per_epoch: after so many steps validation comes, at the latest; 0 for all seeds.
+        lr: learning rate.
+        schedule: of the learning rate: "constant" or "cosine".
+        weight_decay: as in AdamW.
+        clip: largest norm of the gradient; 0 for any.
+        average: how slowly an average of the weights moves, which is what is evaluated and
+            saved; 0 for the weights themselves.
+        precision: "float32", or "mixed" for bfloat16 where the device has it.
+        seed: of all random choices.
+    """
+
+    model: str = "frog"
+    roles: str = "learned"
+    completion: str = "along"
+    channels: int = 128
+    layers: int = 2
+    neighbors: int = 128
+    hops: int = 0
+    strategy: str = "last"
+    sharing: str = "shared"
+    aggregation: str = "sum"
+    encoder_depth: int = 1
+    bins: int = 8
+    time_scale: bool = True
+    dropout: float = 0.2
+    alpha: float = 0.99
+    beta: float = 1e-6
+    gamma: float = 0.1
+    fd_every: str = "step"
+    fd_pairs: int = 256
+    fd_negatives: int = 8
+    fd_tau: float = 0.1
+    fd_orthonormal: bool = False
+    fd_final: bool = False
+    history: str = "on"
+    staleness: float = 0.0
+    regime: str = "rolling"
+    text: str = "ngrams"
+    text_channels: int = 32
+    batch_size: int = 512
+    times_per_batch: int = 8
+    epochs: int = 20
+    patience: int = 5
+    steps_per_epoch: int = 0
+    lr: float = 0.001
+    schedule: str = "constant"
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    average: float = 0.0
+    precision: str = "float32"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if entry.name in CHOICES and value not in CHOICES[entry.name]:
+                raise UsageError(
+                    f"{entry.name} must be {', '.join(CHOICES[entry.name])} (got {value!r})."
+                )
+            if entry.name in RANGES:
+                low, high = RANGES[entry.name]
+                if not low <= value <= high:
+                    raise UsageError(f"{entry.name} must be from {low:g} to {high:g} (got {value:g}).")
+
+    def to_yaml(self) -> str:
+        """All settings, as they are saved with a run."""
+        return yaml.safe_dump(asdict(self), sort_keys=False)
+
+
+def parse_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in the types that they have, from text or from YAML.
+
+    Raises:
+        UsageError: There is no such setting, or the value is not of its type.
+    """
+    known = {entry.name: type(entry.default) for entry in fields(Config)}
+    parsed: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise UsageError(str(unknown("setting", name, list(known))))
+        kind = known[name]
+        try:
+            parsed[name] = _read(kind, value)
+        except (ValueError, TypeError):
+            words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+            raise UsageError(f"{name} must be {words[kind]} (got {value!r}).") from None
+    return parsed
+
+
+def _read(kind: type, value: Any) -> Any:
+    if kind is bool:
+        text = str(value).lower()
+        if text not in ("true", "false", "yes", "no", "on", "off", "1", "0"):
+            raise ValueError
+        return text in ("true", "yes", "on", "1")
+    if kind is int:
+        number = float(value)
+        if isinstance(value, bool) or number != int(number):
+            raise ValueError
+        return int(number)
+    if kind is str and isinstance(value, bool):  # YAML reads a bare on and off so
+        return "on" if value else "off"
+    return kind(value)
+
+
+def presets() -> list[str]:
+    """The names of the presets."""
+    folder = resources.files("relfrog") / "presets"
+    return sorted(
+        f"{group.name}/{entry.name.removesuffix('.yaml')}"
+        for group in folder.iterdir()
+        if group.is_dir()
+        for entry in group.iterdir()
+        if entry.name.endswith(".yaml")
+    )
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The settings of a preset, by its name, or of a YAML file.
+
+    Raises:
+        UsageError: There is neither, or it holds something else than settings.
+    """
+    if name in presets():
+        text = (resources.files("relfrog") / "presets" / f"{name}.yaml").read_text("utf-8")
+    elif name.endswith((".yaml", ".yml")):
+        try:
+            text = Path(name).expanduser().read_text(encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{name} cannot be read: {error.strerror}.") from None
+    else:
+        raise UsageError(str(unknown("preset", name, presets())))
+    try:
+        settings = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise UsageError(f"{name} is no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(settings, dict):
+        raise UsageError(f"{name} must hold settings, one per line: lr: 0.001")
+    return parse_settings(settings)
+
+
+def default_settings(seeds: int, size: str = "medium") -> dict[str, Any]:
+    """Settings that follow from the data: how many training seeds there are."""
+    if size not in SIZES:
+        raise UsageError(str(unknown("size", size, list(SIZES))))
+    batch = 64
+    while batch < 512 and batch * 40 < seeds:
+        batch *= 2
+    # Validation after so many steps at the latest: large data are never run through in vain.
+    return {"channels": SIZES[size], "batch_size": batch, "steps_per_epoch": 200}
+
+
+def resolve(
+    seeds: int,
+    *,
+    size: str = "medium",
+    preset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Config:
+    """The settings of a run: those that follow from the data < preset < given one by one."""
+    chosen = default_settings(seeds, size)
+    if preset is not None:
+        chosen |= read_preset(preset)
+    chosen |= parse_settings(settings or {})
+    return Config(**chosen)

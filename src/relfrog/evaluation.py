@@ -1,0 +1,111 @@
+"""Predictions of a network and what they are worth."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from relfrog.loading import Loader
+from relfrog.nn.model import Network
+
+__all__ = ["REGIMES", "better", "compute_metrics", "predict_seeds"]
+
+#: frozen: the database stops at the split's timestamp for all of its seeds. rolling: each seed
+#: sees everything up to its own time.
+REGIMES = ("frozen", "rolling")
+
+
+def predict_seeds(
+    network: Network, loader: Loader, features: Mapping[str, Any], device: torch.device
+) -> NDArray[Any]:
+    """Predictions in the order of the loader's seeds. Shape [seeds] or [seeds, k]."""
+    was_training = network.training
+    network.eval()
+    parts, numbers = [], []
+    try:
+        with torch.no_grad():
+            for plan in loader:
+                out = network(plan.to(device), features)
+                parts.append(network.head.predict(out.seeds).cpu())
+                numbers.append(plan.batch.seed_ids.cpu())
+    finally:
+        network.train(was_training)
+    if not parts:
+        return np.empty(0)
+    found = torch.cat(parts)
+    ordered = torch.empty_like(found)
+    ordered[torch.cat(numbers)] = found
+    return np.asarray(ordered.numpy())
+
+
+def compute_metrics(
+    kind: str, labels: NDArray[Any], predicted: NDArray[Any], label_std: float | None = None
+) -> dict[str, float]:
+    """Metrics by name, RelBench's own first; NaN where one is not defined.
+
+    Args:
+        kind: RelBench's name of the type of task.
+        labels: what became of the seeds.
+        predicted: what was predicted.
+        label_std: spread of the training labels, for NMAE.
+    """
+    import sklearn.metrics as skm
+
+    scores: dict[str, Callable[[], float]]
+    if kind == "binary_classification":
+        truth, chosen = labels.astype(int), predicted >= 0.5
+        scores = {
+            "roc_auc": lambda: skm.roc_auc_score(truth, predicted),
+            "average_precision": lambda: skm.average_precision_score(truth, predicted),
+            "accuracy": lambda: skm.accuracy_score(truth, chosen),
+            "f1": lambda: skm.f1_score(truth, chosen),
+        }
+    elif kind == "regression":
+        truth = labels.astype(float)
+        scores = {
+            "mae": lambda: skm.mean_absolute_error(truth, predicted),
+            "rmse": lambda: skm.mean_squared_error(truth, predicted) ** 0.5,
+            "r2": lambda: skm.r2_score(truth, predicted),
+        }
+        if label_std:
+            scores["nmae"] = lambda: skm.mean_absolute_error(truth, predicted) / label_std
+    elif kind == "multiclass_classification":
+        truth, chosen = labels.astype(int), predicted.argmax(1)
+        scores = {
+            "accuracy": lambda: skm.accuracy_score(truth, chosen),
+            "macro_f1": lambda: skm.f1_score(truth, chosen, average="macro"),
+        }
+    else:
+        truth = np.stack(labels.tolist()).astype(int)
+        both = (truth.min(0) == 0) & (truth.max(0) == 1)  # other labels have no ranking
+        scores = {
+            "roc_auc_macro": lambda: skm.roc_auc_score(truth[:, both], predicted[:, both]),
+            "average_precision_macro": lambda: skm.average_precision_score(
+                truth[:, both], predicted[:, both]
+            ),
+            "f1_macro": lambda: skm.f1_score(truth, predicted >= 0.5, average="macro"),
+        }
+    return {name: _defined(score) for name, score in scores.items()}
+
+
+def _defined(score: Callable[[], float]) -> float:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a class that does not occur: NaN says it
+            return float(score())
+    except (ValueError, IndexError):
+        return float("nan")
+
+
+def better(new: float, best: float | None, higher: bool) -> bool:
+    """Whether a metric is better than the best so far; NaN never is."""
+    if np.isnan(new):
+        return best is None
+    if best is None or np.isnan(best):
+        return True
+    return new > best if higher else new < best

@@ -1,0 +1,72 @@
+"""Label history: the labels of earlier windows as one more table of the database.
+
+A label is known when its window has closed, so that is the time of its row: a seed sees its
+entity's labels of all windows that ended by then, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from relbench.base import Database, Table
+
+from relfrog.labels import SPLITS, seed_times
+from relfrog.tasks import NoLabels
+
+__all__ = ["history_name", "known_labels", "with_history"]
+
+
+def history_name(task_name: str, db: Any) -> str:
+    """A name for the table that no table of the database has."""
+    name = f"labels of {task_name}"
+    while name in db.table_dict:
+        name += " again"
+    return name
+
+
+def known_labels(dataset: Any, task: Any, db: Any) -> pd.DataFrame:
+    """All labels whose windows had closed by the newest time of the database.
+
+    Seed times are those of training, validation and test, and go on at the same pace. A task
+    whose labels come as files rather than as SQL has those of its training and validation.
+
+    Returns:
+        The task's entity, time and label columns; times are those of the seeds.
+    """
+    if not hasattr(task, "_sql"):
+        frames = [task.get_table(split, mask_input_cols=False).df for split in SPLITS[:2]]
+        return pd.concat(frames, ignore_index=True)
+    last = db.max_timestamp - task.timedelta
+    times = seed_times(dataset, task, "train", db)
+    for first, end in (
+        (dataset.val_timestamp, dataset.test_timestamp - task.timedelta),
+        (dataset.test_timestamp, last),
+    ):
+        times = times.append(pd.date_range(first, min(end, last), freq=task.timedelta))
+    times = times[times <= last].unique().sort_values()
+    if not len(times):
+        return pd.DataFrame({task.entity_col: [], task.time_col: [], task.target_col: []})
+    try:
+        frame = task.make_table(db, times).df
+    except NoLabels:
+        return pd.DataFrame({task.entity_col: [], task.time_col: [], task.target_col: []})
+    inside = frame[task.entity_col] < len(db.table_dict[task.entity_table])
+    return frame[inside].reset_index(drop=True)
+
+
+def with_history(dataset: Any, task: Any, db: Any, name: str) -> Any:
+    """The database with one more table: entity, end of the window, label."""
+    frame = known_labels(dataset, task, db)[[task.entity_col, task.time_col, task.target_col]]
+    closed = pd.to_datetime(frame[task.time_col]) + task.timedelta
+    entity, time, label = "entity", "window_end", "label"
+    table = pd.DataFrame(
+        {entity: frame[task.entity_col].astype("int64"), time: closed, label: frame[task.target_col]}
+    )
+    table = table.sort_values(time, kind="stable").reset_index(drop=True)
+    return Database(
+        {
+            **db.table_dict,
+            name: Table(table, {entity: task.entity_table}, None, time),
+        }
+    )

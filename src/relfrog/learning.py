@@ -1,0 +1,302 @@
+"""`train`: from a dataset, a task and some settings to a run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from relfrog._version import __version__
+from relfrog.config import Config, parse_settings, resolve
+from relfrog.dataset import open_dataset
+from relfrog.errors import RunError, TaskError, UsageError
+from relfrog.evaluation import REGIMES, better
+from relfrog.preparing import Prepared, prepare, seeds_of
+from relfrog.runfiles import FORMAT, is_run, locked, read_json, write_json, write_text
+from relfrog.runs import Run, load_run
+from relfrog.tasks import load_task
+from relfrog.training import Callback, Trainer
+
+__all__ = ["RunInterrupted", "train"]
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Training was interrupted; its message says how to go on."""
+
+
+def train(
+    dataset: str | Path,
+    task: str,
+    out: str | Path,
+    *,
+    model: str = "frog",
+    roles: str | Path | Mapping[str, float] = "learned",
+    size: str = "medium",
+    preset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
+    """Train a model and write its run folder.
+
+    Args:
+        dataset: a dataset folder, or the name of a dataset that RelBench hosts.
+        task: one of its tasks.
+        out: the run folder to make.
+        model: "frog", or "sage" for the plain relational GNN.
+        roles: "learned", "node", "edge", "random", or gates by route: a mapping, or the
+            `roles.json` of another run.
+        size: "small", "medium" or "large".
+        preset: a preset, or a YAML file of settings.
+        settings: single settings; see `relfrog.config.Config`.
+        seed: of all random choices.
+        resume: go on with a run that was interrupted; its own settings hold.
+        overwrite: replace a run that is there already.
+        device: "cpu", "cuda", ...; by default a GPU if there is one.
+        callbacks: told what happens; see `relfrog.training.Callback`.
+
+    Raises:
+        UsageError: Settings are wrong or contradict each other.
+        RunError: Something is in the way, or the loss is no longer finite.
+    """
+    folder = Path(out).expanduser()
+    given: dict[str, Any] = dict(settings or {})
+    gates = _read_roles(roles)
+    given |= {"model": model, "seed": seed, "roles": "fixed" if gates is not None else str(roles)}
+    if resume:
+        return _resume(folder, str(dataset), task, device, callbacks)
+    _refuse(folder, overwrite)
+    opened = open_dataset(dataset)
+    loaded = load_task(opened, task)
+    kind = loaded.task_type.value
+    if kind == "recommendation":
+        raise TaskError(f"task {task}: recommendation cannot be trained yet.")
+    try:
+        count = len(seeds_of(loaded, "train"))
+    except (AssertionError, ValueError, LookupError) as error:
+        raise TaskError(f"task {task}: no training labels ({error}).") from None
+    config = resolve(count, size=size, preset=preset, settings=given)
+    prepared = prepare(opened, loaded, replace(config, history="on") if config.history == "auto" else config)
+    if gates is not None:
+        _check_gates(gates, prepared)
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    where = str(dataset) if not Path(dataset).expanduser().is_dir() else str(Path(dataset).expanduser().resolve())
+    about = {
+        "format": FORMAT, "relfrog": __version__, "status": "training", "dataset": where,
+        "task": task, "task_type": kind, "gates": gates,
+        "schema": schema_fingerprint(prepared), "versions": _versions(),
+    }  # fmt: skip
+    write_text(folder / "config.yaml", config.to_yaml())
+    write_json(folder / "run.json", about)
+    return _fit(folder, about, config, prepared, device, callbacks, resume=False)
+
+
+def _resume(
+    folder: Path, dataset: str, task: str, device: str | None, callbacks: Sequence[Callback]
+) -> Run:
+    if not is_run(folder):
+        raise RunError(f"{folder} is no run folder: there is nothing to resume.")
+    about = read_json(folder / "run.json")
+    where = Path(dataset).expanduser()
+    asked = str(where.resolve()) if where.is_dir() else dataset
+    if (about["dataset"], about["task"]) != (asked, task):
+        raise UsageError(
+            f"{folder} is a run of task {about['task']} on {about['dataset']}. Name these, or "
+            "choose another folder."
+        )
+    if about["status"] == "complete":
+        return load_run(folder, device=_device(device))
+    settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    config = Config(**parse_settings(settings))
+    opened = open_dataset(dataset)
+    loaded = load_task(opened, task)
+    prepared = prepare(opened, loaded, replace(config, history="on") if config.history == "auto" else config)
+    if schema_fingerprint(prepared) != about["schema"]:
+        raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
+    return _fit(folder, about, config, prepared, device, callbacks, resume=True)
+
+
+def _fit(
+    folder: Path,
+    about: dict[str, Any],
+    config: Config,
+    prepared: Prepared,
+    device: str | None,
+    callbacks: Sequence[Callback],
+    resume: bool,
+) -> Run:
+    import torch
+
+    started = time.monotonic()
+    chosen = _device(device)
+    with locked(folder):
+        try:
+            candidates = _candidates(config, prepared)
+            trainers = []
+            for name, candidate in candidates:
+                part = folder / name if name else folder
+                part.mkdir(exist_ok=True)
+                trainer = Trainer(
+                    candidate, part, roles=about["gates"], device=torch.device(chosen),
+                    callbacks=callbacks,
+                )  # fmt: skip
+                if resume:
+                    trainer.load_checkpoint()
+                trainer.fit()
+                trainers.append((name, trainer))
+            name, trainer = _best(trainers)
+            if name:
+                about["history_by_validation"] = {n: t.at.best for n, t in trainers}
+                for path in (folder / name).iterdir():
+                    path.replace(folder / path.name)
+                for other, _ in trainers:
+                    shutil.rmtree(folder / other)
+            _finish(folder, about, trainer, started)
+        except KeyboardInterrupt:
+            again = f"relfrog train {about['dataset']} {about['task']} --out {folder} --resume"
+            raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
+    return load_run(folder, device=chosen)
+
+
+def _candidates(config: Config, prepared: Prepared) -> list[tuple[str, Prepared]]:
+    """What to train: one model, or one with and one without label history."""
+    if config.history != "auto":
+        return [("", prepared)]
+    without = prepare(prepared.dataset, prepared.task, replace(config, history="off"))
+    return [("history-on", prepared), ("history-off", without)]
+
+
+def _best(trainers: list[tuple[str, Trainer]]) -> tuple[str, Trainer]:
+    best = trainers[0]
+    for other in trainers[1:]:
+        score = other[1].at.best
+        if score is not None and better(score, best[1].at.best, other[1].higher):
+            best = other
+    return best
+
+
+def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: float) -> None:
+    """Score the saved weights, write what is left to write, and call the run complete."""
+    prepared = trainer.prepared
+    prepared.columns.save(folder)
+    write_text(folder / "config.yaml", trainer.config.to_yaml())
+    gates = trainer.network.roles.average.tolist() if trainer.network.roles else []
+    write_json(
+        folder / "roles.json",
+        [
+            {
+                "route": str(route), "paradigm": route.paradigm.name,
+                **dict(zip("uvw", route.tables, strict=True)), "gate": gate,
+            }
+            for route, gate in zip(prepared.routes, gates, strict=True)
+        ],
+    )  # fmt: skip
+    metrics = {
+        split: {
+            regime: trainer.score(seeds_of(prepared.task, split), split, regime)
+            for regime in REGIMES
+        }
+        for split in ("val", "test")
+    }
+    write_json(folder / "metrics.json", metrics)
+    about |= {
+        "status": "complete",
+        "labels": trainer.about,
+        "weights": sum(p.numel() for p in trainer.network.parameters()),
+        "best_epoch": trainer.at.best_epoch,
+        "epochs": trainer.at.epoch,
+        "seconds": round(time.monotonic() - started, 1),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        * (1 if sys.platform == "darwin" else 1024),
+    }
+    write_json(folder / "run.json", about)
+    (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+
+
+def schema_fingerprint(prepared: Prepared) -> str:
+    """What a model's weights depend on: tables, keys, and columns."""
+    graph, columns = prepared.graph, prepared.columns
+    content = {
+        "tables": {n: list(columns.tables[n].dense_names) for n in graph.num_rows},
+        "keys": [[k.table, k.column, k.parent] for k in graph.foreign_keys],
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _versions() -> dict[str, str]:
+    import numpy
+    import torch
+
+    return {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__}
+
+
+def _device(asked: str | None) -> str:
+    import torch
+
+    if asked is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=asked)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"device {asked!r} cannot be used: {str(error).splitlines()[0]}") from None
+    return asked
+
+
+def _read_roles(roles: str | Path | Mapping[str, float]) -> dict[str, float] | None:
+    """Gates by route, if they are given."""
+    if isinstance(roles, Mapping):
+        return {str(route): float(gate) for route, gate in roles.items()}
+    if str(roles) in ("learned", "node", "edge", "random"):
+        return None
+    path = Path(roles).expanduser()
+    if path.is_dir():
+        path = path / "roles.json"
+    if not path.is_file():
+        raise UsageError(
+            f"roles must be learned, node, edge, random, or a file of gates (got {str(roles)!r})."
+        )
+    found = read_json(path)
+    try:
+        if isinstance(found, dict):
+            return {str(route): float(gate) for route, gate in found.items()}
+        return {str(entry["route"]): float(entry["gate"]) for entry in found}
+    except (TypeError, KeyError, ValueError):
+        raise UsageError(f"{path} holds no gates by route. Take the roles.json of a run.") from None
+
+
+def _check_gates(gates: Mapping[str, float], prepared: Prepared) -> None:
+    routes = [str(route) for route in prepared.routes]
+    missing = [route for route in routes if route not in gates]
+    if missing:
+        raise UsageError(
+            f"roles: {len(missing)} of {len(routes)} routes have no gate, such as {missing[0]!r}."
+        )
+    wrong = [route for route in routes if not 0 <= gates[route] <= 1]
+    if wrong:
+        raise UsageError(f"roles: gates must be from 0 to 1 (got {gates[wrong[0]]} for {wrong[0]!r}).")
+
+
+def _refuse(folder: Path, overwrite: bool) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not is_run(folder):
+        raise RunError(f"{folder} exists and is no run folder. Choose another folder.")
+    if not overwrite:
+        raise RunError(
+            f"{folder} holds a run already. Replace it with --overwrite, or go on with --resume."
+        )

@@ -1,0 +1,118 @@
+"""Functional dependencies as a regulariser: a row determines its parent, also in the embedding.
+
+diff = h_parent - h_child, for foreign-key pairs of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from relfrog.graph import ForeignKey
+
+__all__ = ["Dependencies", "DependencyLosses", "Pairs"]
+
+
+class Pairs(NamedTuple):
+    """Some foreign-key pairs of a batch with their embeddings.
+
+    Attributes:
+        child: h of the children. Shape [pairs, c].
+        parent: h of their parents. Shape [pairs, c].
+        parent_row: which row of the database each parent is. int64, shape [pairs].
+    """
+
+    child: Tensor
+    parent: Tensor
+    parent_row: Tensor
+
+    def detach(self) -> Pairs:
+        """The same without a way back for gradients."""
+        return Pairs(self.child.detach(), self.parent.detach(), self.parent_row)
+
+
+class DependencyLosses(NamedTuple):
+    """L_emb and L_pair, averaged over pairs and then over foreign keys. Shapes: []."""
+
+    emb: Tensor
+    pair: Tensor
+
+
+class Dependencies(nn.Module):
+    """L_emb, Eq. (13), and L_pair, Eq. (15), with one subspace, shift and scorer per foreign key.
+
+    L_emb = |(diff - s) - P P^T (diff - s)|^2 with P of shape [c, c/4]. As the paper has it P is
+    free; with `orthonormal` its columns are, and the loss is the variance outside the subspace.
+
+    L_pair = -log(d(pos) / (d(pos) + sum of d(neg))), d(x) = exp(x / tau). The negatives of a
+    child are parents of other pairs, never its own. The scorer is an MLP on the difference; its
+    first layer is linear, so parents and children are projected once, not per negative.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[ForeignKey],
+        channels: int,
+        negatives: int = 8,
+        tau: float = 0.1,
+        orthonormal: bool = False,
+    ) -> None:
+        super().__init__()
+        self.number = {key: number for number, key in enumerate(keys)}
+        self.negatives, self.tau, self.orthonormal = negatives, tau, orthonormal
+        rank = max(1, channels // 4)
+        self.subspace = nn.Parameter(torch.empty(len(keys), channels, rank))
+        self.shift = nn.Parameter(torch.zeros(len(keys), channels))
+        self.hidden = nn.ModuleList(nn.Linear(channels, channels) for _ in keys)
+        self.score = nn.ModuleList(nn.Linear(channels, 1) for _ in keys)
+        for matrix in self.subspace:
+            nn.init.orthogonal_(matrix)
+
+    def emb(self, key: ForeignKey, pairs: Pairs) -> Tensor:
+        """L_emb of one foreign key, the mean over its pairs. Shape []."""
+        number = self.number[key]
+        basis = self.subspace[number]
+        if self.orthonormal:
+            basis = torch.linalg.qr(basis).Q
+        off = pairs.parent - pairs.child - self.shift[number]
+        return (off - (off @ basis) @ basis.T).square().sum(1).mean()  # Eq. (13)
+
+    def pair(self, key: ForeignKey, pairs: Pairs, generator: torch.Generator | None = None) -> Tensor:
+        """L_pair of one foreign key, the mean over its pairs. Shape []."""
+        count = len(pairs.child)
+        device = pairs.child.device
+        drawn = torch.randint(
+            count, (count, self.negatives), generator=generator,
+            device=generator.device if generator is not None else device,
+        ).to(device)  # fmt: skip
+        allowed = pairs.parent_row[drawn] != pairs.parent_row.unsqueeze(1)
+        return self.pair_against(key, pairs, drawn, allowed)
+
+    def pair_against(self, key: ForeignKey, pairs: Pairs, drawn: Tensor, allowed: Tensor) -> Tensor:
+        """L_pair with given negatives: the parents of the pairs `drawn`, where `allowed`.
+
+        Shapes: drawn, allowed [pairs, negatives] -> [].
+        """
+        number = self.number[key]
+        hidden, score = self.hidden[number], self.score[number]
+        assert isinstance(hidden, nn.Linear)
+        parent = nn.functional.linear(pairs.parent, hidden.weight)
+        child = nn.functional.linear(pairs.child, hidden.weight)
+        everyone = torch.cat([parent.unsqueeze(1), parent[drawn]], 1)
+        scores = score((everyone - child.unsqueeze(1) + hidden.bias).relu()).squeeze(2) / self.tau
+        scores[:, 1:] = scores[:, 1:].masked_fill(~allowed, -torch.inf)
+        return -scores.log_softmax(1)[:, 0].mean()  # Eq. (15)
+
+    def forward(
+        self, pairs: dict[ForeignKey, Pairs], generator: torch.Generator | None = None
+    ) -> DependencyLosses:
+        """Both losses over all foreign keys that have pairs."""
+        if not pairs:
+            nothing = self.shift.new_zeros(())
+            return DependencyLosses(nothing, nothing)
+        emb = torch.stack([self.emb(key, some) for key, some in pairs.items()])
+        pair = torch.stack([self.pair(key, some, generator) for key, some in pairs.items()])
+        return DependencyLosses(emb.mean(), pair.mean())

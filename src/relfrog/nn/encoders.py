@@ -1,0 +1,165 @@
+"""From rows to vectors: the columns of a row, and how long ago it was."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
+
+from relfrog.columns import Features, TableColumns
+
+__all__ = ["RowEncoder", "SeedEncoder", "TimeEncoder", "time_parts"]
+
+MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86400.0, 31557600.0
+#: Where the pieces of the time encoding meet, in seconds.
+KNOTS = (
+    0.0, 1.0, 10.0, MINUTE, 10 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR,
+    DAY, 2 * DAY, 4 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 60 * DAY, 120 * DAY, 240 * DAY,
+    YEAR, 2 * YEAR, 4 * YEAR, 8 * YEAR, 16 * YEAR, 32 * YEAR, 64 * YEAR,
+)  # fmt: skip
+
+
+def time_parts(seconds: Tensor) -> Tensor:
+    """Time spans as pieces of a line over log time: how much of each piece has passed.
+
+    0 for nothing known (NaN) and for negative spans. Shapes: [...] -> [..., len(KNOTS) - 1].
+    """
+    knots = torch.tensor(KNOTS, dtype=torch.float32, device=seconds.device).log1p()
+    known = torch.log1p(seconds.nan_to_num(0.0).clamp(min=0.0)).float().unsqueeze(-1)
+    return ((known - knots[:-1]) / knots.diff()).clamp(0.0, 1.0)
+
+
+class RowEncoder(nn.Module):
+    """A row's own columns as one vector; the same row is the same vector for every seed.
+
+    Each column is projected to `channels` and the columns are added up, as PyTorch Frame's
+    encoders with a sum over columns would, but as one product per table; then come residual
+    blocks x + W relu(LayerNorm(x)). Numbers are also given as pieces between quantiles, so that
+    the first layer can bend.
+
+    Shapes: rows [n] -> [n, c].
+    """
+
+    quantiles: Tensor
+
+    def __init__(self, columns: TableColumns, channels: int, depth: int = 1, bins: int = 8) -> None:
+        super().__init__()
+        self.num_numerical = columns.num_numerical
+        edges = np.asarray(columns.quantiles, np.float32)
+        if bins and columns.num_numerical:
+            at = np.linspace(0, edges.shape[1] - 1, bins + 1).round().astype(int)
+            edges = edges[:, at]
+        else:
+            bins, edges = 0, np.zeros((columns.num_numerical, 1), np.float32)
+        self.bins = bins
+        self.register_buffer("quantiles", torch.from_numpy(edges.copy()))
+        size = columns.dense_size + bins * columns.num_numerical
+        self.dense = nn.Linear(size, channels)
+        self.codes = nn.Embedding(columns.num_codes, channels) if columns.num_codes else None
+        if self.codes is not None:
+            nn.init.normal_(self.codes.weight, std=0.1)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(channels), nn.ReLU(), nn.Linear(channels, channels))
+            for _ in range(depth)
+        )
+
+    def forward(self, features: Features, rows: Tensor) -> Tensor:
+        """Encode some rows of the table."""
+        dense = features.dense.index_select(0, rows)
+        if self.bins:
+            numbers = dense[:, : self.num_numerical, None]
+            low, width = self.quantiles[:, :-1], self.quantiles.diff(dim=1)
+            pieces = ((numbers - low) / width.clamp(min=1e-6)).clamp(0.0, 1.0)
+            dense = torch.cat([dense, pieces.flatten(1)], 1)
+        x = self.dense(dense)
+        if self.codes is not None:
+            if features.codes.shape[1]:
+                codes = features.codes.index_select(0, rows)
+                x = x + embedding_bag(codes.long(), self.codes.weight, mode="sum")
+            if features.bag_offsets is not None and features.bag_values is not None:
+                begin = features.bag_offsets[rows]
+                length = features.bag_offsets[rows + 1] - begin
+                ends = length.cumsum(0)
+                within = torch.arange(int(length.sum()), device=rows.device)
+                within = within + (begin - ends + length).repeat_interleave(length)
+                offsets = torch.cat([ends.new_zeros(1), ends])
+                values = features.bag_values[within].long()
+                x = x + embedding_bag(
+                    values, self.codes.weight, offsets, mode="sum", include_last_offset=True
+                )
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+class TimeEncoder(nn.Module):
+    """How long before the seed's time a row is, added to it and scaling it, channel by channel.
+
+    h = x * (1 + S(age)) + B(age). The scale lets a sum over rows weigh the recent ones more;
+    with it left out, sums over a table could not tell which of its rows were late. Other
+    timestamps of the row are encoded as spans to the seed's time, past and future apart.
+
+    Shapes: x [n, c], age [n], moments [n, t] -> [n, c].
+    """
+
+    def __init__(self, channels: int, timed: bool, moments: int, scaled: bool = True) -> None:
+        super().__init__()
+        parts = len(KNOTS) - 1
+        self.timed, self.scaled = timed, scaled and timed
+        self.shift = nn.Linear(parts + 1, channels) if timed else None
+        self.scale = nn.Linear(parts + 1, channels) if self.scaled else None
+        if self.scale is not None:
+            nn.init.zeros_(self.scale.weight)
+            nn.init.zeros_(self.scale.bias)
+        self.moments = nn.Linear(moments * 2 * parts, channels, bias=False) if moments else None
+
+    def forward(self, x: Tensor, age: Tensor | None, spans: Tensor | None) -> Tensor:
+        """Encode occurrences of rows.
+
+        Args:
+            x: their vectors.
+            age: seconds from the row's time to the seed's, NaN where there is none.
+            spans: seconds from other timestamps to the seed's time, NaN where there is none.
+        """
+        if self.shift is not None and age is not None:
+            parts = torch.cat([time_parts(age), age.isnan().float().unsqueeze(1)], 1)
+            if self.scale is not None:
+                x = torch.addcmul(x, x, self.scale(parts))
+            x = x + self.shift(parts)
+        if self.moments is not None and spans is not None:
+            parts = torch.cat([time_parts(spans), time_parts(-spans)], -1)
+            x = x + self.moments(parts.flatten(1))
+        return x
+
+
+class SeedEncoder(nn.Module):
+    """What is known of a seed beside its row: the season, and how stale the database is.
+
+    Also stands in for a row that is not visible to its own seed. Shapes: [n, c] -> [n, c].
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.context = nn.Linear(6 + len(KNOTS) - 1, channels, bias=False)
+        nn.init.zeros_(self.context.weight)
+        self.unseen = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor, seconds: Tensor, lags: Tensor, hidden: Tensor) -> Tensor:
+        """Encode the seeds.
+
+        Args:
+            x: vectors of their rows. Shape [n, c].
+            seconds: their times, since 1970. Shape [n].
+            lags: seconds from the end of what they see to their times. Shape [n].
+            hidden: which of them are not visible themselves. Shape [n].
+        """
+        turns = [
+            2 * math.pi * (seconds / period % 1.0) for period in (YEAR, 7 * DAY, DAY)
+        ]
+        season = torch.stack([f(t) for t in turns for f in (torch.sin, torch.cos)], 1).float()
+        x = torch.where(hidden.unsqueeze(1), self.unseen, x)
+        return x + self.context(torch.cat([season, time_parts(lags)], 1))
+

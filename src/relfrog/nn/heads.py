@@ -1,0 +1,233 @@
+"""Heads: per type of task the output, the loss, and what a prediction is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+__all__ = ["HEADS", "BinaryHead", "Head", "MulticlassHead", "MultilabelHead", "RegressionHead"]
+
+
+class Head(nn.Module, ABC):
+    """Two layers on the embedding of a seed, and what their output means.
+
+    Shapes: [n, c] -> [n, outputs].
+    """
+
+    #: RelBench's name of the type of task.
+    kind: ClassVar[str]
+    #: What selection goes by, and whether more of it is better.
+    metric: ClassVar[tuple[str, bool]]
+
+    def __init__(self, channels: int, outputs: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(channels, channels), nn.LayerNorm(channels), nn.ReLU(), nn.Dropout(dropout),
+            nn.Linear(channels, outputs),
+        )  # fmt: skip
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Raw outputs."""
+        out: Tensor = self.layers(h)
+        return out
+
+    @classmethod
+    @abstractmethod
+    def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
+        """What the head must know of the training labels, for JSON."""
+
+    @classmethod
+    @abstractmethod
+    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> Head:
+        """A head for labels that `describe` has described."""
+
+    @abstractmethod
+    def targets(self, labels: NDArray[Any]) -> Tensor:
+        """Labels as the loss wants them."""
+
+    @abstractmethod
+    def loss(self, out: Tensor, target: Tensor) -> Tensor:
+        """The mean loss of a batch. Shape []."""
+
+    def truth(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Labels as the metrics want them."""
+        return labels
+
+    def columns(self, predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Predictions as columns of a table, by name."""
+        return {"prediction": predicted}
+
+    @abstractmethod
+    def predict(self, out: Tensor) -> Tensor:
+        """Predictions as RelBench's metrics want them. Shapes: [n, outputs] -> [n] or [n, k]."""
+
+
+class BinaryHead(Head):
+    """A probability; binary cross-entropy."""
+
+    kind = "binary_classification"
+    metric = ("roc_auc", True)
+
+    @classmethod
+    def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
+        """The share of positives, where the bias starts."""
+        return {"positive": float(np.mean(labels.astype(float)))}
+
+    @classmethod
+    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> BinaryHead:
+        """One output, which starts at the share of positives."""
+        head = cls(channels, 1, dropout)
+        share = min(max(about["positive"], 1e-4), 1 - 1e-4)
+        nn.init.constant_(head.layers[-1].bias, float(np.log(share / (1 - share))))
+        return head
+
+    def targets(self, labels: NDArray[Any]) -> Tensor:
+        """0.0 and 1.0."""
+        return torch.from_numpy(labels.astype(np.float32))
+
+    def loss(self, out: Tensor, target: Tensor) -> Tensor:
+        """Binary cross-entropy."""
+        return functional.binary_cross_entropy_with_logits(out.squeeze(1), target)
+
+    def predict(self, out: Tensor) -> Tensor:
+        """Probabilities of label 1."""
+        return out.squeeze(1).sigmoid()
+
+
+class RegressionHead(Head):
+    """A value in the label's own unit; L1 loss.
+
+    The network learns (label - centre) / scale. Predictions are clamped to the 2nd to 98th
+    percentile of the training labels.
+    """
+
+    kind = "regression"
+    metric = ("mae", False)
+
+    def __init__(self, channels: int, about: dict[str, Any], dropout: float = 0.0) -> None:
+        super().__init__(channels, 1, dropout)
+        self.center, self.scale = float(about["center"]), float(about["scale"])
+        self.low, self.high = float(about["low"]), float(about["high"])
+
+    @classmethod
+    def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
+        """Median, spread, and the 2nd and 98th percentile."""
+        values = labels.astype(float)
+        low, center, high = np.percentile(values, [2, 50, 98])
+        scale = float(np.std(np.clip(values, low, high))) or float(np.std(values)) or 1.0
+        return {"center": float(center), "scale": scale, "low": float(low), "high": float(high)}
+
+    @classmethod
+    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> RegressionHead:
+        """One output, which starts at the median."""
+        head = cls(channels, about, dropout)
+        nn.init.zeros_(head.layers[-1].bias)
+        return head
+
+    def targets(self, labels: NDArray[Any]) -> Tensor:
+        """Labels on the network's scale."""
+        return torch.from_numpy(((labels.astype(float) - self.center) / self.scale).astype("f4"))
+
+    def loss(self, out: Tensor, target: Tensor) -> Tensor:
+        """L1."""
+        return functional.l1_loss(out.squeeze(1), target)
+
+    def predict(self, out: Tensor) -> Tensor:
+        """Values in the label's unit, in double precision."""
+        values = out.squeeze(1).double() * self.scale + self.center
+        return values.clamp(self.low, self.high)
+
+
+class MulticlassHead(Head):
+    """A probability per class; cross-entropy. A class not seen in training is never right."""
+
+    kind = "multiclass_classification"
+    metric = ("accuracy", True)
+
+    def __init__(self, channels: int, classes: list[Any], dropout: float = 0.0) -> None:
+        super().__init__(channels, len(classes), dropout)
+        self.classes = classes
+        self.number = {value: number for number, value in enumerate(classes)}
+
+    @classmethod
+    def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
+        """The classes."""
+        return {"classes": np.unique(labels).tolist()}
+
+    @classmethod
+    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> MulticlassHead:
+        """One output per class."""
+        return cls(channels, about["classes"], dropout)
+
+    def targets(self, labels: NDArray[Any]) -> Tensor:
+        """Numbers of the classes; -100, which the loss leaves out, for unknown ones."""
+        return torch.tensor([self.number.get(value, -100) for value in labels.tolist()])
+
+    def truth(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of the classes."""
+        return np.asarray(self.targets(labels).numpy())
+
+    def loss(self, out: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy."""
+        return functional.cross_entropy(out, target)
+
+    def predict(self, out: Tensor) -> Tensor:
+        """Probabilities. Shape [n, classes]."""
+        return out.softmax(1)
+
+    def columns(self, predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The likeliest class, and the probability of each."""
+        chosen = predicted.reshape(-1, len(self.classes)).argmax(1)
+        found = {"prediction": np.array(self.classes, dtype=object)[chosen].astype(
+            np.array(self.classes).dtype
+        )}
+        for number, value in enumerate(self.classes):
+            found[f"probability_{value}"] = predicted.reshape(-1, len(self.classes))[:, number]
+        return found
+
+
+class MultilabelHead(Head):
+    """A probability per label; binary cross-entropy for each."""
+
+    kind = "multilabel_classification"
+    metric = ("roc_auc_macro", True)
+
+    @classmethod
+    def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
+        """How many labels there are."""
+        return {"labels": len(labels[0])}
+
+    @classmethod
+    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> MultilabelHead:
+        """One output per label."""
+        return cls(channels, about["labels"], dropout)
+
+    def targets(self, labels: NDArray[Any]) -> Tensor:
+        """0.0 and 1.0. Shape [n, labels]."""
+        return torch.from_numpy(np.stack(labels.tolist()).astype(np.float32))
+
+    def loss(self, out: Tensor, target: Tensor) -> Tensor:
+        """Binary cross-entropy."""
+        return functional.binary_cross_entropy_with_logits(out, target)
+
+    def predict(self, out: Tensor) -> Tensor:
+        """Probabilities. Shape [n, labels]."""
+        return out.sigmoid()
+
+    def columns(self, predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The probability of each label."""
+        count = self.layers[-1].out_features
+        rows = predicted.reshape(-1, count)
+        return {f"probability_{number}": rows[:, number] for number in range(count)}
+
+
+#: By type of task.
+HEADS: dict[str, type[Head]] = {
+    head.kind: head for head in (BinaryHead, RegressionHead, MulticlassHead, MultilabelHead)
+}

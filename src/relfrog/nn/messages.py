@@ -1,0 +1,142 @@
+"""The messages: from a row to a row it is joined to, and from u through v to w.
+
+One module per relation or route and layer. All but one scalar in Eq. (11) is linear, so rows are
+projected, on whichever side of the sum there are fewer of them, and never single matches.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from relfrog.nn.links import Links, RouteLinks
+from relfrog.nn.sums import Aggregation, aggregate, linked_sum
+from relfrog.routes import CoOccurrence, Completion, Paradigm
+
+__all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
+
+
+def _project_and_sum(x: Tensor, project: nn.Linear, links: Links, how: Aggregation) -> Tensor:
+    """W agg(x) without its bias, computed on the side with fewer rows.
+
+    Shapes: [sources, c] -> [targets, c].
+    """
+    if how is not Aggregation.MAX and links.sources < links.targets:
+        return aggregate(nn.functional.linear(x[: links.sources], project.weight), links, how)
+    return nn.functional.linear(aggregate(x, links, how), project.weight)
+
+
+class NodeMessage(nn.Module):
+    """Table-as-node: W1 agg(h_v) + W2 h_w, as in GraphSAGE.
+
+    Shapes: h_v [sources, c], h_w [targets or more, c] -> [targets, c].
+    """
+
+    def __init__(self, channels: int, aggregation: Aggregation = Aggregation.SUM) -> None:
+        super().__init__()
+        self.aggregation = aggregation
+        self.neighbor = nn.Linear(channels, channels)
+        self.self = nn.Linear(channels, channels, bias=False)
+
+    def forward(self, h_v: Tensor, h_w: Tensor, links: Links) -> Tensor:
+        """The whole message."""
+        return self.from_neighbors(h_v, links) + self.self(h_w[: links.targets])
+
+    def from_neighbors(self, h_v: Tensor, links: Links) -> Tensor:
+        """The message but for W2 h_w, which several relations can compute together."""
+        return _project_and_sum(h_v, self.neighbor, links, self.aggregation) + self.neighbor.bias
+
+
+class CoOccurrenceMessage(nn.Module):
+    """Eq. (10): W [h_w || h_v || h_u], aggregated over the matches that reach w.
+
+    Shapes: h_u, h_v [sources, c], h_w [targets or more, c] -> [targets, c].
+    """
+
+    def __init__(self, channels: int, aggregation: Aggregation = Aggregation.SUM) -> None:
+        super().__init__()
+        self.aggregation = aggregation
+        self.w = nn.Linear(channels, channels, bias=False)
+        self.v = nn.Linear(channels, channels, bias=False)
+        self.u = nn.Linear(channels, channels, bias=False)
+
+    def forward(self, h_u: Tensor, h_v: Tensor, h_w: Tensor, links: RouteLinks) -> Tensor:
+        """The aggregated message."""
+        counts = links.v.counts().unsqueeze(1)
+        h_w = h_w[: links.v.targets]
+        if self.aggregation is Aggregation.MAX:
+            # The maximum does not split into parts: here the matches are projected one by one.
+            both = self.v(h_v).index_select(0, links.v.source) + self.u(h_u).index_select(
+                0, links.u.source
+            )
+            into = torch.repeat_interleave(links.v.begin.diff())
+            top = both.new_zeros(len(h_w), both.shape[1])
+            top = top.index_reduce(0, into, both, "amax", include_self=False)
+            return self.w(h_w) * (counts > 0) + top
+        share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
+        return (
+            self.w(h_w) * share
+            + _project_and_sum(h_v, self.v, links.v, self.aggregation)
+            + _project_and_sum(h_u, self.u, links.u, self.aggregation)
+        )
+
+
+class CompletionMessage(nn.Module):
+    """Eq. (11): W2 [h_w || sigmoid(f(h_v || h_u)) * W1 (h_v || h_u)], aggregated over the matches.
+
+    Shapes: h_u, h_v [sources, c], h_w [targets or more, c] -> [targets, c].
+    """
+
+    def __init__(self, channels: int, aggregation: Aggregation = Aggregation.SUM) -> None:
+        super().__init__()
+        self.aggregation = aggregation
+        self.gate_v = nn.Linear(channels, 1)
+        self.gate_u = nn.Linear(channels, 1, bias=False)
+        self.w1_v = nn.Linear(channels, channels, bias=False)
+        self.w1_u = nn.Linear(channels, channels, bias=False)
+        self.w2_w = nn.Linear(channels, channels, bias=False)
+        self.w2_m = nn.Linear(channels, channels, bias=False)
+
+    def forward(self, h_u: Tensor, h_v: Tensor, h_w: Tensor, links: RouteLinks) -> Tensor:
+        """The aggregated message."""
+        h_u, h_v, h_w = h_u[: links.u.sources], h_v[: links.v.sources], h_w[: links.v.targets]
+        counts = links.v.counts().unsqueeze(1)
+        # One scalar per match, in the order of the links.
+        gate_v = self.gate_v(h_v).index_select(0, links.v.source)
+        gate_u = self.gate_u(h_u).index_select(0, links.u.source)
+        gate = torch.sigmoid(gate_v + gate_u).squeeze(1)
+        share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
+        if self.aggregation is Aggregation.MAX:
+            both = self.w1_v(h_v).index_select(0, links.v.source)
+            both = both + self.w1_u(h_u).index_select(0, links.u.source)
+            sent = self.w2_m(both * gate.unsqueeze(1))
+            into = torch.repeat_interleave(links.v.begin.diff())
+            top = sent.new_zeros(len(h_w), sent.shape[1])
+            top = top.index_reduce(0, into, sent, "amax", include_self=False)
+            return self.w2_w(h_w) * share + top
+        sent = self._sent(h_v, self.w1_v, links.v, gate) + self._sent(h_u, self.w1_u, links.u, gate)
+        if self.aggregation is Aggregation.MEAN:
+            sent = sent / counts.clamp(min=1)
+        return self.w2_w(h_w) * share + sent
+
+    def _sent(self, x: Tensor, project: nn.Linear, links: Links, gate: Tensor) -> Tensor:
+        """W2 W1 (sum of gate * x over the links), projected on the side with fewer rows."""
+        if links.sources < links.targets:
+            return linked_sum(self.w2_m(project(x)), links, gate)
+        projected: Tensor = self.w2_m(project(linked_sum(x, links, gate)))
+        return projected
+
+
+#: The message of each paradigm; a subclass has that of its base unless it is listed itself.
+MESSAGES: dict[type[Paradigm], type[nn.Module]] = {
+    CoOccurrence: CoOccurrenceMessage,
+    Completion: CompletionMessage,
+}
+
+
+def message_for(paradigm: Paradigm) -> type[nn.Module]:
+    """The message class of a paradigm; Eq. (10) for one that names none, as it fits any route."""
+    for base in type(paradigm).__mro__:
+        if base in MESSAGES:
+            return MESSAGES[base]
+    return CoOccurrenceMessage

@@ -1,0 +1,172 @@
+"""The network: rows are encoded once, role-gated layers join them, a head answers for the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from relfrog import times as clock
+from relfrog.columns import Features, TableColumns
+from relfrog.graph import ForeignKey
+from relfrog.nn.dependency import Dependencies, Pairs
+from relfrog.nn.encoders import RowEncoder, SeedEncoder, TimeEncoder
+from relfrog.nn.heads import Head
+from relfrog.nn.layer import RoleLayer
+from relfrog.nn.links import Plan
+from relfrog.nn.roles import RoleMode, Roles
+from relfrog.nn.sums import Aggregation
+from relfrog.routes import Route
+
+__all__ = ["Network", "Output"]
+
+
+class Output(NamedTuple):
+    """What a forward pass gives.
+
+    Attributes:
+        seeds: the head's raw output. Shape [seeds, outputs].
+        states: embeddings per table, before the first layer and after each; each layer has
+            computed a prefix of the occurrences.
+    """
+
+    seeds: Tensor
+    states: list[dict[str, Tensor]]
+
+
+class Network(nn.Module):
+    """Encoders, layers, roles and a head for one database and one task.
+
+    Args:
+        columns: the columns of every table.
+        timed: tables with a time column.
+        keys: all foreign keys.
+        routes: those along which tables may act as edges; none for a plain relational GNN.
+        seed_table: the table of the entities.
+        head: what is predicted.
+        channels: size of all embeddings.
+        layers: rounds of messages.
+        aggregation: how messages become one.
+        dropout: in layers and head.
+        encoder_depth: residual blocks in the row encoders.
+        bins: pieces per number in the row encoders.
+        time_scale: whether age scales a row besides being added to it.
+        mode: where roles come from.
+        alpha: how slowly the average gate moves.
+        roles: the gates, where they are fixed.
+        unit: of the graph's times.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, TableColumns],
+        timed: Sequence[str],
+        keys: Sequence[ForeignKey],
+        routes: Sequence[Route],
+        seed_table: str,
+        head: Head,
+        *,
+        channels: int = 128,
+        layers: int = 2,
+        aggregation: Aggregation | str = Aggregation.SUM,
+        dropout: float = 0.0,
+        encoder_depth: int = 1,
+        bins: int = 8,
+        time_scale: bool = True,
+        mode: RoleMode | str = RoleMode.LEARNED,
+        alpha: float = 0.99,
+        roles: Mapping[str, float] | None = None,
+        unit: str = "us",
+    ) -> None:
+        super().__init__()
+        self.tables = tuple(sorted(columns))
+        self.seed_table, self.unit = seed_table, unit
+        how = Aggregation(aggregation)
+        self.encoders = nn.ModuleList(
+            RowEncoder(columns[name], channels, encoder_depth, bins) for name in self.tables
+        )
+        self.times = nn.ModuleList(
+            TimeEncoder(channels, name in timed, len(columns[name].moment_names), time_scale)
+            for name in self.tables
+        )
+        self.seed_encoder = SeedEncoder(channels)
+        self.roles = (
+            Roles(routes, channels, RoleMode(mode), alpha, roles) if len(routes) else None
+        )
+        self.layers = nn.ModuleList(
+            RoleLayer(self.tables, keys, routes, channels, how, dropout) for _ in range(layers)
+        )
+        self.head = head
+
+    def forward(self, plan: Plan, features: Mapping[str, Features]) -> Output:
+        """Everything that the plan asks for."""
+        h = self.encode(plan, features)
+        states = [h]
+        for layer, layer_plan in zip(self.layers, plan.layers, strict=True):
+            h = layer(h, layer_plan, self.roles)
+            states.append(h)
+        seeds = h[self.seed_table].index_select(0, plan.batch.seeds)
+        return Output(self.head(seeds), states)
+
+    def encode(self, plan: Plan, features: Mapping[str, Features]) -> dict[str, Tensor]:
+        """Embeddings before the first layer: each distinct row once, then its occurrences."""
+        batch = plan.batch
+        per_second = float(clock.PER_SECOND[self.unit])
+        seconds = batch.group_times / per_second
+        h = {}
+        for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):
+            rows, count = batch.tables[name], plan.sizes[name]
+            chosen, index = rows.rows, rows.index[:count]
+            if count < len(rows):
+                used, index = index.unique(return_inverse=True)
+                chosen = chosen[used]
+            own = encoder(features[name], chosen)
+            age = None if rows.age is None else rows.age[:count]
+            spans = None
+            if times.moments is not None:
+                moments = features[name].moments.index_select(0, chosen)[index]
+                spans = seconds[rows.group[:count].long()].unsqueeze(1) - moments
+            h[name] = times(own.index_select(0, index), age, spans)
+        group = batch.tables[self.seed_table].group[batch.seeds].long()
+        x = h[self.seed_table]
+        seeds = self.seed_encoder(
+            x.index_select(0, batch.seeds), seconds[group], batch.group_lags[group], batch.hidden()
+        )
+        h[self.seed_table] = x.index_copy(0, batch.seeds, seeds)
+        return h
+
+
+def dependency_pairs(
+    output: Output, plan: Plan, keys: Sequence[ForeignKey], most: int,
+    generator: torch.Generator | None = None,
+) -> dict[ForeignKey, Pairs]:  # fmt: skip
+    """Foreign-key pairs of a batch, at most so many per key, drawn at random.
+
+    Both ends are taken from the last layer that has computed both of them.
+    """
+    batch = plan.batch
+    found = {}
+    for key in keys:
+        pointers = batch.parents[key][: plan.sizes[key.table]]
+        children = torch.nonzero((pointers >= 0) & (pointers < plan.sizes[key.parent])).squeeze(1)
+        if not len(children):
+            continue
+        if most and len(children) > most:
+            drawn = torch.randint(len(children), (most,), generator=generator)
+            children = children[drawn.to(children.device)]
+        parents = pointers[children]
+        child = output.states[0][key.table].index_select(0, children)
+        parent = output.states[0][key.parent].index_select(0, parents)
+        for state in output.states[1:]:
+            deep = (children < len(state[key.table])) & (parents < len(state[key.parent]))
+            at = deep.nonzero().squeeze(1)
+            if len(at):
+                child = child.index_copy(0, at, state[key.table].index_select(0, children[at]))
+                parent = parent.index_copy(0, at, state[key.parent].index_select(0, parents[at]))
+        found[key] = Pairs(child, parent, batch.tables[key.parent].index[parents])
+    return found
+
+
+__all__ += ["Dependencies", "dependency_pairs"]

@@ -1,0 +1,95 @@
+"""Roles: for each route, how much the table in the middle acts as an edge rather than a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+import torch
+from torch import Tensor, nn
+
+from relfrog.routes import Route
+
+__all__ = ["RoleMode", "Roles", "role_of"]
+
+
+class RoleMode(str, Enum):
+    """Where the roles come from."""
+
+    LEARNED = "learned"
+    NODE = "node"
+    EDGE = "edge"
+    RANDOM = "random"
+    FIXED = "fixed"
+
+
+class Roles(nn.Module):
+    """The gates of all routes and their running averages, shared by the layers.
+
+    Eq. (6): g~ = sigmoid(MLP([h^N || h^E])) per row w; Eq. (7): g = (1 - alpha) g~ + alpha gbar,
+    gbar <- mean(g). The gate is the weight of the edge role. Training mixes with g, so that the
+    MLP learns; evaluation with gbar. Roles that are not learned are gbar alone and do not move.
+
+    Shapes: h^N, h^E [n, c] -> [n, 1], or [] where one gate holds for all rows.
+    """
+
+    average: Tensor
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        channels: int,
+        mode: RoleMode = RoleMode.LEARNED,
+        alpha: float = 0.99,
+        fixed: Mapping[str, float] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.number = {route: number for number, route in enumerate(routes)}
+        self.mode = mode
+        self.alpha = alpha
+        start = torch.full((len(routes),), 0.5)
+        if mode is RoleMode.EDGE:
+            start.fill_(1.0)
+        elif mode is RoleMode.NODE:
+            start.zero_()
+        elif mode is RoleMode.RANDOM:
+            start = torch.randint(0, 2, (len(routes),), generator=generator).float()
+        elif mode is RoleMode.FIXED:
+            start = torch.tensor([(fixed or {})[str(route)] for route in routes])
+        self.register_buffer("average", start)
+        self.mlps = nn.ModuleList(
+            nn.Sequential(nn.Linear(2 * channels, channels), nn.ReLU(), nn.Linear(channels, 1))
+            for _ in (routes if mode is RoleMode.LEARNED else ())
+        )
+
+    def forward(self, route: Route, node: Tensor, edge: Tensor, matched: Tensor) -> Tensor:
+        """The gate of a route for each row, from both of its messages.
+
+        Args:
+            route: which.
+            node: h^N. Shape [n, c].
+            edge: h^E. Shape [n, c].
+            matched: which rows the route reaches at all; the average is over them. Shape [n].
+        """
+        number = self.number[route]
+        if self.mode is not RoleMode.LEARNED or not self.training:
+            return self.average[number]
+        mlp = self.mlps[number]
+        first, last = mlp[0], mlp[2]
+        # Eq. (6), without the copy of [h^N || h^E].
+        width = node.shape[1]
+        hidden = torch.addmm(first.bias, node, first.weight[:, :width].T)
+        hidden = torch.addmm(hidden, edge, first.weight[:, width:].T).relu()
+        gate = torch.sigmoid(last(hidden))
+        gate = (1 - self.alpha) * gate + self.alpha * self.average[number]  # Eq. (7)
+        with torch.no_grad():
+            count = matched.sum()
+            if count > 0:
+                self.average[number] = (gate.squeeze(1) * matched).sum() / count
+        return gate
+
+
+def role_of(gate: float) -> str:
+    """The role in a word: more edge than node, or not."""
+    return "edge" if gate > 0.5 else "node" if gate < 0.5 else "undecided"

@@ -1,0 +1,81 @@
+"""Sums over links, and their gradients, without a copy of the rows per link."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from relfrog.nn.links import Links
+
+__all__ = ["Aggregation", "aggregate", "linked_sum"]
+
+
+class Aggregation(str, Enum):
+    """How the messages that reach a row become one."""
+
+    SUM = "sum"
+    MEAN = "mean"
+    MAX = "max"
+
+
+class _LinkedSum(torch.autograd.Function):
+    """out[i] = sum over links j -> i of weight[link] * x[j]. Shapes: [sources, c] -> [targets, c].
+
+    The weights, if any, stand in the order of `Links.source`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, links: Links) -> Tensor:
+        ctx.links = links
+        ctx.save_for_backward(*((x, weight) if weight is not None else ()))
+        return _bags(x, links.source, links.begin, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        links: Links = ctx.links
+        grad = grads[0].contiguous()
+        x, weight = ctx.saved_tensors or (None, None)
+        back = None if weight is None else weight[links.position]
+        grad_x = _bags(grad, links.target, links.begin_back, back)
+        grad_weight = None
+        if weight is not None and ctx.needs_input_grad[1]:
+            into = torch.repeat_interleave(links.begin.diff())
+            grad_weight = (grad.index_select(0, into) * x.index_select(0, links.source)).sum(-1)
+        return grad_x, grad_weight, None
+
+
+def _bags(x: Tensor, source: Tensor, begin: Tensor, weight: Tensor | None) -> Tensor:
+    if not len(source):
+        return x.new_zeros(len(begin) - 1, x.shape[1])
+    return embedding_bag(
+        source, x, begin, mode="sum", include_last_offset=True, per_sample_weights=weight
+    )
+
+
+def linked_sum(x: Tensor, links: Links, weight: Tensor | None = None) -> Tensor:
+    """Sum, for each target, of the rows that are linked to it, each times the weight of its link.
+
+    Shapes: x [sources or more, c], weight [links] -> [targets, c].
+    """
+    x = x[: links.sources]
+    return _LinkedSum.apply(x, weight, links)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def aggregate(x: Tensor, links: Links, how: Aggregation) -> Tensor:
+    """Sum, mean or maximum of the rows linked to each target; 0 where there is none.
+
+    Shapes: [sources or more, c] -> [targets, c].
+    """
+    if how is Aggregation.MAX:
+        into = torch.repeat_interleave(links.begin.diff())
+        rows = x.index_select(0, links.source)
+        out = x.new_zeros(links.targets, x.shape[1])
+        return out.index_reduce(0, into, rows, "amax", include_self=False)
+    total = linked_sum(x, links)
+    if how is Aggregation.MEAN:
+        total = total / links.counts().clamp(min=1).unsqueeze(1)
+    return total

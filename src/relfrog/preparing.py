@@ -1,0 +1,176 @@
+"""From a dataset and a task to what a network reads: the database as graph and as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.columns import Columns, Features, fit_columns
+from relfrog.config import Config
+from relfrog.graph import RelationalGraph, build_graph
+from relfrog.history import history_name, with_history
+from relfrog.loading import Loader
+from relfrog.nn.heads import HEADS
+from relfrog.nn.links import make_plan
+from relfrog.nn.model import Network
+from relfrog.routes import CoOccurrence, Completion, CompletionAgainst, Paradigm, Route, routes
+from relfrog.sampling import TemporalSampler, halving
+
+__all__ = ["Prepared", "Seeds", "prepare", "seeds_of"]
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Rows to be predicted for, each at its time.
+
+    Attributes:
+        rows: rows of the entity table. Shape [seeds].
+        times: their times. Shape [seeds].
+        labels: what became of them, where that is known. Shape [seeds].
+    """
+
+    rows: NDArray[np.int64]
+    times: pd.Series
+    labels: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def seeds_of(task: Any, split: str) -> Seeds:
+    """The labelled seeds of a split."""
+    frame = task.get_table(split, mask_input_cols=False).df
+    return Seeds(
+        frame[task.entity_col].to_numpy(np.int64),
+        pd.Series(pd.to_datetime(frame[task.time_col])),
+        frame[task.target_col].to_numpy(),
+    )
+
+
+def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
+    """The routes that the network of these settings has."""
+    if config.model == "sage" or config.roles == "node":
+        return ()
+    paradigms: list[Paradigm] = [CoOccurrence()]
+    if config.completion in ("along", "both"):
+        paradigms.append(Completion())
+    if config.completion in ("against", "both"):
+        paradigms.append(CompletionAgainst())
+    return routes(graph.foreign_keys, paradigms)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A database and a task, ready for a network.
+
+    Attributes:
+        dataset: RelBench's dataset.
+        task: RelBench's task.
+        config: the settings.
+        columns: types and statistics of the columns, from rows before the validation cut.
+        graph: the relational graph, with the label history if there is one.
+        features: the columns as numbers, per table.
+        routes: along which tables may act as edges.
+        history: the name of the table of earlier labels, if there is one.
+        newest: the newest time in the database.
+    """
+
+    dataset: Any
+    task: Any
+    config: Config
+    columns: Columns
+    graph: RelationalGraph
+    features: dict[str, Features]
+    routes: tuple[Route, ...]
+    history: str | None
+    newest: pd.Timestamp | None
+
+    def describe_labels(self, seeds: Seeds) -> dict[str, Any]:
+        """What head and metrics must know of the training labels, for JSON."""
+        assert seeds.labels is not None
+        kind = self.task.task_type.value
+        about = HEADS[kind].describe(seeds.labels)
+        if kind == "regression":
+            about["std"] = float(np.std(seeds.labels.astype(float), ddof=1))
+        return about
+
+    def cutoff(self, split: str, regime: str) -> pd.Timestamp | None:
+        """Where the database stops for all seeds of a split; None if each has its own time."""
+        if regime != "frozen":
+            return None
+        return {"val": self.dataset.val_timestamp, "test": self.dataset.test_timestamp}[split]
+
+    def network(self, about: dict[str, Any], roles: dict[str, float] | None = None) -> Network:
+        """A network with fresh weights.
+
+        Args:
+            about: of the labels, as the head describes them.
+            roles: the gates, where they are fixed.
+        """
+        config = self.config
+        head = HEADS[self.task.task_type.value].build(about, config.channels, config.dropout)
+        timed = [name for name in self.graph.num_rows if self.graph.time(name) is not None]
+        return Network(
+            self.columns.tables, timed, self.graph.foreign_keys, self.routes,
+            self.task.entity_table, head, channels=config.channels, layers=config.layers,
+            aggregation=config.aggregation, dropout=config.dropout,
+            encoder_depth=config.encoder_depth, bins=config.bins, time_scale=config.time_scale,
+            mode=config.roles, alpha=config.alpha, roles=roles, unit=self.graph.unit,
+        )  # fmt: skip
+
+    def loader(
+        self, seeds: Seeds, *, cutoff: pd.Timestamp | None = None, staleness: float = 0.0
+    ) -> Loader:
+        """Batches of seeds with a plan of what each layer computes.
+
+        Args:
+            seeds: what to run through.
+            cutoff: where the database stops for all of them; by default at each one's own time.
+            staleness: see `Loader`.
+        """
+        config = self.config
+        sampler = TemporalSampler(
+            self.graph, self.task.entity_table, halving(config.neighbors, config.hops or config.layers),
+            mode=config.sharing, strategy=config.strategy, seed=config.seed, routes=self.routes,
+        )  # fmt: skip
+        return Loader(
+            sampler, seeds.rows, seeds.times, config.batch_size, config.times_per_batch,
+            cutoffs=None if cutoff is None else [cutoff] * len(seeds), staleness=staleness,
+            prepare=lambda batch: make_plan(
+                batch, config.layers, self.routes, trim=not config.fd_final
+            ),
+        )  # fmt: skip
+
+
+def prepare(
+    dataset: Any, task: Any, config: Config, columns: Columns | None = None, db: Any = None
+) -> Prepared:
+    """Read the database and make graph and features of it.
+
+    Args:
+        dataset: RelBench's dataset.
+        task: RelBench's task.
+        config: the settings.
+        columns: those of an earlier run; by default they are fitted.
+        db: the database, if it has been read already.
+    """
+    if db is None:
+        db = dataset.get_db(upto_test_timestamp=False)
+    newest = db.max_timestamp
+    name = None
+    if config.history == "on":
+        name = history_name(task.manifest.name if hasattr(task, "manifest") else "the task", db)
+        db = with_history(dataset, task, db, name)
+    if columns is None:
+        columns = fit_columns(
+            db, before=dataset.val_timestamp, text=config.text, text_channels=config.text_channels
+        )
+    graph = build_graph(db)
+    return Prepared(
+        dataset, task, config, columns, graph, columns.encode(db), routes_of(config, graph), name,
+        None if newest is None or newest is pd.NaT else newest,
+    )

@@ -1,0 +1,129 @@
+"""Run folders: everything a run is, in plain files.
+
+::
+
+    run.json             what was trained on what: dataset, task, labels, schema, versions, seconds
+    config.yaml          the settings, all of them
+    columns.json         types and statistics of the columns, from rows before the validation cut
+    columns.safetensors  their arrays
+    model.safetensors    the weights with the best validation metric
+    roles.json           the gate of each route
+    history.jsonl        one line per epoch
+    metrics.json         scores of the saved weights, by split and regime
+    checkpoint/          where an interrupted run goes on; gone when it has ended
+
+Nothing in it is executed when it is opened: JSON, YAML (safe) and safetensors alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from relfrog.errors import RunError
+
+__all__ = [
+    "FORMAT", "append_line", "is_run", "load_tensors", "locked", "read_json", "save_tensors",
+    "write_json", "write_text",
+]  # fmt: skip
+
+FORMAT = 1
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is complete or as it was: beside, then renamed."""
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_json(path: Path, data: object) -> None:
+    """Write JSON that is complete or as it was."""
+    write_text(path, json.dumps(data, indent=1, ensure_ascii=False, default=str) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON.
+
+    Raises:
+        RunError: It is missing or no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read ({error}). Train again.") from None
+
+
+def save_tensors(path: Path, tensors: dict[str, Any], about: dict[str, str] | None = None) -> None:
+    """Write tensors as safetensors, complete or as it was."""
+    from safetensors.torch import save_file
+
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        save_file({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, partial, about)
+        with open(partial, "rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load_tensors(path: Path) -> dict[str, Any]:
+    """Read safetensors.
+
+    Raises:
+        RunError: The file is missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors: dict[str, Any] = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"{path} cannot be read ({error}). Train again.") from None
+    return tensors
+
+
+def append_line(path: Path, data: object) -> None:
+    """Add one line of JSON to a file."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(data, ensure_ascii=False, default=str) + "\n")
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run folder."""
+    try:
+        about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(about, dict) and "relfrog" in about
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a second process out of a run folder.
+
+    Raises:
+        RunError: There is one in it already.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not there on Windows
+        yield
+        return
+    with open(folder / ".lock", "w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"{folder} is in use: another process is training there.") from None
+        yield

@@ -1,0 +1,209 @@
+"""Runs: a trained model with all that belongs to it, to evaluate, predict with and look into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from relfrog.columns import Columns
+from relfrog.config import Config, parse_settings
+from relfrog.dataset import open_dataset
+from relfrog.entities import key_frame, read_entities
+from relfrog.errors import RunError, UsageError
+from relfrog.evaluation import REGIMES, compute_metrics, predict_seeds
+from relfrog.nn.roles import role_of
+from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
+from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
+from relfrog.tasks import load_task
+
+__all__ = ["Run", "load_run"]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A trained model and its folder.
+
+    Attributes:
+        folder: the run folder.
+        about: what was trained on what, from `run.json`.
+        config: all settings.
+        device: where to compute.
+    """
+
+    folder: Path
+    about: dict[str, Any]
+    config: Config
+    device: str = "cpu"
+
+    def evaluate(self, split: str = "test", regime: str = "rolling") -> dict[str, float]:
+        """Metrics on a split.
+
+        Args:
+            split: "val" or "test".
+            regime: "rolling" (each seed sees everything up to its own time) or "frozen" (the
+                database stops at the split's timestamp for all of them).
+        """
+        if split not in ("val", "test"):
+            raise UsageError(f"split must be val or test (got {split!r}).")
+        if regime not in REGIMES:
+            raise UsageError(f"regime must be {' or '.join(REGIMES)} (got {regime!r}).")
+        seeds = seeds_of(self.prepared.task, split)
+        predicted = self._predict(seeds, self.prepared.cutoff(split, regime))
+        assert seeds.labels is not None
+        return compute_metrics(
+            self.about["task_type"], self.network.head.truth(seeds.labels), predicted,
+            self.about["labels"].get("std"),
+        )  # fmt: skip
+
+    def predict(
+        self,
+        at: Any = None,
+        entities: str | Path | pd.DataFrame | Sequence[Any] | None = None,
+    ) -> pd.DataFrame:
+        """Predictions for any time, with the source's own keys.
+
+        Args:
+            at: the time; by default the newest in the database. Only what was known by then is
+                used.
+            entities: whom for, in this order: a CSV or Parquet file with key columns, a data
+                frame, or a list of keys; by default everyone who exists at that time.
+
+        Returns:
+            One row per entity: its key, the time, and `prediction`: a probability, or a value in
+            the label's unit; for several classes the likeliest and a probability for each; for
+            several labels a probability for each.
+        """
+        task = self.prepared.task
+        table = task.entity_table
+        time = self._time(at)
+        where = self._dataset_folder
+        count = self.prepared.graph.num_rows[table]
+        primary = self.prepared.dataset.manifest.tables[table].pkey
+        if entities is None:
+            rows = np.flatnonzero(self.prepared.graph.visible(table, time))
+            keys = key_frame(where, table, primary, rows)
+            times = pd.Series(np.repeat(np.datetime64(time, "ns"), len(rows)))
+        else:
+            asked = read_entities(where, table, primary, count, entities, time_names=("time", "at"))
+            rows, keys = asked.rows, asked.keys
+            times = (
+                asked.times
+                if asked.times is not None
+                else pd.Series(np.repeat(np.datetime64(time, "ns"), len(rows)))
+            )
+        predicted = self._predict(Seeds(rows, times), None)
+        frame = keys.reset_index(drop=True)
+        frame["time" if "time" not in frame else "prediction_time"] = times.to_numpy()
+        for name, values in self.network.head.columns(predicted).items():
+            frame[name] = values
+        return frame
+
+    def roles(self) -> pd.DataFrame:
+        """The learned role of each route: route, paradigm, tables, gate, role."""
+        frame = pd.DataFrame(
+            read_json(self.folder / "roles.json"),
+            columns=["route", "paradigm", "u", "v", "w", "gate"],
+        )
+        frame["role"] = [role_of(gate) for gate in frame["gate"]]
+        return frame
+
+    def history(self) -> pd.DataFrame:
+        """One row per epoch."""
+        path = self.folder / "history.jsonl"
+        return pd.read_json(path, lines=True) if path.exists() else pd.DataFrame()
+
+    @property
+    def metrics(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Scores of the saved weights, as they were computed after training: split, regime."""
+        found: dict[str, dict[str, dict[str, float]]] = read_json(self.folder / "metrics.json")
+        return found
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The database as it is now, through the columns of the run."""
+        dataset = open_dataset(self.about["dataset"])
+        task = load_task(dataset, self.about["task"])
+        return prepare(dataset, task, self.config, Columns.load(self.folder))
+
+    @cached_property
+    def network(self) -> Any:
+        """The network with the saved weights."""
+        tensors = load_tensors(self.folder / "model.safetensors")
+        weights = {k[8:]: v for k, v in tensors.items() if k.startswith("network.")}
+        fixed = None
+        if self.config.roles == "fixed":
+            saved = read_json(self.folder / "roles.json")
+            fixed = {entry["route"]: entry["gate"] for entry in saved}
+        network = self.prepared.network(self.about["labels"], fixed)
+        try:
+            network.load_state_dict(weights)
+        except RuntimeError as error:
+            text = " ".join(str(error).split())[:300]
+            raise RunError(
+                f"{self.folder}: the weights do not fit the dataset as it is now ({text}). "
+                "Its tables or keys have changed: train again."
+            ) from None
+        return network.to(self.device).eval()
+
+    def _predict(self, seeds: Seeds, cutoff: pd.Timestamp | None) -> Any:
+        import torch
+
+        loader = self.prepared.loader(seeds, cutoff=cutoff)
+        device = torch.device(self.device)
+        features = {name: part.to(device) for name, part in self.prepared.features.items()}
+        return predict_seeds(self.network, loader, features, device)
+
+    def _time(self, at: Any) -> pd.Timestamp:
+        if at is None:
+            newest = self.prepared.newest
+            if newest is None:
+                raise UsageError("the database has no times. Say which: --at 2026-01-01")
+            return newest
+        try:
+            time = pd.Timestamp(at)
+        except (ValueError, TypeError):
+            raise UsageError(f"{at!r} is no time. Write it as 2026-01-01 or 2026-01-01T12:00.") from None
+        if time is pd.NaT:
+            raise UsageError(f"{at!r} is no time. Write it as 2026-01-01.")
+        return time.tz_convert("UTC").tz_localize(None) if time.tzinfo else time
+
+    @property
+    def _dataset_folder(self) -> Path:
+        return Path(self.prepared.dataset.dataset_dir)
+
+
+def load_run(folder: str | Path, *, device: str = "cpu") -> Run:
+    """Open a run folder; nothing in it is executed.
+
+    Raises:
+        RunError: It is no run folder, is damaged, or its training has not ended.
+    """
+    folder = Path(folder).expanduser()
+    if not is_run(folder):
+        raise RunError(
+            f"{folder} is no run folder. Make one: relfrog train DATASET TASK --out {folder}"
+        )
+    about = read_json(folder / "run.json")
+    if about.get("format") != FORMAT:
+        raise RunError(f"{folder}: of format {about.get('format')}; this version reads {FORMAT}.")
+    if about.get("status") != "complete":
+        raise RunError(
+            f"{folder}: training has not ended. Go on with: relfrog train {about.get('dataset')} "
+            f"{about.get('task')} --out {folder} --resume"
+        )
+    try:
+        settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        config = Config(**parse_settings(settings))
+        for name in ("dataset", "task", "task_type", "labels"):
+            about[name]
+    except (OSError, yaml.YAMLError, TypeError, AttributeError, KeyError) as error:
+        raise RunError(f"{folder}: damaged ({error}). Train again.") from None
+    return Run(folder, about, config, device)
+

@@ -1,0 +1,426 @@
+"""Training: two phases per step, validation after each epoch, a run that can be taken up again.
+
+`Trainer.fit` runs epochs, `run_epoch` steps, and a step two phases: `fit_model` with the
+regulariser fixed (Eq. 17), `fit_regulariser` with the model fixed (Eq. 16), on embeddings of the
+same forward pass. With `fd_every="epoch"` the second phase is a pass of its own after the first,
+as in Algorithm 2 of the paper.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from relfrog.errors import RunError
+from relfrog.evaluation import better, compute_metrics, predict_seeds
+from relfrog.nn.dependency import Dependencies, Pairs
+from relfrog.nn.links import Plan
+from relfrog.nn.model import dependency_pairs
+from relfrog.preparing import Prepared, Seeds, seeds_of
+from relfrog.runfiles import append_line, load_tensors, save_tensors, write_text
+
+__all__ = ["Callback", "EpochRecord", "Trainer"]
+
+
+class Callback:
+    """What may be done while training goes on; every method may be left as it is."""
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Everything is ready; the first step comes next."""
+
+    def on_step(self, trainer: Trainer, loss: float) -> None:
+        """A step is done."""
+
+    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
+        """An epoch is done and validated."""
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Training has ended; the best weights are in place."""
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One line of `history.jsonl`.
+
+    Attributes:
+        epoch: its number, from 0.
+        loss: mean training loss of the task.
+        fd_emb: mean L_emb.
+        fd_pair: mean L_pair.
+        val: validation metrics.
+        best: whether these weights were saved.
+        seconds: training time of the epoch.
+        seeds_per_second: its speed.
+        gates: the average gate of each route.
+    """
+
+    epoch: int
+    loss: float
+    fd_emb: float
+    fd_pair: float
+    val: dict[str, float]
+    best: bool
+    seconds: float
+    seeds_per_second: float
+    gates: dict[str, float]
+
+
+@dataclass
+class _Progress:
+    """Where training is; with the weights and the random state this is all there is."""
+
+    epoch: int = 0
+    step: int = 0
+    steps: int = 0
+    best: float | None = None
+    best_epoch: int = -1
+    waited: int = 0
+    sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0, 0.0])
+    seconds: float = 0.0
+
+
+class Trainer:
+    """Trains one network.
+
+    Args:
+        prepared: the data.
+        folder: the run folder.
+        roles: gates by route, where they are fixed.
+        device: where to compute.
+        callbacks: told what happens.
+        checkpoint_seconds: at least so long between two checkpoints inside an epoch.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        folder: Path,
+        *,
+        roles: dict[str, float] | None = None,
+        device: torch.device | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoint_seconds: float = 30.0,
+    ) -> None:
+        self.prepared, self.folder, self.config = prepared, folder, prepared.config
+        self.device = device or torch.device("cpu")
+        self.callbacks = tuple(callbacks)
+        self.checkpoint_seconds = checkpoint_seconds
+        config, task = self.config, prepared.task
+        self.train_seeds, self.val_seeds = seeds_of(task, "train"), seeds_of(task, "val")
+        self.about = prepared.describe_labels(self.train_seeds)
+        torch.manual_seed(config.seed)
+        self.network = prepared.network(self.about, roles).to(self.device)
+        self.dependencies: Dependencies | None = None
+        if config.model == "frog" and (config.beta or config.gamma):
+            self.dependencies = Dependencies(
+                prepared.graph.foreign_keys, config.channels, config.fd_negatives, config.fd_tau,
+                config.fd_orthonormal,
+            ).to(self.device)  # fmt: skip
+        self.optimizer = torch.optim.AdamW(
+            self.network.parameters(), lr=config.lr, weight_decay=config.weight_decay
+        )
+        self.fd_optimizer = (
+            torch.optim.Adam(self.dependencies.parameters(), lr=config.lr)
+            if self.dependencies is not None
+            else None
+        )
+        self.averaged: dict[str, Tensor] = {}
+        self.features = {name: f.to(self.device) for name, f in prepared.features.items()}
+        assert self.train_seeds.labels is not None
+        self.targets = self.network.head.targets(self.train_seeds.labels).to(self.device)
+        self.loader = prepared.loader(
+            self.train_seeds, staleness=config.staleness * task.timedelta.total_seconds()
+        )
+        self.metric, self.higher = self.network.head.metric
+        self.at = _Progress()
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps from one validation to the next."""
+        return min(len(self.loader), self.config.steps_per_epoch or len(self.loader))
+
+    # The loop.
+
+    def fit(self) -> None:
+        """Train to the end: the last epoch, or no better validation metric for too long."""
+        for callback in self.callbacks:
+            callback.on_start(self)
+        while self.at.epoch < self.config.epochs and self.at.waited < self.config.patience:
+            self.run_epoch()
+            self.end_epoch()
+        self.network.load_state_dict(self._best_weights())
+        for callback in self.callbacks:
+            callback.on_end(self)
+
+    def run_epoch(self) -> None:
+        """All steps of an epoch, from where it was left."""
+        started = saved = time.monotonic()
+        plans = self.loader.epoch(self.at.epoch, self.at.step)
+        try:
+            for plan in plans:
+                if self.at.step >= self.steps_per_epoch:
+                    break
+                loss = self.train_step(plan.to(self.device))
+                self.at.step += 1
+                for callback in self.callbacks:
+                    callback.on_step(self, loss)
+                now = time.monotonic()
+                if now - saved > self.checkpoint_seconds:
+                    self.at.seconds += now - started
+                    started = saved = now
+                    self.save_checkpoint()
+        finally:
+            plans.close()  # type: ignore[attr-defined]
+        self.at.seconds += time.monotonic() - started
+
+    def train_step(self, plan: Plan) -> float:
+        """One step: both phases on one forward pass."""
+        self._set_learning_rate()
+        loss, pairs, emb, pair = self.fit_model(plan)
+        if self.config.fd_every == "step":
+            self.fit_regulariser(pairs)
+        self._move_average()
+        self.at.steps += 1
+        count = len(plan.batch)
+        for i, value in enumerate((count, loss * count, emb * count, pair * count)):
+            self.at.sums[i] += value
+        return loss
+
+    # The two phases.
+
+    def fit_model(self, plan: Plan) -> tuple[float, dict[Any, Pairs], float, float]:
+        """The model learns, with the regulariser fixed: L_task + L_FD, Eq. (17)."""
+        config = self.config
+        self.network.train()
+        with self._precision():
+            output = self.network(plan, self.features)
+            task = self.network.head.loss(
+                output.seeds.float(), self.targets[plan.batch.seed_ids.to(self.device)]
+            )
+        total, pairs = task, {}
+        emb = pair = 0.0
+        if self.dependencies is not None:
+            pairs = dependency_pairs(
+                output, plan, self.prepared.graph.foreign_keys, config.fd_pairs
+            )
+            self.dependencies.requires_grad_(False)
+            losses = self.dependencies(pairs)
+            total = task + config.beta * losses.emb + config.gamma * losses.pair
+            emb, pair = float(losses.emb), float(losses.pair)
+        loss = float(task.detach())
+        if not np.isfinite(loss):
+            raise RunError(
+                f"the loss is {loss} in epoch {self.at.epoch}, step {self.at.step}. The best "
+                "weights so far are kept. Lower the learning rate: --set lr=0.0003"
+            )
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()
+        if config.clip:
+            nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
+        self.optimizer.step()
+        return loss, pairs, emb, pair
+
+    def fit_regulariser(self, pairs: dict[Any, Pairs]) -> None:
+        """P, s and the scorers learn, with the model fixed: L_FD, Eq. (16)."""
+        if self.dependencies is None or self.fd_optimizer is None or not pairs:
+            return
+        self.dependencies.requires_grad_(True)
+        losses = self.dependencies({key: some.detach() for key, some in pairs.items()})
+        self.fd_optimizer.zero_grad(set_to_none=True)
+        (self.config.beta * losses.emb + self.config.gamma * losses.pair).backward()
+        self.fd_optimizer.step()
+
+    def fit_regulariser_epoch(self) -> None:
+        """The second phase as a pass of its own over the seeds; gates do not move in it."""
+        self.network.eval()
+        for number, plan in enumerate(self.loader.epoch(self.at.epoch)):
+            if number >= self.steps_per_epoch:
+                break
+            plan = plan.to(self.device)
+            with torch.no_grad():
+                output = self.network(plan, self.features)
+            keys = self.prepared.graph.foreign_keys
+            self.fit_regulariser(dependency_pairs(output, plan, keys, self.config.fd_pairs))
+
+    # Validation and what is kept.
+
+    def end_epoch(self) -> None:
+        """The second phase if it waits for this, validation, and everything to disk."""
+        if self.dependencies is not None and self.config.fd_every == "epoch":
+            self.fit_regulariser_epoch()
+        live = self._use_average()
+        scores = self.validate()
+        score = scores[self.metric]
+        improved = better(score, self.at.best, self.higher)
+        if improved:
+            self.at.best, self.at.best_epoch, self.at.waited = score, self.at.epoch, 0
+            save_tensors(self.folder / "model.safetensors", self._weights())
+        else:
+            self.at.waited += 1
+        count, *sums = self.at.sums
+        loss, emb, pair = (value / max(count, 1) for value in sums)
+        record = EpochRecord(
+            self.at.epoch, loss, emb, pair, scores, improved, self.at.seconds,
+            count / max(self.at.seconds, 1e-9), self.gates(),
+        )  # fmt: skip
+        if live is not None:
+            self.network.load_state_dict(live)
+        append_line(self.folder / "history.jsonl", record.__dict__)
+        self.at.epoch, self.at.step = self.at.epoch + 1, 0
+        self.at.sums, self.at.seconds = [0.0] * 4, 0.0
+        self.save_checkpoint()
+        for callback in self.callbacks:
+            callback.on_epoch(self, record)
+
+    def validate(self) -> dict[str, float]:
+        """Validation metrics of the network as it is, in the regime that selects."""
+        return self.score(self.val_seeds, "val", self.config.regime)
+
+    def score(self, seeds: Seeds, split: str, regime: str) -> dict[str, float]:
+        """Metrics on a split's seeds."""
+        loader = self.prepared.loader(seeds, cutoff=self.prepared.cutoff(split, regime))
+        predicted = predict_seeds(self.network, loader, self.features, self.device)
+        assert seeds.labels is not None
+        kind = self.prepared.task.task_type.value
+        return compute_metrics(
+            kind, self.network.head.truth(seeds.labels), predicted, self.about.get("std")
+        )
+
+    def gates(self) -> dict[str, float]:
+        """The average gate of each route."""
+        roles = self.network.roles
+        if roles is None:
+            return {}
+        values = roles.average.tolist()
+        return {str(route): round(values[i], 6) for route, i in roles.number.items()}
+
+    # Interruption and resumption.
+
+    def save_checkpoint(self) -> None:
+        """Write all that is needed to go on as if nothing had happened."""
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {f"average.{k}": v for k, v in self.averaged.items()}
+        if self.dependencies is not None:
+            tensors |= {f"fd.{k}": v for k, v in self.dependencies.state_dict().items()}
+        for name, optimizer in self._optimizers().items():
+            for number, state in optimizer.state_dict()["state"].items():
+                tensors |= {f"{name}.{number}.{k}": v for k, v in state.items()}
+        tensors["random"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        about = {"progress": json.dumps(self.at.__dict__)}
+        save_tensors(self.folder / "checkpoint.safetensors", tensors, about)
+
+    def load_checkpoint(self) -> None:
+        """Take up where `save_checkpoint` left off; from the beginning if it never did.
+
+        Raises:
+            RunError: The checkpoint is damaged or of another model.
+        """
+        path = self.folder / "checkpoint.safetensors"
+        if not path.exists():
+            self._cut_history()
+            return
+        from safetensors import safe_open
+
+        tensors = load_tensors(path)
+        with safe_open(path, "pt") as file:
+            self.at = _Progress(**json.loads(file.metadata()["progress"]))
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            start = f"{prefix}."
+            return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}
+
+        try:
+            self.network.load_state_dict(part("network"))
+            self.averaged = {k: v.to(self.device) for k, v in part("average").items()}
+            if self.dependencies is not None:
+                self.dependencies.load_state_dict(part("fd"))
+            for name, optimizer in self._optimizers().items():
+                state: dict[int, dict[str, Tensor]] = {}
+                for key, value in part(name).items():
+                    number, _, entry = key.partition(".")
+                    state.setdefault(int(number), {})[entry] = value
+                groups = optimizer.state_dict()["param_groups"]
+                optimizer.load_state_dict({"state": state, "param_groups": groups})
+            torch.set_rng_state(tensors["random"])
+            if self.device.type == "cuda" and "random.cuda" in tensors:
+                torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
+        except (RuntimeError, KeyError) as error:
+            raise RunError(f"{path} does not fit this run ({error}). Train again.") from None
+        self._cut_history()
+
+    def _cut_history(self) -> None:
+        """Drop lines of epochs that will be run again."""
+        path = self.folder / "history.jsonl"
+        if path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            write_text(path, "".join(lines[: self.at.epoch]))
+
+    # Small things.
+
+    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        found: dict[str, torch.optim.Optimizer] = {"optimizer": self.optimizer}
+        if self.fd_optimizer is not None:
+            found["fd_optimizer"] = self.fd_optimizer
+        return found
+
+    def _precision(self) -> Any:
+        if self.config.precision == "mixed" and self.device.type == "cuda":
+            return torch.autocast("cuda", torch.bfloat16)
+        return nullcontext()
+
+    def _set_learning_rate(self) -> None:
+        """Constant, or up over the first steps and down along a cosine."""
+        if self.config.schedule == "constant":
+            return
+        total = self.config.epochs * self.steps_per_epoch
+        rise = min(1.0, (self.at.steps + 1) / 20)
+        fall = 0.5 * (1 + np.cos(np.pi * min(1.0, self.at.steps / max(total, 1))))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.lr * rise * fall
+
+    def _move_average(self) -> None:
+        """Move the average of the weights towards the weights; quickly in the first steps."""
+        if not self.config.average:
+            return
+        state = self.network.state_dict()
+        if not self.averaged:
+            self.averaged = {k: v.clone() for k, v in state.items()}
+            return
+        keep = min(self.config.average, (1 + self.at.steps) / (10 + self.at.steps))
+        for name, value in state.items():
+            if value.is_floating_point():
+                self.averaged[name].lerp_(value, 1 - keep)
+            else:
+                self.averaged[name].copy_(value)
+
+    def _use_average(self) -> dict[str, Tensor] | None:
+        """Put the averaged weights into the network; the others, to put back."""
+        if not self.averaged:
+            return None
+        live = {k: v.clone() for k, v in self.network.state_dict().items()}
+        self.network.load_state_dict(self.averaged)
+        return live
+
+    def _weights(self) -> dict[str, Tensor]:
+        """What is saved: the network and, for a look at what it learned, the regulariser."""
+        weights = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        if self.dependencies is not None:
+            weights |= {f"fd.{k}": v for k, v in self.dependencies.state_dict().items()}
+        return weights
+
+    def _best_weights(self) -> dict[str, Tensor]:
+        tensors = load_tensors(self.folder / "model.safetensors")
+        return {
+            k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")
+        }
