@@ -25,9 +25,12 @@ ahead staging coltypes keys proposals timecols mapping flags keyplan planning la
 folders records importing
 dataset labels tasks adding
 times kernels interchange graph routes resolution walking sampling loading
-ngrams text values encodings fitting features frames columns
+entities outputs
+ngrams text values encodings fitting features frames columns history config
+nn.links nn.sums nn.messages nn.roles nn.layer nn.dependency nn.encoders nn.heads nn.model nn
+preparing evaluation runfiles training runs learning
 inspecting drawing findings table_checks task_checks checking
-console summary demo testing cli __main__
+console progress summary demo testing commandline run_commands cli __main__
 """.split()
 
 

@@ -12,6 +12,7 @@ from relfrog._version import __version__
 from relfrog.errors import (
     DatasetError,
     RelFrogError,
+    RunError,
     SchemaError,
     SourceError,
     TaskError,
@@ -26,14 +27,18 @@ if TYPE_CHECKING:
     from relfrog.graph import build_graph, open_graph
     from relfrog.importing import import_database, plan_import
     from relfrog.inspecting import inspect
+    from relfrog.learning import train
     from relfrog.loading import Loader
     from relfrog.resolution import prove_full_resolution
+    from relfrog.runs import Run, load_run
     from relfrog.sampling import TemporalSampler
 
 __all__ = [
     "DatasetError",
     "Loader",
     "RelFrogError",
+    "Run",
+    "RunError",
     "SchemaError",
     "SourceError",
     "TaskError",
@@ -46,15 +51,18 @@ __all__ = [
     "check",
     "import_database",
     "inspect",
+    "load_run",
     "open_dataset",
     "open_graph",
     "plan_import",
     "prove_full_resolution",
     "source_keys",
+    "train",
 ]
 
 _HOMES = {
     "Loader": "relfrog.loading",
+    "Run": "relfrog.runs",
     "TemporalSampler": "relfrog.sampling",
     "add_task": "relfrog.adding",
     "build_demo": "relfrog.demo",
@@ -62,11 +70,13 @@ _HOMES = {
     "check": "relfrog.checking",
     "import_database": "relfrog.importing",
     "inspect": "relfrog.inspecting",
+    "load_run": "relfrog.runs",
     "open_dataset": "relfrog.dataset",
     "open_graph": "relfrog.graph",
     "plan_import": "relfrog.importing",
     "prove_full_resolution": "relfrog.resolution",
     "source_keys": "relfrog.dataset",
+    "train": "relfrog.learning",
 }
 
 

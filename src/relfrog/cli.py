@@ -7,7 +7,6 @@ so that ``relfrog --help`` answers at once.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import sys
@@ -18,30 +17,11 @@ from typing import Any
 import click
 
 from relfrog._version import __version__
+from relfrog.commandline import Command, write_json
 from relfrog.errors import RelFrogError, UsageError
+from relfrog.run_commands import RUN_COMMANDS
 
 __all__ = ["cli", "main"]
-
-
-class _Command(click.Command):
-    """A command whose help ends with an example, and which knows ``--debug``."""
-
-    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.example = example
-        self.params.append(
-            click.Option(
-                ["--debug"], is_flag=True, expose_value=False,
-                help="Show a traceback if something fails.",
-            )
-        )  # fmt: skip
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show the example as it is typed."""
-        if self.example:
-            with formatter.section("Example"):
-                for line in self.example.splitlines():
-                    formatter.write(f"  {line}\n")
 
 
 @click.group(
@@ -58,7 +38,9 @@ def cli() -> None:
     """
 
 
-cli.command_class = _Command
+cli.command_class = Command
+for _command in RUN_COMMANDS:
+    cli.add_command(_command)
 
 
 def main() -> None:
@@ -72,8 +54,8 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted. Nothing half-made is left behind.", err=True)
+    except (KeyboardInterrupt, click.Abort) as error:
+        click.echo(str(error) or "Interrupted. Nothing half-made is left behind.", err=True)
         sys.exit(130)
     except RelFrogError as error:
         if debug:
@@ -113,10 +95,6 @@ def _interrupt(number: int, frame: object) -> None:
         return
     _interrupted = True
     raise KeyboardInterrupt
-
-
-def _write_json(data: object) -> None:
-    click.echo(json.dumps(data, indent=1, ensure_ascii=False, default=str))
 
 
 @cli.command(
@@ -184,7 +162,7 @@ def import_command(
             name=name, progress=progress, **options,
         )  # fmt: skip
     if as_json:
-        _write_json({"folder": str(result.folder), **import_record(result)})
+        write_json({"folder": str(result.folder), **import_record(result)})
         return
     from relfrog.summary import import_summary
 
@@ -226,7 +204,7 @@ def inspect_command(dataset: str, as_json: bool, svg: Path | None, no_labels: bo
             raise UsageError(f"{svg} cannot be written: {error.strerror}") from None
         click.echo(f"Schema drawn into {svg}", err=True)
     if as_json:
-        _write_json(found)
+        write_json(found)
     elif svg is None:
         from relfrog.summary import inspection
 
@@ -248,7 +226,7 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 
     report = check(dataset, task)
     if as_json:
-        _write_json({"ok": report.ok, **dataclasses.asdict(report)})
+        write_json({"ok": report.ok, **dataclasses.asdict(report)})
     else:
         from relfrog.summary import check_lines
 

@@ -146,7 +146,9 @@ class Config:
             if entry.name in RANGES:
                 low, high = RANGES[entry.name]
                 if not low <= value <= high:
-                    raise UsageError(f"{entry.name} must be from {low:g} to {high:g} (got {value:g}).")
+                    raise UsageError(
+                        f"{entry.name} must be from {low:g} to {high:g} (got {value:g})."
+                    )
 
     def to_yaml(self) -> str:
         """All settings, as they are saved with a run."""

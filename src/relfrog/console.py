@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-__all__ = ["TerminalProgress", "number", "percent", "table", "wrapped"]
+__all__ = [
+    "TerminalProgress",
+    "duration",
+    "number",
+    "percent",
+    "table",
+    "wrapped",
+]
 
 
 def number(value: float) -> str:
@@ -61,6 +68,14 @@ def wrapped(text: str, indent: str = "", width: int = 100) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def duration(seconds: float) -> str:
+    """A time span for people: ``40 s``, ``3 min``, ``2 h 5 min``."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class TerminalProgress:

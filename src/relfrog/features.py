@@ -53,6 +53,14 @@ class Features:
     def __len__(self) -> int:
         return int(self.dense.shape[0])
 
+    def to(self, device: torch.device | str) -> Features:
+        """The same on another device."""
+        return Features(
+            self.dense.to(device), self.codes.to(device), self.moments.to(device),
+            None if self.bag_offsets is None else self.bag_offsets.to(device),
+            None if self.bag_values is None else self.bag_values.to(device),
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class TableColumns:

@@ -61,7 +61,11 @@ def with_history(dataset: Any, task: Any, db: Any, name: str) -> Any:
     closed = pd.to_datetime(frame[task.time_col]) + task.timedelta
     entity, time, label = "entity", "window_end", "label"
     table = pd.DataFrame(
-        {entity: frame[task.entity_col].astype("int64"), time: closed, label: frame[task.target_col]}
+        {
+            entity: frame[task.entity_col].astype("int64"),
+            time: closed,
+            label: frame[task.target_col],
+        }
     )
     table = table.sort_values(time, kind="stable").reset_index(drop=True)
     return Database(

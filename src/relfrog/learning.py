@@ -89,13 +89,19 @@ def train(
     except (AssertionError, ValueError, LookupError) as error:
         raise TaskError(f"task {task}: no training labels ({error}).") from None
     config = resolve(count, size=size, preset=preset, settings=given)
-    prepared = prepare(opened, loaded, replace(config, history="on") if config.history == "auto" else config)
+    prepared = prepare(
+        opened, loaded, replace(config, history="on") if config.history == "auto" else config
+    )
     if gates is not None:
         _check_gates(gates, prepared)
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    where = str(dataset) if not Path(dataset).expanduser().is_dir() else str(Path(dataset).expanduser().resolve())
+    where = (
+        str(dataset)
+        if not Path(dataset).expanduser().is_dir()
+        else str(Path(dataset).expanduser().resolve())
+    )
     about = {
         "format": FORMAT, "relfrog": __version__, "status": "training", "dataset": where,
         "task": task, "task_type": kind, "gates": gates,
@@ -125,7 +131,9 @@ def _resume(
     config = Config(**parse_settings(settings))
     opened = open_dataset(dataset)
     loaded = load_task(opened, task)
-    prepared = prepare(opened, loaded, replace(config, history="on") if config.history == "auto" else config)
+    prepared = prepare(
+        opened, loaded, replace(config, history="on") if config.history == "auto" else config
+    )
     if schema_fingerprint(prepared) != about["schema"]:
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
     return _fit(folder, about, config, prepared, device, callbacks, resume=True)
@@ -242,7 +250,11 @@ def _versions() -> dict[str, str]:
     import numpy
     import torch
 
-    return {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__}
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+    }
 
 
 def _device(asked: str | None) -> str:
@@ -288,7 +300,9 @@ def _check_gates(gates: Mapping[str, float], prepared: Prepared) -> None:
         )
     wrong = [route for route in routes if not 0 <= gates[route] <= 1]
     if wrong:
-        raise UsageError(f"roles: gates must be from 0 to 1 (got {gates[wrong[0]]} for {wrong[0]!r}).")
+        raise UsageError(
+            f"roles: gates must be from 0 to 1 (got {gates[wrong[0]]} for {wrong[0]!r})."
+        )
 
 
 def _refuse(folder: Path, overwrite: bool) -> None:

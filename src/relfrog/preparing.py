@@ -17,7 +17,7 @@ from relfrog.loading import Loader
 from relfrog.nn.heads import HEADS
 from relfrog.nn.links import make_plan
 from relfrog.nn.model import Network
-from relfrog.routes import CoOccurrence, Completion, CompletionAgainst, Paradigm, Route, routes
+from relfrog.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm, Route, routes
 from relfrog.sampling import TemporalSampler, halving
 
 __all__ = ["Prepared", "Seeds", "prepare", "seeds_of"]
@@ -134,7 +134,8 @@ class Prepared:
         """
         config = self.config
         sampler = TemporalSampler(
-            self.graph, self.task.entity_table, halving(config.neighbors, config.hops or config.layers),
+            self.graph, self.task.entity_table,
+            halving(config.neighbors, config.hops or config.layers),
             mode=config.sharing, strategy=config.strategy, seed=config.seed, routes=self.routes,
         )  # fmt: skip
         return Loader(
@@ -171,6 +172,13 @@ def prepare(
         )
     graph = build_graph(db)
     return Prepared(
-        dataset, task, config, columns, graph, columns.encode(db), routes_of(config, graph), name,
+        dataset,
+        task,
+        config,
+        columns,
+        graph,
+        columns.encode(db),
+        routes_of(config, graph),
+        name,
         None if newest is None or newest is pd.NaT else newest,
     )

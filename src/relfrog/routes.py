@@ -18,7 +18,16 @@ from typing import Any, ClassVar, NamedTuple
 
 from relfrog.graph import ForeignKey
 
-__all__ = ["PAPER", "CoOccurrence", "Completion", "CompletionAgainst", "Matches", "Paradigm", "Route", "routes"]
+__all__ = [
+    "PAPER",
+    "CoOccurrence",
+    "Completion",
+    "CompletionAgainst",
+    "Matches",
+    "Paradigm",
+    "Route",
+    "routes",
+]
 
 
 class Matches(NamedTuple):

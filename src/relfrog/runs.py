@@ -105,6 +105,10 @@ class Run:
             frame[name] = values
         return frame
 
+    def count(self, split: str) -> int:
+        """Labelled seeds of a split."""
+        return len(seeds_of(self.prepared.task, split))
+
     def roles(self) -> pd.DataFrame:
         """The learned role of each route: route, paradigm, tables, gate, role."""
         frame = pd.DataFrame(
@@ -169,7 +173,9 @@ class Run:
         try:
             time = pd.Timestamp(at)
         except (ValueError, TypeError):
-            raise UsageError(f"{at!r} is no time. Write it as 2026-01-01 or 2026-01-01T12:00.") from None
+            raise UsageError(
+                f"{at!r} is no time. Write it as 2026-01-01 or 2026-01-01T12:00."
+            ) from None
         if time is pd.NaT:
             raise UsageError(f"{at!r} is no time. Write it as 2026-01-01.")
         return time.tz_convert("UTC").tz_localize(None) if time.tzinfo else time
@@ -206,4 +212,3 @@ def load_run(folder: str | Path, *, device: str = "cpu") -> Run:
     except (OSError, yaml.YAMLError, TypeError, AttributeError, KeyError) as error:
         raise RunError(f"{folder}: damaged ({error}). Train again.") from None
     return Run(folder, about, config, device)
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relfrog.console import number, percent, table, wrapped
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from relfrog.mapping import Notice
     from relfrog.records import ImportResult
 
-__all__ = ["check_lines", "import_summary", "inspection", "notice_lines", "task_summary"]
+__all__ = [
+    "check_lines", "import_summary", "inspection", "notice_lines", "role_table", "run_summary",
+    "score_table", "task_summary",
+]  # fmt: skip
 
 _HEADINGS = {
     "mended": "Mended",
@@ -199,3 +202,42 @@ def task_summary(dataset: str, added: AddedTask) -> str:
             f"  relfrog check {shlex.quote(str(dataset))} {shlex.quote(added.manifest.name)}",
         ]
     )
+
+
+def score_table(metrics: Mapping[str, float]) -> str:
+    """Metrics by name."""
+    return table(["metric", "value"], [[k, f"{v:.4f}"] for k, v in metrics.items()], right=[1])
+
+
+def run_summary(run: Any) -> str:
+    """A run's scores, with split and regime, and what to do next."""
+    metrics = run.metrics
+    names = list(metrics["test"]["rolling"])
+    rows = [
+        [split, regime, *(f"{metrics[split][regime][name]:.4f}" for name in names)]
+        for split in metrics
+        for regime in metrics[split]
+    ]
+    about = run.about
+    where = shlex.quote(str(run.folder))
+    return "\n".join(
+        [
+            f"{about['task']} on {about['dataset']}, model {run.config.model}, seed "
+            f"{run.config.seed}, {about['epochs']} epochs in {about['seconds']:.0f} s",
+            "",
+            table(["split", "regime", *names], rows, right=list(range(2, 2 + len(names)))),
+            "",
+            f"The run is {where}. Try next:",
+            f"  relfrog roles {where}",
+            f"  relfrog predict {where} --out predictions.csv",
+        ]
+    )
+
+
+def role_table(frame: Any) -> str:
+    """Routes with their gates, the strongest edges first."""
+    if not len(frame):
+        return "This model has no routes: every table is a node."
+    ordered = frame.sort_values("gate", ascending=False, kind="stable")
+    rows = [[r.route, r.paradigm, f"{r.gate:.3f}", r.role] for r in ordered.itertuples()]
+    return table(["route", "paradigm", "gate", "role"], rows, right=[2])

@@ -80,7 +80,9 @@ class Dependencies(nn.Module):
         off = pairs.parent - pairs.child - self.shift[number]
         return (off - (off @ basis) @ basis.T).square().sum(1).mean()  # Eq. (13)
 
-    def pair(self, key: ForeignKey, pairs: Pairs, generator: torch.Generator | None = None) -> Tensor:
+    def pair(
+        self, key: ForeignKey, pairs: Pairs, generator: torch.Generator | None = None
+    ) -> Tensor:
         """L_pair of one foreign key, the mean over its pairs. Shape []."""
         count = len(pairs.child)
         device = pairs.child.device

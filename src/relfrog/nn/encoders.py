@@ -95,6 +95,22 @@ class RowEncoder(nn.Module):
         return x
 
 
+def start_fading(scale: nn.Linear) -> None:
+    """Let 1 + scale(age) begin as exp(-age / tau), with another tau for each channel.
+
+    A sum over rows is then, from the first step on, a memory of several lengths, from a day to
+    decades; a quarter of the channels does not fade.
+    """
+    channels = scale.out_features
+    fading = channels - channels // 4
+    tau = torch.logspace(math.log10(DAY), math.log10(32 * YEAR), fading, dtype=torch.float64)
+    at_knots = torch.exp(-torch.tensor(KNOTS, dtype=torch.float64) / tau.unsqueeze(1))
+    with torch.no_grad():
+        scale.weight.zero_()
+        scale.bias.zero_()
+        scale.weight[:fading, : len(KNOTS) - 1] = at_knots.diff(dim=1).float()
+
+
 class TimeEncoder(nn.Module):
     """How long before the seed's time a row is, added to it and scaling it, channel by channel.
 
@@ -112,8 +128,7 @@ class TimeEncoder(nn.Module):
         self.shift = nn.Linear(parts + 1, channels) if timed else None
         self.scale = nn.Linear(parts + 1, channels) if self.scaled else None
         if self.scale is not None:
-            nn.init.zeros_(self.scale.weight)
-            nn.init.zeros_(self.scale.bias)
+            start_fading(self.scale)
         self.moments = nn.Linear(moments * 2 * parts, channels, bias=False) if moments else None
 
     def forward(self, x: Tensor, age: Tensor | None, spans: Tensor | None) -> Tensor:
@@ -156,10 +171,7 @@ class SeedEncoder(nn.Module):
             lags: seconds from the end of what they see to their times. Shape [n].
             hidden: which of them are not visible themselves. Shape [n].
         """
-        turns = [
-            2 * math.pi * (seconds / period % 1.0) for period in (YEAR, 7 * DAY, DAY)
-        ]
+        turns = [2 * math.pi * (seconds / period % 1.0) for period in (YEAR, 7 * DAY, DAY)]
         season = torch.stack([f(t) for t in turns for f in (torch.sin, torch.cos)], 1).float()
         x = torch.where(hidden.unsqueeze(1), self.unseen, x)
         return x + self.context(torch.cat([season, time_parts(lags)], 1))
-

@@ -27,15 +27,14 @@ class Head(nn.Module, ABC):
 
     def __init__(self, channels: int, outputs: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(channels, channels), nn.LayerNorm(channels), nn.ReLU(), nn.Dropout(dropout),
-            nn.Linear(channels, outputs),
-        )  # fmt: skip
+        self.hidden = nn.Sequential(
+            nn.Linear(channels, channels), nn.LayerNorm(channels), nn.ReLU(), nn.Dropout(dropout)
+        )
+        self.last = nn.Linear(channels, outputs)
 
     def forward(self, h: Tensor) -> Tensor:
         """Raw outputs."""
-        out: Tensor = self.layers(h)
-        return out
+        return self.last(self.hidden(h))
 
     @classmethod
     @abstractmethod
@@ -84,7 +83,7 @@ class BinaryHead(Head):
         """One output, which starts at the share of positives."""
         head = cls(channels, 1, dropout)
         share = min(max(about["positive"], 1e-4), 1 - 1e-4)
-        nn.init.constant_(head.layers[-1].bias, float(np.log(share / (1 - share))))
+        nn.init.constant_(head.last.bias, float(np.log(share / (1 - share))))
         return head
 
     def targets(self, labels: NDArray[Any]) -> Tensor:
@@ -127,7 +126,7 @@ class RegressionHead(Head):
     def build(cls, about: dict[str, Any], channels: int, dropout: float) -> RegressionHead:
         """One output, which starts at the median."""
         head = cls(channels, about, dropout)
-        nn.init.zeros_(head.layers[-1].bias)
+        nn.init.zeros_(head.last.bias)
         return head
 
     def targets(self, labels: NDArray[Any]) -> Tensor:
@@ -184,9 +183,11 @@ class MulticlassHead(Head):
     def columns(self, predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """The likeliest class, and the probability of each."""
         chosen = predicted.reshape(-1, len(self.classes)).argmax(1)
-        found = {"prediction": np.array(self.classes, dtype=object)[chosen].astype(
-            np.array(self.classes).dtype
-        )}
+        found = {
+            "prediction": np.array(self.classes, dtype=object)[chosen].astype(
+                np.array(self.classes).dtype
+            )
+        }
         for number, value in enumerate(self.classes):
             found[f"probability_{value}"] = predicted.reshape(-1, len(self.classes))[:, number]
         return found
@@ -222,7 +223,7 @@ class MultilabelHead(Head):
 
     def columns(self, predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """The probability of each label."""
-        count = self.layers[-1].out_features
+        count = self.last.out_features
         rows = predicted.reshape(-1, count)
         return {f"probability_{number}": rows[:, number] for number in range(count)}
 

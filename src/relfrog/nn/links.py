@@ -160,9 +160,7 @@ def link(source: Ints, target: Ints, sources: int, targets: int) -> Links:
     order, begin = _sort(target, targets)
     ordered = source[order]
     back, begin_back = _sort(ordered, sources)
-    return Links(
-        *map(torch.from_numpy, (ordered, begin, target[order][back], begin_back, back))
-    )
+    return Links(*map(torch.from_numpy, (ordered, begin, target[order][back], begin_back, back)))
 
 
 def make_plan(
@@ -225,13 +223,9 @@ def make_plan(
         up, down = {}, {}
         for key, pointer in pointers.items() if keys is None else ((k, pointers[k]) for k in keys):
             children = np.flatnonzero(nearby[key] & (pointer < targets[key.parent]))
-            up[key] = link(
-                children, pointer[children], sources[key.table], targets[key.parent]
-            )
+            up[key] = link(children, pointer[children], sources[key.table], targets[key.parent])
             children = np.flatnonzero(pointer[: targets[key.table]] >= 0)
-            down[key] = link(
-                pointer[children], children, sources[key.parent], targets[key.table]
-            )
+            down[key] = link(pointer[children], children, sources[key.parent], targets[key.table])
         linked = {}
         for route, (u, v, w) in matches.items():
             chosen = np.flatnonzero(w < targets[route.tables[2]])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from relfrog.nn.links import Links, RouteLinks
 from relfrog.nn.sums import Aggregation, aggregate, linked_sum
-from relfrog.routes import CoOccurrence, Completion, Paradigm
+from relfrog.routes import Completion, CoOccurrence, Paradigm
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
 

@@ -92,9 +92,7 @@ class Network(nn.Module):
             for name in self.tables
         )
         self.seed_encoder = SeedEncoder(channels)
-        self.roles = (
-            Roles(routes, channels, RoleMode(mode), alpha, roles) if len(routes) else None
-        )
+        self.roles = Roles(routes, channels, RoleMode(mode), alpha, roles) if len(routes) else None
         self.layers = nn.ModuleList(
             RoleLayer(self.tables, keys, routes, channels, how, dropout) for _ in range(layers)
         )

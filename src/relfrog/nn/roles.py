@@ -58,10 +58,9 @@ class Roles(nn.Module):
         elif mode is RoleMode.FIXED:
             start = torch.tensor([(fixed or {})[str(route)] for route in routes])
         self.register_buffer("average", start)
-        self.mlps = nn.ModuleList(
-            nn.Sequential(nn.Linear(2 * channels, channels), nn.ReLU(), nn.Linear(channels, 1))
-            for _ in (routes if mode is RoleMode.LEARNED else ())
-        )
+        learned = routes if mode is RoleMode.LEARNED else ()
+        self.first = nn.ModuleList(nn.Linear(2 * channels, channels) for _ in learned)
+        self.last = nn.ModuleList(nn.Linear(channels, 1) for _ in learned)
 
     def forward(self, route: Route, node: Tensor, edge: Tensor, matched: Tensor) -> Tensor:
         """The gate of a route for each row, from both of its messages.
@@ -75,8 +74,8 @@ class Roles(nn.Module):
         number = self.number[route]
         if self.mode is not RoleMode.LEARNED or not self.training:
             return self.average[number]
-        mlp = self.mlps[number]
-        first, last = mlp[0], mlp[2]
+        first, last = self.first[number], self.last[number]
+        assert isinstance(first, nn.Linear)
         # Eq. (6), without the copy of [h^N || h^E].
         width = node.shape[1]
         hidden = torch.addmm(first.bias, node, first.weight[:, :width].T)

@@ -38,11 +38,12 @@ class _LinkedSum(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         links: Links = ctx.links
         grad = grads[0].contiguous()
-        x, weight = ctx.saved_tensors or (None, None)
-        back = None if weight is None else weight[links.position]
-        grad_x = _bags(grad, links.target, links.begin_back, back)
+        if not ctx.saved_tensors:
+            return _bags(grad, links.target, links.begin_back, None), None, None
+        x, weight = ctx.saved_tensors
+        grad_x = _bags(grad, links.target, links.begin_back, weight[links.position])
         grad_weight = None
-        if weight is not None and ctx.needs_input_grad[1]:
+        if ctx.needs_input_grad[1]:
             into = torch.repeat_interleave(links.begin.diff())
             grad_weight = (grad.index_select(0, into) * x.index_select(0, links.source)).sum(-1)
         return grad_x, grad_weight, None
@@ -62,7 +63,7 @@ def linked_sum(x: Tensor, links: Links, weight: Tensor | None = None) -> Tensor:
     Shapes: x [sources or more, c], weight [links] -> [targets, c].
     """
     x = x[: links.sources]
-    return _LinkedSum.apply(x, weight, links)  # type: ignore[no-any-return, no-untyped-call]
+    return _LinkedSum.apply(x, weight, links)
 
 
 def aggregate(x: Tensor, links: Links, how: Aggregation) -> Tensor:

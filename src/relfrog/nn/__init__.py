@@ -1,0 +1,1 @@
+"""The network, from links between rows to heads."""

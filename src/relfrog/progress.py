@@ -1,0 +1,112 @@
+"""How far training is, on the terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from relfrog.console import duration
+from relfrog.training import Callback
+
+__all__ = ["TrainingProgress"]
+
+
+class TrainingProgress(Callback):
+    """Training's progress: a bar on a terminal, one line per epoch elsewhere."""
+
+    #: Steps that are timed before the first estimate; the very first is left out.
+    TIMED = 4
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._live = sys.stderr.isatty()
+        self._first = 0.0
+        self._steps = 0
+        self._last = ""
+
+    def __enter__(self) -> TrainingProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def on_start(self, trainer: Any) -> None:
+        """Say what will be trained."""
+        weights = sum(p.numel() for p in trainer.network.parameters())
+        self._say(
+            f"{len(trainer.train_seeds):,} training seeds, {weights:,} weights, "
+            f"{len(trainer.prepared.routes)} routes, at most {trainer.config.epochs} epochs of "
+            f"{trainer.steps_per_epoch} steps"
+        )
+        self._steps = 0
+        self._last = ""
+        if self._live:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[what]}"),
+                TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+            )  # fmt: skip
+            self._bar.start()
+            self._task = self._bar.add_task(
+                f"epoch {trainer.at.epoch}", total=trainer.steps_per_epoch, what=""
+            )
+
+    def on_step(self, trainer: Any, loss: float) -> None:
+        """Move the bar; after a few steps say how long it will take."""
+        self._steps += 1
+        if self._steps == 1:
+            self._first = time.monotonic()
+        if self._steps == 1 + min(self.TIMED, max(1, trainer.steps_per_epoch - 1)):
+            step = (time.monotonic() - self._first) / (self._steps - 1)
+            epoch = step * trainer.steps_per_epoch
+            self._say(
+                f"an epoch takes about {duration(epoch)}, all {trainer.config.epochs} about "
+                f"{duration(epoch * trainer.config.epochs)}; it stops earlier after "
+                f"{trainer.config.patience} epochs without a better validation"
+            )
+        if self._bar is not None:
+            speed = trainer.at.sums[0] / max(time.monotonic() - self._first, 1e-9)
+            self._bar.update(
+                self._task, completed=trainer.at.step, description=f"epoch {trainer.at.epoch}",
+                what=f"loss {loss:.4f}  {self._last}  {speed:,.0f} seeds/s",
+            )  # fmt: skip
+
+    def on_epoch(self, trainer: Any, record: Any) -> None:
+        """One line per epoch."""
+        self._first = time.monotonic()
+        score = record.val[trainer.metric]
+        self._last = f"val {trainer.metric} {score:.4f}"
+        left = (trainer.config.epochs - record.epoch - 1) * record.seconds
+        self._say(
+            f"epoch {record.epoch:>3}  loss {record.loss:.4f}  {self._last}"
+            f"{' *' if record.best else '  '}  {record.seeds_per_second:,.0f} seeds/s  "
+            f"at most {duration(left)} left"
+        )
+
+    def on_end(self, trainer: Any) -> None:
+        """Say which epoch is kept."""
+        self._stop()
+        self._say(
+            f"kept: epoch {trainer.at.best_epoch}, val {trainer.metric} {trainer.at.best:.4f}"
+        )
+
+    def _say(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

@@ -1,0 +1,140 @@
+"""The commands on runs: train, evaluate, predict, roles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from relfrog.commandline import Command, write_json
+from relfrog.errors import UsageError
+
+__all__ = ["RUN_COMMANDS"]
+
+
+@click.command(
+    "train", cls=Command, example="relfrog train relfrog-demo/flights plane-delay --out runs/delay"
+)
+@click.argument("dataset")
+@click.argument("task")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
+@click.option("--model", default="frog", show_default=True, type=click.Choice(["frog", "sage"]),
+              help="frog, or sage: the plain relational GNN.")  # fmt: skip
+@click.option("--roles", default="learned", show_default=True, metavar="ROLES",
+              help="learned, node, edge, random, or a run's roles.json.")  # fmt: skip
+@click.option("--size", default="medium", show_default=True,
+              type=click.Choice(["small", "medium", "large"]), help="Of the network.")  # fmt: skip
+@click.option("--preset", metavar="NAME", help="Settings by name, or a YAML file of settings.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
+              help="A single setting (repeat); docs/settings.md has them all.")  # fmt: skip
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
+              help="Of all random choices.")  # fmt: skip
+@click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
+@click.option("--overwrite", is_flag=True, help="Replace a run that is there already.")
+@click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
+def train_command(
+    dataset: str, task: str, out: Path, settings: tuple[str, ...], as_json: bool, **options: Any
+) -> None:
+    """Train a model and write its run folder.
+
+    DATASET is a dataset folder or a RelBench name, TASK one of its tasks. The weights with the
+    best validation metric are kept. Ctrl-C leaves a run that --resume takes up again.
+    """
+    from relfrog.learning import train
+    from relfrog.progress import TrainingProgress
+    from relfrog.summary import run_summary
+
+    given = {}
+    for setting in settings:
+        key, mark, value = setting.partition("=")
+        if not mark:
+            raise UsageError(f"--set takes KEY=VALUE (got {setting!r}).")
+        given[key.strip()] = value.strip()
+    with TrainingProgress() as progress:
+        run = train(dataset, task, out, settings=given, callbacks=[progress], **options)
+    if as_json:
+        write_json({"run": str(out), "metrics": run.metrics})
+    else:
+        click.echo(run_summary(run))
+
+
+@click.command("evaluate", cls=Command, example="relfrog evaluate runs/delay --split test --json")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--split", default="test", show_default=True, type=click.Choice(["val", "test"]),
+              help="Which labels.")  # fmt: skip
+@click.option("--regime", default="rolling", show_default=True,
+              type=click.Choice(["frozen", "rolling"]),
+              help="frozen: the database stops at the split's time; rolling: each seed sees "
+              "everything up to its own.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+@click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
+def evaluate_command(run: Path, split: str, regime: str, device: str, as_json: bool) -> None:
+    """Score a run on the labels of a split."""
+    from relfrog.runs import load_run
+
+    opened = load_run(run, device=device)
+    metrics = opened.evaluate(split, regime)
+    rows = opened.count(split)
+    if as_json:
+        write_json(
+            {
+                "task": opened.about["task"], "split": split, "regime": regime,
+                "metrics": metrics, "rows": rows,
+            }
+        )  # fmt: skip
+        return
+    from relfrog.summary import score_table
+
+    click.echo(f"{opened.about['task']}, {split}, {regime}, {rows:,} seeds")
+    click.echo(score_table(metrics))
+
+
+@click.command(
+    "predict", cls=Command,
+    example="relfrog predict runs/delay --at 2013-12-01 --out predictions.csv",
+)  # fmt: skip
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--out", required=True, metavar="FILE",
+              help="A .parquet or .csv file, or a database URL with --table.")  # fmt: skip
+@click.option("--at", metavar="TIME", help="When.  [default: the newest time in the database]")
+@click.option("--entities", type=click.Path(path_type=Path), metavar="FILE",
+              help="CSV or Parquet with keys: whom to predict for.  [default: all]")  # fmt: skip
+@click.option("--table", metavar="NAME", help="Table to make in the database.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+@click.option("--overwrite", is_flag=True, help="Replace a file or table that is there already.")
+def predict_command(
+    run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
+    overwrite: bool,
+) -> None:  # fmt: skip
+    """Predict for any time, for all or some entities, with the source's own keys.
+
+    Rows come in the order in which they are asked for. Only what was known at that time is used.
+    """
+    from relfrog.outputs import check_output, write_frame
+    from relfrog.runs import load_run
+
+    check_output(out, table, overwrite)
+    opened = load_run(run, device=device)
+    frame = opened.predict(at, entities)
+    where = write_frame(frame, out, table=table, overwrite=overwrite)
+    click.echo(f"{len(frame):,} predictions written to {where}", err=True)
+
+
+@click.command("roles", cls=Command, example="relfrog roles runs/delay")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the roles as JSON.")
+def roles_command(run: Path, as_json: bool) -> None:
+    """Show the learned role of each route: how much its middle table acts as an edge."""
+    from relfrog.runs import load_run
+    from relfrog.summary import role_table
+
+    frame = load_run(run).roles()
+    if as_json:
+        write_json(frame.to_dict("records"))
+    else:
+        click.echo(role_table(frame))
+
+
+RUN_COMMANDS = (train_command, evaluate_command, predict_command, roles_command)
