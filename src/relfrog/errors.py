@@ -7,6 +7,7 @@
     ├── SchemaError    keys, columns or types do not fit together
     ├── DatasetError   a dataset folder is missing, damaged or in the way
     ├── TaskError      a task is wrong: its SQL, its columns, its splits
+    ├── OutputError    results cannot be written: in the way, or out of reach
     └── UsageError     options that contradict each other
 
 Each message says what is wrong, where, how often, and what to do next. The command line prints
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 __all__ = [
     "DatasetError",
+    "OutputError",
     "RelFrogError",
     "SchemaError",
     "SourceError",
@@ -43,6 +45,10 @@ class DatasetError(RelFrogError):
 
 class TaskError(RelFrogError):
     """A task is wrong: its SQL, its columns or its splits."""
+
+
+class OutputError(RelFrogError):
+    """Results cannot be written: something is in the way, or the place is out of reach."""
 
 
 class UsageError(RelFrogError):
