@@ -25,7 +25,7 @@ ahead staging coltypes keys proposals timecols mapping flags keyplan planning la
 folders records importing
 dataset labels tasks adding
 times kernels interchange graph routes resolution walking sampling loading
-entities outputs
+matching entities outputs
 ngrams text values encodings fitting features frames columns history config
 nn.links nn.sums nn.messages nn.roles nn.layer nn.dependency nn.encoders nn.heads nn.model nn
 preparing evaluation runfiles training runs learning

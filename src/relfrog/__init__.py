@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from relfrog._version import __version__
 from relfrog.errors import (
     DatasetError,
+    OutputError,
     RelFrogError,
     RunError,
     SchemaError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DatasetError",
     "Loader",
+    "OutputError",
     "RelFrogError",
     "Run",
     "RunError",

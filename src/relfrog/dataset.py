@@ -149,8 +149,13 @@ def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
     Returns:
         One column per column of the source's primary key, named as there; None if the folder was
         not made by ``relfrog import`` or the table has no key.
+
+    Raises:
+        DatasetError: The file with the keys cannot be read.
     """
     import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     folder = Path(dataset).expanduser()
     path = folder / "keys" / f"{table}.parquet"
@@ -159,4 +164,18 @@ def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
         known = table in record["tables"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return pd.read_parquet(path) if known and path.is_file() else None
+    if not known or not path.is_file():
+        return None
+    try:
+        schema = pq.read_schema(path)
+        keys = pd.read_parquet(path)
+        # Beside a NULL, pandas would round whole numbers of more than 53 bits.
+        whole = [f.name for f in schema if pa.types.is_integer(f.type) or f.type == pa.bool_()]
+        loose = [name for name in whole if keys[name].dtype.kind in "fO"]
+        if loose:
+            keys[loose] = pd.read_parquet(path, columns=loose, dtype_backend="numpy_nullable")
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(
+            f"{path} cannot be read: {str(error).splitlines()[0]}. Import the database again."
+        ) from None
+    return keys

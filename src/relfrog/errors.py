@@ -8,6 +8,7 @@
     ├── DatasetError   a dataset folder is missing, damaged or in the way
     ├── RunError       a run folder is missing, damaged, unfinished or in use
     ├── TaskError      a task is wrong: its SQL, its columns, its splits
+    ├── OutputError    results cannot be written: in the way, or out of reach
     └── UsageError     options that contradict each other
 
 Each message says what is wrong, where, how often, and what to do next. The command line prints
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 __all__ = [
     "DatasetError",
+    "OutputError",
     "RelFrogError",
     "RunError",
     "SchemaError",
@@ -49,6 +51,10 @@ class RunError(RelFrogError):
 
 class TaskError(RelFrogError):
     """A task is wrong: its SQL, its columns or its splits."""
+
+
+class OutputError(RelFrogError):
+    """Results cannot be written: something is in the way, or the place is out of reach."""
 
 
 class UsageError(RelFrogError):

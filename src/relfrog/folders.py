@@ -1,4 +1,4 @@
-"""Folders that appear complete or not at all."""
+"""Folders and files that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from relfrog.errors import DatasetError
+from relfrog.errors import DatasetError, OutputError
 
-__all__ = ["appearing"]
+__all__ = ["appearing", "appearing_file", "refuse_file"]
 
 
 @contextmanager
@@ -29,22 +29,13 @@ def appearing(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> Itera
     """
     dest = dest.expanduser().resolve()
     made: list[Path] = []
+    partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
+    # All in one: whenever an interruption comes, what has been made is removed.
     try:
-        for parent in [*reversed(dest.parents)]:
-            if not parent.exists():
-                parent.mkdir()
-                made.append(parent)
+        _make_parents(dest, made)
         _clear_away(dest)
         _refuse(dest, overwrite, ours)
-        partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
         partial.mkdir()
-    except OSError as error:
-        _unmake(made)
-        raise DatasetError(f"{dest} cannot be written: {error.strerror or error}") from None
-    except DatasetError:
-        _unmake(made)
-        raise
-    try:
         yield partial
         _refuse(dest, overwrite, ours)
         if dest.exists():
@@ -60,6 +51,65 @@ def appearing(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> Itera
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         _unmake(made)
+
+
+@contextmanager
+def appearing_file(dest: Path, overwrite: bool) -> Iterator[Path]:
+    """A path to write a file at, which becomes ``dest`` at the end if nothing went wrong.
+
+    Raises:
+        OutputError: Something is in the way.
+    """
+    dest = dest.expanduser().resolve()
+    refuse_file(dest, overwrite)
+    made: list[Path] = []
+    partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
+    try:
+        _make_parents(dest, made)
+        _clear_away(dest)
+        yield partial
+        refuse_file(dest, overwrite)
+        partial.replace(dest)
+        made = []
+    except OSError as error:
+        raise OutputError(
+            f"{dest} cannot be written: {error.strerror or error}. Choose another place."
+        ) from None
+    finally:
+        # Databases keep journals beside their files.
+        for left in [partial, *dest.parent.glob(f"{_escaped(partial.name)}[.-]*")]:
+            with contextlib.suppress(OSError):
+                left.unlink()
+        _unmake(made)
+
+
+def refuse_file(dest: Path, overwrite: bool) -> None:
+    """Refuse to write a file where it could not appear.
+
+    Raises:
+        OutputError: Something is in the way, or the folder cannot be written.
+    """
+    dest = dest.expanduser().resolve()
+    remedy = "Choose another place."
+    try:
+        if dest.is_dir():
+            raise OutputError(f"{dest} is a folder. Name a file in it.")
+        if dest.exists() and not overwrite:
+            raise OutputError(f"{dest} exists already. Replace it with --overwrite.")
+        parent = next(p for p in dest.parents if p.exists())
+    except OSError as error:
+        raise OutputError(f"{dest} cannot be written: {error.strerror}. {remedy}") from None
+    if not parent.is_dir():
+        raise OutputError(f"{dest} cannot be written: {parent} is a file. {remedy}")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise OutputError(f"{dest} cannot be written: {parent} is read-only. {remedy}")
+
+
+def _make_parents(dest: Path, made: list[Path]) -> None:
+    for parent in reversed(dest.parents):
+        if not parent.exists():
+            parent.mkdir()
+            made.append(parent)
 
 
 def _unmake(made: list[Path]) -> None:
@@ -90,8 +140,10 @@ def _clear_away(dest: Path) -> None:
         if old and not dest.exists():
             # Killed between the two renames: what was there is still there, under this name.
             stale.rename(dest)
-        else:
+        elif stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
+        else:
+            stale.unlink(missing_ok=True)
 
 
 def _escaped(name: str) -> str:

@@ -29,7 +29,14 @@ from relfrog.sources.rows import column_array
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["RowDatabase", "SqlDatabase", "sql_kind"]
+__all__ = ["RowDatabase", "SqlDatabase", "plain_error", "sql_kind"]
+
+
+def plain_error(error: BaseException, secrets: Sequence[str]) -> str:
+    """The database's own first line of an error, without secrets."""
+    original = getattr(error, "orig", None) or error
+    text = str(original.args[-1] if getattr(original, "args", None) else original)
+    return scrub(" ".join(text.split("\n")[0].split()), secrets)
 
 
 def sql_kind(declared: Any) -> Kind:
@@ -111,10 +118,7 @@ class SqlDatabase(Source):
         """Begin the one read-only transaction."""
 
     def _plain(self, error: BaseException) -> str:
-        """The database's own first line of an error, without secrets."""
-        original = getattr(error, "orig", None) or error
-        text = str(original.args[-1] if getattr(original, "args", None) else original)
-        return scrub(" ".join(text.split("\n")[0].split()), self.secrets)
+        return plain_error(error, self.secrets)
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
         """Tables with their declared keys, in the order of their names."""
