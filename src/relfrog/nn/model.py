@@ -112,7 +112,8 @@ class Network(nn.Module):
         """Embeddings before the first layer: each distinct row once, then its occurrences."""
         batch = plan.batch
         per_second = float(clock.PER_SECOND[self.unit])
-        seconds = batch.group_times / per_second
+        # In double precision: as float32 a time in this century is only known to 128 s.
+        seconds = batch.group_times.double() / per_second
         h = {}
         for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):
             rows, count = batch.tables[name], plan.sizes[name]
@@ -127,12 +128,14 @@ class Network(nn.Module):
                 moments = features[name].moments.index_select(0, chosen)[index]
                 spans = seconds[rows.group[:count].long()].unsqueeze(1) - moments
             h[name] = times(own.index_select(0, index), age, spans)
-        group = batch.tables[self.seed_table].group[batch.seeds].long()
-        x = h[self.seed_table]
-        seeds = self.seed_encoder(
-            x.index_select(0, batch.seeds), seconds[group], batch.group_lags[group], batch.hidden()
-        )
-        h[self.seed_table] = x.index_copy(0, batch.seeds, seeds)
+        # The seeds are the rows at hop 0, once each even if one is asked about twice.
+        x, rows = h[self.seed_table], batch.tables[self.seed_table]
+        count = rows.within(0)
+        group = rows.group[:count].long()
+        hidden = torch.zeros(count, dtype=torch.bool, device=x.device)
+        hidden[batch.seeds] = batch.hidden()
+        seeds = self.seed_encoder(x[:count], seconds[group], batch.group_lags[group], hidden)
+        h[self.seed_table] = torch.cat([seeds, x[count:]])
         return h
 
 
