@@ -215,7 +215,7 @@ class Trainer:
             self.dependencies.requires_grad_(False)
             losses = self.dependencies(pairs)
             total = task + config.beta * losses.emb + config.gamma * losses.pair
-            emb, pair = float(losses.emb), float(losses.pair)
+            emb, pair = float(losses.emb.detach()), float(losses.pair.detach())
         loss = float(task.detach())
         if not np.isfinite(loss):
             raise RunError(
