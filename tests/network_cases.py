@@ -96,11 +96,11 @@ def fit_features(db: Database) -> tuple[dict[str, Any], dict[str, Features]]:
     return columns.tables, columns.encode(db)
 
 
-def shake(module: nn.Module, seed: int = 0, size: float = 0.3) -> nn.Module:
-    """Move all weights: what starts at zero or at one would hide mistakes."""
+def fill(module: nn.Module, seed: int = 0, size: float = 0.4) -> Any:
+    """Give a module weights that are the same each time, and nowhere 0 or 1."""
     with torch.no_grad():
         for number, weight in enumerate(module.parameters()):
-            weight.add_(size * normal(*weight.shape, seed=1000 * seed + number).to(weight.dtype))
+            weight.copy_(size * normal(*weight.shape, seed=1000 * seed + number))
     return module
 
 
@@ -144,7 +144,7 @@ def make_network(
         tables, timed, graph.foreign_keys, routes, table, head,
         channels=channels, unit=graph.unit, **options,
     )  # fmt: skip
-    shake(network, seed)
+    fill(network, seed)
     return in_double(network) if double else network  # type: ignore[return-value]
 
 

@@ -129,7 +129,7 @@ def slow_gates(roles: Roles, route: Route, node: Sequence[Tensor], edge: Sequenc
         gate = torch.sigmoid(last.weight @ hidden + last.bias)
         # Eq. (7)
         gates.append((1 - roles.alpha) * gate + roles.alpha * average)
-    reached = [float(gate) for gate, hit in zip(gates, matched, strict=True) if hit]
+    reached = [float(gate.detach()) for gate, hit in zip(gates, matched, strict=True) if hit]
     if reached:
         roles.average[number] = sum(reached) / len(reached)
     return gates

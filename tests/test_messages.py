@@ -14,10 +14,10 @@ from network_cases import (
     Case,
     assert_close,
     cases,
+    fill,
     gradients,
     normal,
     random_states,
-    shake,
 )
 from relational_databases import START, table
 from relfrog.graph import build_graph
@@ -44,7 +44,7 @@ def test_node_message_is_sage(how: Aggregation, case: Case) -> None:
     conv = pytest.importorskip("torch_geometric.nn", reason="needs torch-geometric").SAGEConv
     h = random_states(case.batch, SIZE)
     (layer,) = make_plan(case.batch, 1, trim=False).layers
-    node = shake(NodeMessage(SIZE, how).double())
+    node = fill(NodeMessage(SIZE, how).double())
     sage = conv((SIZE, SIZE), SIZE, aggr=how.value).double()
     sage.lin_l.load_state_dict(node.neighbor.state_dict())
     sage.lin_r.load_state_dict(node.self.state_dict())
@@ -77,14 +77,14 @@ def test_projecting_before_or_after_the_sum(how: Aggregation, few: bool) -> None
     h_u = normal(senders, SIZE, seed=3, grad=True)
     both = RouteLinks(link(source[::-1].copy(), target, senders, receivers), links)
     matches = list(zip(source[::-1].tolist(), source.tolist(), target.tolist(), strict=True))
-    node = shake(NodeMessage(SIZE, how).double())
+    node = fill(NodeMessage(SIZE, how).double())
     looped = [
         slow_node_message(node, [h_v[s] for s, t in zip(source, target) if t == w], h_w[w])
         for w in range(receivers)
     ]
     compare(node, node(h_v, h_w, links), torch.stack(looped), {"h_v": h_v, "h_w": h_w})
     for kind in (CoOccurrenceMessage, CompletionMessage):
-        edge = shake(kind(SIZE, how).double())
+        edge = fill(kind(SIZE, how).double())
         looped = [
             slow_edge_message(edge, [(h_u[i], h_v[j]) for i, j, k in matches if k == w], h_w[w])
             for w in range(receivers)
@@ -112,7 +112,7 @@ def test_edge_messages_are_those_of_a_loop_over_matches(how: Aggregation, case: 
     (layer,) = make_plan(case.batch, 1, all_routes, trim=False).layers
     for route in all_routes:
         u, v, w = route.tables
-        module = shake(message_for(route.paradigm)(SIZE, how).double())
+        module = fill(message_for(route.paradigm)(SIZE, how).double())
         found = module(h[u], h[v], h[w], layer.routes[route])
         matches = slow_matches(case.batch, route)
         looped = [
@@ -148,7 +148,7 @@ def test_every_match_counts(how: Aggregation) -> None:
     assert sorted(links.u.source.tolist()) == list(range(20))
     assert links.v.source.tolist() == [0] * 20
     h = random_states(batch, SIZE, grad=True)
-    module = shake(CompletionMessage(SIZE, how).double())
+    module = fill(CompletionMessage(SIZE, how).double())
     found = module(h["results"], h["races"], h["circuits"], links)
     each = [slow_edge_message(module, [(u, h["races"][0])], h["circuits"][0]) for u in h["results"]]
     stacked = torch.stack(each)
