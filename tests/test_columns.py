@@ -122,7 +122,7 @@ def cut_of(db: Database) -> pd.Timestamp:
 @pytest.mark.parametrize("poison", ["words", "holes", "numbers", "lists", "more rows"])
 def test_the_future_is_not_heard(db: Database, poison: str, tmp_path: Path) -> None:
     cut = cut_of(db)
-    expected = saved(fit_columns(db, before=cut), tmp_path / "one")
+    expected = saved(fit_columns(db, before=cut, text_channels=4), tmp_path / "one")
     spoiled = {}
     touched = 0
     for name, table in db.table_dict.items():
@@ -143,7 +143,7 @@ def test_the_future_is_not_heard(db: Database, poison: str, tmp_path: Path) -> N
                     frame[column] = pd.Series(values, dtype=object, index=frame.index)
         spoiled[name] = Table(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
     assert touched
-    found = saved(fit_columns(Database(spoiled), before=cut), tmp_path / "two")
+    found = saved(fit_columns(Database(spoiled), before=cut, text_channels=4), tmp_path / "two")
     assert found == expected
 
 
@@ -470,7 +470,7 @@ def test_the_cut_must_be_a_time() -> None:
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
-    columns = fit_columns(everything(), before=CUT)
+    columns = fit_columns(everything(60), before=CUT, text_channels=2)
     good = saved(columns, tmp_path)
     about = json.loads(good[0])
 

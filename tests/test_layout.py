@@ -27,7 +27,7 @@ dataset labels tasks adding
 times kernels interchange graph routes resolution walking sampling loading
 matching entities outputs
 ngrams text values encodings fitting features frames columns history config
-nn.links nn.sums nn.messages nn.roles nn.layer nn.dependency nn.encoders nn.heads nn.model nn
+nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.dependency nn.heads nn.model nn
 preparing evaluation runfiles training runs learning
 inspecting drawing findings table_checks task_checks checking
 console progress summary demo testing commandline run_commands cli __main__

@@ -222,7 +222,7 @@ def fit_columns(
     tables = {}
     for name in sorted(db.table_dict):
         table = db.table_dict[name]
-        visible = _visible(name, table, before)
+        row_times, visible = _visible(name, table, before)
         keys = {table.pkey_col, *table.fkey_col_to_pkey_table}
         columns: list[Column] = []
         skipped: dict[str, str] = {}
@@ -233,7 +233,7 @@ def fit_columns(
             values = table.df[column][visible]
             own = column == table.time_col
             try:
-                fitted = fit_column(column, values, wanted, text, text_channels, own)
+                fitted = fit_column(column, values, wanted, text, text_channels, own, row_times)
             except UsageError as error:
                 raise UsageError(f"types: {name}.{column} as {error}") from None
             if isinstance(fitted, str):
@@ -263,10 +263,12 @@ def _check_types(db: Database, types: Mapping[str, Mapping[str, str]]) -> None:
                 raise UsageError(f"types: {name}.{column} is a key, which has no type. Omit it.")
 
 
-def _visible(name: str, table: Any, before: pd.Timestamp) -> NDArray[np.bool_]:
-    """The rows of a table that are known at the cut, as the graph sees them."""
+def _visible(
+    name: str, table: Any, before: pd.Timestamp
+) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
+    """The times of the rows that are known at the cut, and which they are, as the graph sees it."""
     if table.time_col is None:
-        return np.ones(len(table.df), bool)
+        return None, np.ones(len(table.df), bool)
     if table.time_col not in table.df:
         raise SchemaError(f"{name}: there is no time column {table.time_col!r}.")
     try:
@@ -275,7 +277,9 @@ def _visible(name: str, table: Any, before: pd.Timestamp) -> NDArray[np.bool_]:
         raise SchemaError(f"{name}.{table.time_col}: not a time ({error}).") from error
     unit = clock.unit_of([known])
     cut = clock.convert(*clock.as_integers([before]), unit, clip=True)[0]
-    return np.asarray(clock.convert(*known, unit) <= cut)
+    times = clock.convert(*known, unit)
+    visible = np.asarray(times <= cut)
+    return times[visible], visible
 
 
 def _listed(names: list[str], what: str) -> str:

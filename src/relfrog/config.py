@@ -26,7 +26,7 @@ CHOICES = {
     "completion": ("along", "against", "both", "none"),
     "strategy": ("uniform", "last"),
     "sharing": ("shared", "separate"),
-    "aggregation": ("sum", "mean", "max"),
+    "aggregation": ("sum", "mean", "max", "recent"),
     "fd_every": ("step", "epoch"),
     "history": ("on", "off", "auto"),
     "regime": ("rolling", "frozen"),
@@ -37,6 +37,7 @@ CHOICES = {
 RANGES: dict[str, tuple[float, float]] = {
     "channels": (4, 4096), "layers": (1, 16), "neighbors": (-1, 1 << 20), "hops": (0, 32),
     "encoder_depth": (0, 16), "bins": (0, 16), "dropout": (0, 0.95), "alpha": (0, 1),
+    "column_dropout": (0, 0.95),
     "beta": (0, 1e6), "gamma": (0, 1e6), "fd_pairs": (0, 1 << 30), "fd_negatives": (1, 1 << 16),
     "fd_tau": (1e-6, 1e6), "staleness": (0, 1e6), "text_channels": (1, 4096),
     "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
@@ -60,10 +61,10 @@ class Config:
         hops: hops that are sampled; 0 for one per layer.
         strategy: which children: "uniform" or "last".
         sharing: whether seeds with the same time share a subgraph: "shared" or "separate".
-        aggregation: "sum", "mean" or "max".
+        aggregation: "sum", "mean", "max" or "recent": a mean in which recent rows count more.
         encoder_depth: residual blocks in the row encoders.
         bins: pieces per number in the row encoders.
-        time_scale: whether the age of a row scales it besides being added.
+        column_dropout: share of columns that are hidden while training.
         dropout: in layers and head.
         alpha: how slowly the average gate moves.
         beta: weight of L_emb.
@@ -107,7 +108,7 @@ class Config:
     aggregation: str = "sum"
     encoder_depth: int = 1
     bins: int = 8
-    time_scale: bool = True
+    column_dropout: float = 0.1
     dropout: float = 0.2
     alpha: float = 0.99
     beta: float = 1e-6

@@ -237,8 +237,6 @@ class TimeColumn(Column):
     Attributes:
         has_missing: whether values were missing before the cut.
         hours: whether any was not midnight.
-        year_mean: of the years.
-        year_std: their deviation; 0 if all were alike.
         oldest: in microseconds since 1970, for PyTorch Frame, as are the next two.
         middle: the median.
         newest: the last.
@@ -246,8 +244,6 @@ class TimeColumn(Column):
 
     has_missing: bool
     hours: bool
-    year_mean: float
-    year_std: float
     oldest: int
     middle: int
     newest: int
@@ -261,29 +257,27 @@ class TimeColumn(Column):
         absent = known.size < found.size
         if not known.size:
             known = np.zeros(1, np.int64)
-        years = calendar(known)[0]
         ends = (int(known[0]), int(known[known.size // 2]), int(known[-1]))
         hours = bool((known % DAY != 0).any())
-        return cls(name, bool(absent), hours, float(years.mean()), float(years.std()), *ends)
+        return cls(name, bool(absent), hours, *ends)
 
     @property
     def parts(self) -> list[str]:
         """Names of what `encode` gives."""
         around = ["month", "day", "weekday", *(["hour"] if self.hours else [])]
-        return ["year", *(f"{part} {wave}" for part in around for wave in ("sin", "cos"))]
+        # No year: it does not come again, and how long ago it was the network knows.
+        return [f"{part} {wave}" for part in around for wave in ("sin", "cos")]
 
     def encode(self, found: NDArray[np.int64]) -> Dense:
         """The parts of the calendar, zeros where missing. Shape [rows, parts]."""
-        years, months, days, weekdays, minutes = calendar(found)
+        _, months, days, weekdays, minutes = calendar(found)
         out = np.zeros((len(found), len(self.parts)), np.float32)
-        if self.year_std > 0:
-            out[:, 0] = np.clip((years - self.year_mean) / self.year_std, -3, 3)
         around = [(months, 12), (days, 31), (weekdays, 7), (minutes, 1440)]
         for number, (part, period) in enumerate(around[: len(self.parts) // 2]):
             # Few different values: look them up.
             angles = np.arange(period) * (2 * np.pi / period)
-            out[:, 1 + 2 * number] = np.sin(angles).astype(np.float32)[part]
-            out[:, 2 + 2 * number] = np.cos(angles).astype(np.float32)[part]
+            out[:, 2 * number] = np.sin(angles).astype(np.float32)[part]
+            out[:, 1 + 2 * number] = np.cos(angles).astype(np.float32)[part]
         out[found == MISSING] = 0
         return out
 

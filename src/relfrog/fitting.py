@@ -31,6 +31,8 @@ TYPES = ("numerical", "categorical", "multicategorical", "timestamp", "embedding
 MOST_CODES, CODES_PER_ROW = 256, 0.2
 #: Strings are names of things if there are so few, or fewer than this and so few per row.
 FEW_NAMES, MOST_NAMES, NAMES_PER_ROW = 32, 1_000, 0.2
+#: Rank correlation with the row's time from which on a number says nothing of its own.
+SAME_AS_TIME = 0.99
 #: Whole numbers beyond this are not exact as floats.
 EXACT = 2.0**53
 
@@ -38,7 +40,13 @@ Fitted = tuple[Column, ...] | str
 
 
 def fit_column(
-    name: str, values: pd.Series, wanted: str | None, text: str, channels: int, own_time: bool
+    name: str,
+    values: pd.Series,
+    wanted: str | None,
+    text: str,
+    channels: int,
+    own_time: bool,
+    row_times: NDArray[np.int64] | None = None,
 ) -> Fitted:
     """Fit a column, in one or two ways, or say why it is of no use.
 
@@ -49,6 +57,8 @@ def fit_column(
         text: The model for texts.
         channels: Numbers per text.
         own_time: Whether it is the time column of its table.
+        row_times: The times of the rows, where the table has any. A number that only counts on
+            with time and names that are always new say nothing about the rows to come.
 
     Raises:
         UsageError: No value can be read as the type that is wanted.
@@ -63,12 +73,12 @@ def fit_column(
     if own_time:
         kind = "moment"
     if kind in ("number", "boolean"):
-        return _numbers(name, reading.numbers(values), kind == "boolean")
+        return _numbers(name, reading.numbers(values), kind == "boolean", row_times)
     if kind == "moment":
         found = reading.moments(values)
         return _constant(found, found == MISSING) or (TimeColumn.fit(name, found),)
     if kind == "text":
-        return _texts(name, reading.texts(values), text, channels)
+        return _texts(name, reading.texts(values), text, channels, row_times)
     if kind == "list":
         return _lists(name, values)
     return f"values of kind {kind}, of which nothing is learned"
@@ -83,7 +93,35 @@ def _constant(found: NDArray[Any], missing: NDArray[np.bool_]) -> str:
     return ""
 
 
-def _numbers(name: str, found: NDArray[np.float64], boolean: bool) -> Fitted:
+def _follows_time(found: NDArray[np.float64], row_times: NDArray[np.int64] | None) -> bool:
+    """Whether a number is the row's time in other words: a year, a serial number."""
+    if row_times is None:
+        return False
+    known = np.flatnonzero(~np.isnan(found) & (row_times != MISSING))
+    known = known[:: max(1, len(known) // 20_000)]
+    if len(known) < 50:
+        return False
+    ranks = pd.DataFrame({"value": found[known], "time": row_times[known]}).rank()
+    if ranks.nunique().min() < 10:
+        return False
+    return bool(abs(np.corrcoef(ranks["value"], ranks["time"])[0, 1]) > SAME_AS_TIME)
+
+
+def _comes_again(found: NDArray[Any], row_times: NDArray[np.int64] | None) -> bool:
+    """Whether the values of the latest fifth of the rows have mostly been there before."""
+    if row_times is None:
+        return True
+    known = np.flatnonzero(~pd.isna(found) & (row_times != MISSING))
+    if len(known) < 50:
+        return True
+    ordered = found[known[np.argsort(row_times[known], kind="stable")]]
+    cut = len(ordered) * 4 // 5
+    return bool(np.mean(pd.Series(ordered[cut:]).isin(pd.unique(ordered[:cut]))) >= 0.5)
+
+
+def _numbers(
+    name: str, found: NDArray[np.float64], boolean: bool, row_times: NDArray[np.int64] | None
+) -> Fitted:
     missing = np.isnan(found)
     reason = _constant(found, missing)
     if reason:
@@ -91,6 +129,8 @@ def _numbers(name: str, found: NDArray[np.float64], boolean: bool) -> Fitted:
     category = CategoryColumn.fit(name, found, numeric=True)
     if boolean:
         return (category,)
+    if _follows_time(found, row_times):
+        return "counts on with the time of its row"
     number = NumberColumn.fit(name, found)
     known = found[~missing]
     if (known != np.rint(known)).any() or np.abs(known).max() > EXACT:
@@ -98,10 +138,18 @@ def _numbers(name: str, found: NDArray[np.float64], boolean: bool) -> Fitted:
     # Codes such as a status mean nothing as numbers, ranks mean much: who is to know?
     distinct = np.unique(known).size
     few = distinct <= FEW or distinct <= min(MOST_CODES, CODES_PER_ROW * known.size)
-    return (number, category) if few and len(category.categories) > 1 else (number,)
+    if few and len(category.categories) > 1 and _comes_again(found, row_times):
+        return (number, category)
+    return (number,)
 
 
-def _texts(name: str, found: NDArray[Any], text: str, channels: int) -> Fitted:
+def _texts(
+    name: str,
+    found: NDArray[Any],
+    text: str,
+    channels: int,
+    row_times: NDArray[np.int64] | None,
+) -> Fitted:
     missing = np.array([value is None for value in found], bool)
     reason = _constant(found, missing)
     if reason:
@@ -111,7 +159,7 @@ def _texts(name: str, found: NDArray[Any], text: str, channels: int) -> Fitted:
     if distinct <= FEW_NAMES or distinct <= min(MOST_NAMES, NAMES_PER_ROW * known.size):
         category = CategoryColumn.fit(name, found, numeric=False)
         # Names that occur once each would all be unknown: as texts they are at least alike.
-        if len(category.categories) > 1 or distinct <= FEW:
+        if (len(category.categories) > 1 or distinct <= FEW) and _comes_again(found, row_times):
             return (category,)
     return (TextColumn.fit(name, found, text, channels),)
 

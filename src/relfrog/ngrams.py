@@ -39,10 +39,12 @@ def as_points(texts: Sequence[str | None]) -> tuple[NDArray[np.int32], NDArray[n
     np.cumsum(np.fromiter(map(len, cut), np.int64, len(cut)), out=starts[1:])
     raw = "".join(cut).encode("utf-32-le", "surrogatepass")
     points = np.frombuffer(raw, np.uint32).astype(np.int32)
-    found, which = np.unique(points, return_inverse=True)
+    found = np.flatnonzero(np.bincount(points))
     # Letters, marks, numbers and symbols (emoji among them) make words; all else parts them.
-    words = np.array([unicodedata.category(chr(p))[0] in "LMNS" for p in found], bool)
-    return np.where(words, found, -1).astype(np.int32)[which.reshape(-1)], starts
+    words = [unicodedata.category(chr(point))[0] in "LMNS" for point in found]
+    table = np.full(found.max(initial=0) + 1, -1, np.int32)
+    table[found[words]] = found[words]
+    return table[points], starts
 
 
 @compiled

@@ -118,7 +118,8 @@ class Prepared:
             self.columns.tables, timed, self.graph.foreign_keys, self.routes,
             self.task.entity_table, head, channels=config.channels, layers=config.layers,
             aggregation=config.aggregation, dropout=config.dropout,
-            encoder_depth=config.encoder_depth, bins=config.bins, time_scale=config.time_scale,
+            encoder_depth=config.encoder_depth, bins=config.bins,
+            column_dropout=config.column_dropout,
             mode=config.roles, alpha=config.alpha, roles=roles, unit=self.graph.unit,
         )  # fmt: skip
 

@@ -245,7 +245,8 @@ def _sentence_transformer(name: str) -> Any:
             "ngrams"
         ) from None
     try:
-        return SentenceTransformer(str(_packaged(name) or Path(name).expanduser()))
+        folder = Path(name).expanduser()
+        return SentenceTransformer(str(folder if folder.is_dir() else _packaged(name) or name))
     except Exception as error:
         # Whatever the hub's client raises when there is no network or no such model.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -258,7 +259,7 @@ def _sentence_transformer(name: str) -> Any:
 def _packaged(name: str) -> Path | None:
     """The folder of a model that an installed Python package carries."""
     module = name.replace("-", "_").lower()
-    if not module.isidentifier() or Path(name).is_dir():
+    if not module.isidentifier():
         return None
     spec = importlib.util.find_spec(module)
     folder = Path(spec.origin).parent / "model" if spec and spec.origin else None

@@ -96,19 +96,15 @@ def _spelled(values: NDArray[np.object_]) -> NDArray[np.float64]:
 
     def one(value: Any) -> float:
         try:
+            if isinstance(value, str) and "_" in value:
+                return np.nan  # to Python 1_000 is a number
             if isinstance(value, dt.timedelta | np.timedelta64):
                 return float(pd.Timedelta(value).total_seconds())
             return float(value)
         except (TypeError, ValueError, OverflowError):
             return np.nan
 
-    strings = np.fromiter((isinstance(value, str) for value in values), bool, len(values))
-    out = np.empty(len(values), np.float64)
-    spelled = pd.to_numeric(pd.Series(values[strings], dtype=object), errors="coerce")
-    out[strings] = spelled.to_numpy(np.float64, na_value=np.nan)
-    rest = values[~strings]
-    out[~strings] = np.fromiter(map(one, rest), np.float64, len(rest))
-    return out
+    return np.fromiter(map(one, values), np.float64, len(values))
 
 
 def moments(values: pd.Series) -> NDArray[np.int64]:
@@ -164,15 +160,19 @@ def lists(values: pd.Series) -> tuple[NDArray[np.int64], list[str]]:
 
     Entries that are missing are left out.
     """
+    flat: list[Any] = []
     lengths = np.full(len(values), -1, np.int64)
-    flat: list[str] = []
     for row, value in enumerate(_objects(values)):
         if isinstance(value, LISTS):
-            before = len(flat)
-            # Sets come in any order, and what is no scalar is spelled out.
-            flat += [_text(entry) for entry in value if not _nothing(entry)]
-            lengths[row] = len(flat) - before
-    return lengths, flat
+            flat.extend(value)
+            lengths[row] = len(value)
+    if pd.api.types.infer_dtype(flat, skipna=False) in ("string", "empty"):
+        return lengths, flat
+    kept = np.array([not _nothing(entry) for entry in flat], bool)
+    rows = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    counts = np.bincount(rows[kept], minlength=len(lengths))
+    flat = [_text(entry) for entry, keep in zip(flat, kept, strict=True) if keep]
+    return np.where(lengths < 0, -1, counts), flat
 
 
 def _nothing(entry: Any) -> bool:

@@ -11,7 +11,7 @@ from torch.nn.functional import embedding_bag
 
 from relfrog.columns import Features, TableColumns
 
-__all__ = ["RowEncoder", "SeedEncoder", "TimeEncoder", "time_parts"]
+__all__ = ["Recency", "RowEncoder", "SeedEncoder", "TimeEncoder", "age_parts", "time_parts"]
 
 MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86400.0, 31557600.0
 #: Where the pieces of the time encoding meet, in seconds.
@@ -32,6 +32,11 @@ def time_parts(seconds: Tensor) -> Tensor:
     return ((known - knots[:-1]) / knots.diff()).clamp(0.0, 1.0)
 
 
+def age_parts(age: Tensor) -> Tensor:
+    """`time_parts` of ages, and whether a row has none. Shapes: [n] -> [n, len(KNOTS)]."""
+    return torch.cat([time_parts(age), age.isnan().float().unsqueeze(-1)], -1)
+
+
 class RowEncoder(nn.Module):
     """A row's own columns as one vector; the same row is the same vector for every seed.
 
@@ -44,9 +49,20 @@ class RowEncoder(nn.Module):
     """
 
     quantiles: Tensor
+    unknown: Tensor
 
-    def __init__(self, columns: TableColumns, channels: int, depth: int = 1, bins: int = 8) -> None:
+    def __init__(
+        self,
+        columns: TableColumns,
+        channels: int,
+        depth: int = 1,
+        bins: int = 8,
+        column_dropout: float = 0.0,
+    ) -> None:
         super().__init__()
+        self.column_dropout = column_dropout
+        starts = torch.tensor(columns.code_offsets[: len(columns.categories)], dtype=torch.int32)
+        self.register_buffer("unknown", starts + 1, persistent=False)
         self.num_numerical = columns.num_numerical
         edges = np.asarray(columns.quantiles, np.float32)
         if bins and columns.num_numerical:
@@ -74,10 +90,16 @@ class RowEncoder(nn.Module):
             low, width = self.quantiles[:, :-1], self.quantiles.diff(dim=1)
             pieces = ((numbers - low) / width.clamp(min=1e-6)).clamp(0.0, 1.0)
             dense = torch.cat([dense, pieces.flatten(1)], 1)
+        drop = self.column_dropout if self.training else 0.0
+        if drop:
+            dense = dense * (torch.rand_like(dense) >= drop)
         x = self.dense(dense)
         if self.codes is not None:
             if features.codes.shape[1]:
                 codes = features.codes.index_select(0, rows)
+                if drop:  # some become unknown, so that unknown is something the network knows
+                    kept = torch.rand(codes.shape, device=codes.device) >= drop
+                    codes = torch.where(kept, codes, self.unknown)
                 x = x + embedding_bag(codes.long(), self.codes.weight, mode="sum")
             if features.bag_offsets is not None and features.bag_values is not None:
                 begin = features.bag_offsets[rows]
@@ -95,58 +117,64 @@ class RowEncoder(nn.Module):
         return x
 
 
-def start_fading(scale: nn.Linear) -> None:
-    """Let 1 + scale(age) begin as exp(-age / tau), with another tau for each channel.
+class Recency(nn.Module):
+    """How much a row counts in a weighted mean, by its age: one weight for each channel.
 
-    A sum over rows is then, from the first step on, a memory of several lengths, from a day to
-    decades; a quarter of the channels does not fade.
+    exp(f(age)) with f a line in pieces. It begins as exp(-age / tau) with another tau for each
+    channel, from a day to decades, and no fading at all in a quarter of them: a mean over rows is
+    then, from the first step on, a memory of several lengths.
+
+    Shapes: parts [n, pieces + 1] -> [n, c].
     """
-    channels = scale.out_features
-    fading = channels - channels // 4
-    tau = torch.logspace(math.log10(DAY), math.log10(32 * YEAR), fading, dtype=torch.float64)
-    at_knots = torch.exp(-torch.tensor(KNOTS, dtype=torch.float64) / tau.unsqueeze(1))
-    with torch.no_grad():
-        scale.weight.zero_()
-        scale.bias.zero_()
-        scale.weight[:fading, : len(KNOTS) - 1] = at_knots.diff(dim=1).float()
+
+    #: Weights do not fall below exp of this: where all rows are old, the mean is a plain one.
+    LEAST = -12.0
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.rate = nn.Linear(len(KNOTS), channels)
+        fading = channels - channels // 4
+        tau = torch.logspace(math.log10(DAY), math.log10(32 * YEAR), fading, dtype=torch.float64)
+        at_knots = -torch.tensor(KNOTS, dtype=torch.float64) / tau.unsqueeze(1)
+        with torch.no_grad():
+            self.rate.weight.zero_()
+            self.rate.bias.zero_()
+            self.rate.weight[:fading, : len(KNOTS) - 1] = (
+                at_knots.clamp(min=self.LEAST).diff(dim=1).float()
+            )
+
+    def forward(self, parts: Tensor) -> Tensor:
+        """Weights of rows."""
+        return self.rate(parts).clamp(self.LEAST, -self.LEAST).exp()
 
 
 class TimeEncoder(nn.Module):
-    """How long before the seed's time a row is, added to it and scaling it, channel by channel.
+    """How long before the seed's time a row is, added to it.
 
-    h = x * (1 + S(age)) + B(age). The scale lets a sum over rows weigh the recent ones more;
-    with it left out, sums over a table could not tell which of its rows were late. Other
-    timestamps of the row are encoded as spans to the seed's time, past and future apart.
+    Other timestamps of the row are encoded as spans to the seed's time, past and future apart.
 
-    Shapes: x [n, c], age [n], moments [n, t] -> [n, c].
+    Shapes: x [n, c], parts [n, pieces + 1], spans [n, t] -> [n, c].
     """
 
-    def __init__(self, channels: int, timed: bool, moments: int, scaled: bool = True) -> None:
+    def __init__(self, channels: int, timed: bool, moments: int) -> None:
         super().__init__()
         parts = len(KNOTS) - 1
-        self.timed, self.scaled = timed, scaled and timed
         self.shift = nn.Linear(parts + 1, channels) if timed else None
-        self.scale = nn.Linear(parts + 1, channels) if self.scaled else None
-        if self.scale is not None:
-            start_fading(self.scale)
         self.moments = nn.Linear(moments * 2 * parts, channels, bias=False) if moments else None
 
-    def forward(self, x: Tensor, age: Tensor | None, spans: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, parts: Tensor | None, spans: Tensor | None) -> Tensor:
         """Encode occurrences of rows.
 
         Args:
             x: their vectors.
-            age: seconds from the row's time to the seed's, NaN where there is none.
+            parts: `age_parts` of the rows, where the table has times.
             spans: seconds from other timestamps to the seed's time, NaN where there is none.
         """
-        if self.shift is not None and age is not None:
-            parts = torch.cat([time_parts(age), age.isnan().float().unsqueeze(1)], 1)
-            if self.scale is not None:
-                x = torch.addcmul(x, x, self.scale(parts))
+        if self.shift is not None and parts is not None:
             x = x + self.shift(parts)
         if self.moments is not None and spans is not None:
-            parts = torch.cat([time_parts(spans), time_parts(-spans)], -1)
-            x = x + self.moments(parts.flatten(1))
+            both = torch.cat([time_parts(spans), time_parts(-spans)], -1)
+            x = x + self.moments(both.flatten(1))
         return x
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from relfrog.graph import ForeignKey
+from relfrog.nn.encoders import Recency
 from relfrog.nn.links import LayerPlan
 from relfrog.nn.messages import NodeMessage, message_for
 from relfrog.nn.roles import Roles
@@ -34,6 +35,7 @@ class RoleLayer(nn.Module):
         channels: int,
         aggregation: Aggregation = Aggregation.SUM,
         dropout: float = 0.0,
+        timed: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.tables, self.keys, self.routes = tuple(tables), tuple(keys), tuple(routes)
@@ -44,6 +46,14 @@ class RoleLayer(nn.Module):
         )
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in tables)
         self.dropout = nn.Dropout(dropout)
+        # Table names may hold anything, so modules go by the number of the table.
+        self.recency = nn.ModuleDict(
+            {
+                str(number): Recency(channels)
+                for number, name in enumerate(tables)
+                if aggregation is Aggregation.RECENT and name in timed
+            }
+        )
         # The routes built on each relation: the foreign key between v and w, as it is walked.
         self.built_on: dict[tuple[ForeignKey, bool], list[int]] = {}
         for number, route in enumerate(routes):
@@ -51,20 +61,44 @@ class RoleLayer(nn.Module):
             self.built_on.setdefault((route.second, upwards), []).append(number)
 
     def forward(
-        self, h: Mapping[str, Tensor], plan: LayerPlan, roles: Roles | None
+        self,
+        h: Mapping[str, Tensor],
+        plan: LayerPlan,
+        roles: Roles | None,
+        ages: Mapping[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """The next embedding of every row that the plan asks for."""
+        """The next embedding of every row that the plan asks for.
+
+        Args:
+            h: the embeddings so far.
+            plan: what to compute.
+            roles: the gates; without them every table is a node.
+            ages: `age_parts` of the rows of tables with times.
+        """
         out = {}
+        weights = {}
+        for number, recency in self.recency.items():
+            name = self.tables[int(number)]
+            if ages is not None and len(h[name]):
+                weights[name] = recency(ages[name][: len(h[name])])
         for name, norm in zip(self.tables, self.norms, strict=True):
             count = plan.targets[name]
             h_w = h[name][:count]
             if count:
-                h_w = self.dropout(torch.relu(norm(h_w + self._fused(name, h_w, h, plan, roles))))
+                h_w = self.dropout(
+                    torch.relu(norm(h_w + self._fused(name, h_w, h, plan, roles, weights)))
+                )
             out[name] = h_w
         return out
 
     def _fused(
-        self, name: str, h_w: Tensor, h: Mapping[str, Tensor], plan: LayerPlan, roles: Roles | None
+        self,
+        name: str,
+        h_w: Tensor,
+        h: Mapping[str, Tensor],
+        plan: LayerPlan,
+        roles: Roles | None,
+        weights: Mapping[str, Tensor],
     ) -> Tensor | int:
         """Eq. (8) for the rows of one table. Shapes: [n, c] -> [n, c]."""
         total: Tensor | int = 0
@@ -78,11 +112,12 @@ class RoleLayer(nn.Module):
                     continue
                 assert isinstance(node, NodeMessage)
                 built = self.built_on.get((key, upwards))
+                weight = weights.get(other) if upwards else None
                 if not built or roles is None:
-                    total = total + node.from_neighbors(h[other], links)
+                    total = total + node.from_neighbors(h[other], links, weight)
                     plain.append(node.self.weight)
                     continue
-                message = node(h[other], h_w, links)
+                message = node(h[other], h_w, links, weight)
                 for route_number in built:
                     route = self.routes[route_number]
                     matches = plan.routes[route]

@@ -43,13 +43,30 @@ class NodeMessage(nn.Module):
         self.aggregation = aggregation
         self.neighbor = nn.Linear(channels, channels)
         self.self = nn.Linear(channels, channels, bias=False)
+        # A mean forgets how many there were.
+        recent = aggregation is Aggregation.RECENT
+        self.count = nn.Linear(1, channels, bias=False) if recent else None
 
-    def forward(self, h_v: Tensor, h_w: Tensor, links: Links) -> Tensor:
+    def forward(
+        self, h_v: Tensor, h_w: Tensor, links: Links, weights: Tensor | None = None
+    ) -> Tensor:
         """The whole message."""
-        return self.from_neighbors(h_v, links) + self.self(h_w[: links.targets])
+        return self.from_neighbors(h_v, links, weights) + self.self(h_w[: links.targets])
 
-    def from_neighbors(self, h_v: Tensor, links: Links) -> Tensor:
-        """The message but for W2 h_w, which several relations can compute together."""
+    def from_neighbors(self, h_v: Tensor, links: Links, weights: Tensor | None = None) -> Tensor:
+        """The message but for W2 h_w, which several relations can compute together.
+
+        Args:
+            h_v: the senders.
+            links: from them to the receivers.
+            weights: how much each sender counts in the mean, by channel. Shape [sources, c].
+        """
+        if weights is not None:
+            count = links.sources
+            weights = weights[:count]
+            mean = linked_sum(h_v[:count] * weights, links) / (linked_sum(weights, links) + 1e-9)
+            assert self.count is not None
+            return self.neighbor(mean) + self.count(links.counts().log1p().unsqueeze(1))
         return _project_and_sum(h_v, self.neighbor, links, self.aggregation) + self.neighbor.bias
 
 
@@ -115,7 +132,7 @@ class CompletionMessage(nn.Module):
             sent = self.w2_m(both * gate.unsqueeze(1))
             return self.w2_w(h_w) * share + _largest_match(sent, links)
         sent = self._sent(h_v, self.w1_v, links.v, gate) + self._sent(h_u, self.w1_u, links.u, gate)
-        if self.aggregation is Aggregation.MEAN:
+        if self.aggregation in (Aggregation.MEAN, Aggregation.RECENT):
             sent = sent / counts.clamp(min=1)
         return self.w2_w(h_w) * share + sent
 

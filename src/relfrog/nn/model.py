@@ -12,7 +12,7 @@ from relfrog import times as clock
 from relfrog.columns import Features, TableColumns
 from relfrog.graph import ForeignKey
 from relfrog.nn.dependency import Dependencies, Pairs
-from relfrog.nn.encoders import RowEncoder, SeedEncoder, TimeEncoder
+from relfrog.nn.encoders import RowEncoder, SeedEncoder, TimeEncoder, age_parts
 from relfrog.nn.heads import Head
 from relfrog.nn.layer import RoleLayer
 from relfrog.nn.links import Plan
@@ -52,7 +52,7 @@ class Network(nn.Module):
         dropout: in layers and head.
         encoder_depth: residual blocks in the row encoders.
         bins: pieces per number in the row encoders.
-        time_scale: whether age scales a row besides being added to it.
+        column_dropout: share of columns that are hidden from the row encoders while training.
         mode: where roles come from.
         alpha: how slowly the average gate moves.
         roles: the gates, where they are fixed.
@@ -74,7 +74,7 @@ class Network(nn.Module):
         dropout: float = 0.0,
         encoder_depth: int = 1,
         bins: int = 8,
-        time_scale: bool = True,
+        column_dropout: float = 0.0,
         mode: RoleMode | str = RoleMode.LEARNED,
         alpha: float = 0.99,
         roles: Mapping[str, float] | None = None,
@@ -85,30 +85,39 @@ class Network(nn.Module):
         self.seed_table, self.unit = seed_table, unit
         how = Aggregation(aggregation)
         self.encoders = nn.ModuleList(
-            RowEncoder(columns[name], channels, encoder_depth, bins) for name in self.tables
+            RowEncoder(columns[name], channels, encoder_depth, bins, column_dropout)
+            for name in self.tables
         )
         self.times = nn.ModuleList(
-            TimeEncoder(channels, name in timed, len(columns[name].moment_names), time_scale)
+            TimeEncoder(channels, name in timed, len(columns[name].moment_names))
             for name in self.tables
         )
         self.seed_encoder = SeedEncoder(channels)
         self.roles = Roles(routes, channels, RoleMode(mode), alpha, roles) if len(routes) else None
         self.layers = nn.ModuleList(
-            RoleLayer(self.tables, keys, routes, channels, how, dropout) for _ in range(layers)
+            RoleLayer(self.tables, keys, routes, channels, how, dropout, timed)
+            for _ in range(layers)
         )
         self.head = head
 
     def forward(self, plan: Plan, features: Mapping[str, Features]) -> Output:
         """Everything that the plan asks for."""
-        h = self.encode(plan, features)
+        ages = {
+            name: age_parts(rows.age[: plan.sizes[name]])
+            for name, rows in plan.batch.tables.items()
+            if rows.age is not None
+        }
+        h = self.encode(plan, features, ages)
         states = [h]
         for layer, layer_plan in zip(self.layers, plan.layers, strict=True):
-            h = layer(h, layer_plan, self.roles)
+            h = layer(h, layer_plan, self.roles, ages)
             states.append(h)
         seeds = h[self.seed_table].index_select(0, plan.batch.seeds)
         return Output(self.head(seeds), states)
 
-    def encode(self, plan: Plan, features: Mapping[str, Features]) -> dict[str, Tensor]:
+    def encode(
+        self, plan: Plan, features: Mapping[str, Features], ages: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
         """Embeddings before the first layer: each distinct row once, then its occurrences."""
         batch = plan.batch
         per_second = float(clock.PER_SECOND[self.unit])
@@ -122,12 +131,11 @@ class Network(nn.Module):
                 used, index = index.unique(return_inverse=True)
                 chosen = chosen[used]
             own = encoder(features[name], chosen)
-            age = None if rows.age is None else rows.age[:count]
             spans = None
             if times.moments is not None:
                 moments = features[name].moments.index_select(0, chosen)[index]
                 spans = seconds[rows.group[:count].long()].unsqueeze(1) - moments
-            h[name] = times(own.index_select(0, index), age, spans)
+            h[name] = times(own.index_select(0, index), ages.get(name), spans)
         # The seeds are the rows at hop 0, once each even if one is asked about twice.
         x, rows = h[self.seed_table], batch.tables[self.seed_table]
         count = rows.within(0)

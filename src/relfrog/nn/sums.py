@@ -20,6 +20,8 @@ class Aggregation(str, Enum):
     SUM = "sum"
     MEAN = "mean"
     MAX = "max"
+    #: A mean in which recent rows count more, where rows have times; elsewhere the plain mean.
+    RECENT = "recent"
 
 
 class _LinkedSum(torch.autograd.Function):
@@ -84,6 +86,6 @@ def aggregate(x: Tensor, links: Links, how: Aggregation) -> Tensor:
     if how is Aggregation.MAX:
         return largest(x, links.source, links.begin)
     total = linked_sum(x, links)
-    if how is Aggregation.MEAN:
+    if how in (Aggregation.MEAN, Aggregation.RECENT):
         total = total / links.counts().clamp(min=1).unsqueeze(1)
     return total
