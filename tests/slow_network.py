@@ -17,7 +17,7 @@ from relfrog import times as clock
 from relfrog.columns import Features
 from relfrog.graph import ForeignKey
 from relfrog.nn.dependency import Dependencies, Pairs
-from relfrog.nn.encoders import RowEncoder, TimeEncoder
+from relfrog.nn.encoders import RowEncoder, TimeEncoder, age_parts
 from relfrog.nn.layer import RoleLayer
 from relfrog.nn.messages import CompletionMessage, CoOccurrenceMessage, NodeMessage
 from relfrog.nn.model import Network
@@ -80,13 +80,26 @@ def slow_aggregate(messages: Sequence[Tensor], how: Aggregation, like: Tensor) -
         return total
     for message in messages:
         total = total + message
-    return total / len(messages) if how is Aggregation.MEAN else total
+    return total if how is Aggregation.SUM else total / len(messages)
 
 
-def slow_node_message(module: NodeMessage, senders: Sequence[Tensor], h_w: Tensor) -> Tensor:
-    """W1 agg(h_v) + W2 h_w."""
+def slow_node_message(
+    module: NodeMessage,
+    senders: Sequence[Tensor],
+    h_w: Tensor,
+    weights: Sequence[Tensor] | None = None,
+) -> Tensor:
+    """W1 agg(h_v) + W2 h_w; with weights the aggregate is a weighted mean, and the count is told."""
     sent = slow_aggregate(senders, module.aggregation, h_w)
-    return module.neighbor.weight @ sent + module.neighbor.bias + module.self.weight @ h_w
+    count: Tensor | float = 0.0
+    if weights is not None and module.count is not None:
+        total = torch.full_like(h_w, 1e-9)
+        sent = torch.zeros_like(h_w)
+        for sender, weight in zip(senders, weights, strict=True):
+            sent, total = sent + weight * sender, total + weight
+        sent = sent / total
+        count = module.count.weight[:, 0] * torch.tensor(float(len(senders))).log1p()
+    return module.neighbor.weight @ sent + module.neighbor.bias + count + module.self.weight @ h_w
 
 
 def slow_edge_message(
@@ -141,21 +154,36 @@ def slow_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
     return off / torch.sqrt(off.square().mean() + norm.eps) * norm.weight + norm.bias
 
 
+def slow_weights(layer: RoleLayer, batch: Batch) -> dict[str, list[Tensor]]:
+    """How much each row of a table with times counts in a weighted mean."""
+    found: dict[str, list[Tensor]] = {}
+    for number, recency in layer.recency.items():
+        name = layer.tables[int(number)]
+        ages = batch.tables[name].age
+        assert ages is not None
+        found[name] = [recency(age_parts(ages[i : i + 1]))[0] for i in range(len(ages))]
+    return found
+
+
 def slow_layer(layer: RoleLayer, h: States, batch: Batch, roles: Roles | None) -> States:
     """One layer for every row of a batch; no dropout."""
+    weights = slow_weights(layer, batch)
     total = {name: [torch.zeros_like(x) for x in rows] for name, rows in h.items()}
     for number, key in enumerate(layer.keys):
         for upwards in (True, False):
             if upwards:
                 table, module = key.parent, layer.up[number]
-                links = [(h[key.table][child], w) for child, w in slow_children(batch, key)]
+                links = slow_children(batch, key)
             else:
                 table, module = key.table, layer.down[number]
-                links = [(h[key.parent][parent], w) for w, parent in slow_parents(batch, key)]
-            node = [
-                slow_node_message(module, [x for x, into in links if into == w], h_w)
-                for w, h_w in enumerate(h[table])
-            ]
+                links = [(parent, w) for w, parent in slow_parents(batch, key)]
+            sender = key.table if upwards else key.parent
+            counts = weights.get(sender) if upwards else None
+            node = []
+            for w, h_w in enumerate(h[table]):
+                mine = [v for v, into in links if into == w]
+                own = None if counts is None else [counts[v] for v in mine]
+                node.append(slow_node_message(module, [h[sender][v] for v in mine], h_w, own))
             built = [
                 (edge, route)
                 for edge, route in zip(layer.edges, layer.routes, strict=True)
@@ -224,7 +252,7 @@ def slow_encode(network: Network, batch: Batch, features: Mapping[str, Features]
         for i in range(len(part)):
             row = int(part.rows[part.index[i]])
             x = slow_row(encoder, features[name], row)
-            age = None if part.age is None else part.age[i : i + 1]
+            age = None if part.age is None else age_parts(part.age[i : i + 1])
             now = int(batch.group_times[int(part.group[i])]) / per_second
             spans = now - features[name].moments[row : row + 1]
             states[name].append(times(x.unsqueeze(0), age, spans)[0])

@@ -17,10 +17,12 @@ from network_cases import (
     cases,
     fill,
     gradients,
+    in_double,
     random_states,
 )
 from relational_databases import START, table
 from relfrog.graph import build_graph
+from relfrog.nn.encoders import age_parts
 from relfrog.nn.layer import RoleLayer
 from relfrog.nn.links import make_plan
 from relfrog.nn.roles import RoleMode, Roles
@@ -36,8 +38,11 @@ def build(
     case: Case, some: tuple[Route, ...], how: Aggregation, mode: str = "learned", alpha: float = 0.5
 ) -> tuple[RoleLayer, Roles | None]:
     """A layer and roles whose averages are all different."""
-    layer = RoleLayer(tuple(case.batch.tables), case.graph.foreign_keys, some, SIZE, how)
-    fill(layer.double())
+    timed = [name for name, rows in case.batch.tables.items() if rows.age is not None]
+    layer = RoleLayer(
+        tuple(case.batch.tables), case.graph.foreign_keys, some, SIZE, how, timed=timed
+    )
+    in_double(fill(layer))
     roles = None
     if some:
         roles = Roles(some, SIZE, RoleMode(mode), alpha).double()
@@ -45,6 +50,12 @@ def build(
         if mode == "learned":
             roles.average.copy_(torch.linspace(0.1, 0.9, len(some)))
     return layer, roles
+
+
+def ages_of(case: Case) -> dict[str, Tensor]:
+    """The ages of all rows of tables with times, as a layer takes them."""
+    tables = case.batch.tables.items()
+    return {name: age_parts(rows.age) for name, rows in tables if rows.age is not None}
 
 
 def stacked(states, like: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -70,7 +81,7 @@ def test_layer_is_a_loop_over_rows(
     if roles is not None and again is not None:
         roles.train(training), again.train(training)
     (plan,) = make_plan(case.batch, 1, some, trim=False).layers
-    found = layer(h, plan, roles)
+    found = layer(h, plan, roles, ages_of(case))
     looped = stacked(slow_layer(layer, h, case.batch, again), h)
     assert_close(found, looped)
     weights = {**dict(layer.named_parameters()), **{f"h {name}": x for name, x in h.items()}}
@@ -93,12 +104,14 @@ def test_a_layer_computes_what_it_is_asked_for(
     plan = make_plan(case.batch, layers, some)
     (whole,) = make_plan(case.batch, 1, some, trim=False).layers
     h = random_states(case.batch, SIZE)
-    layer, roles = build(case, some, Aggregation.SUM)
+    layer, roles = build(case, some, Aggregation.RECENT)
     if roles is not None:
         roles.eval()
-    everything = layer(h, whole, roles)
+    ages = ages_of(case)
+    everything = layer(h, whole, roles, ages)
     first = plan.layers[0]
-    found = layer({name: x[: plan.sizes[name]] for name, x in h.items()}, first, roles)
+    h = {name: x[: plan.sizes[name]] for name, x in h.items()}
+    found = layer(h, first, roles, {name: x[: plan.sizes[name]] for name, x in ages.items()})
     for name, count in first.targets.items():
         assert_close(found[name], everything[name][:count])
 
