@@ -37,6 +37,16 @@ def age_parts(age: Tensor) -> Tensor:
     return torch.cat([time_parts(age), age.isnan().float().unsqueeze(-1)], -1)
 
 
+class _Dense(nn.Linear):
+    """A linear layer, also of no inputs, which torch would warn of: tables may hold keys alone."""
+
+    def reset_parameters(self) -> None:
+        if self.in_features:
+            super().reset_parameters()
+        else:
+            nn.init.zeros_(self.bias)
+
+
 class RowEncoder(nn.Module):
     """A row's own columns as one vector; the same row is the same vector for every seed.
 
@@ -73,7 +83,7 @@ class RowEncoder(nn.Module):
         self.bins = bins
         self.register_buffer("quantiles", torch.from_numpy(edges.copy()))
         size = columns.dense_size + bins * columns.num_numerical
-        self.dense = nn.Linear(size, channels)
+        self.dense = _Dense(size, channels)
         self.codes = nn.Embedding(columns.num_codes, channels) if columns.num_codes else None
         if self.codes is not None:
             nn.init.normal_(self.codes.weight, std=0.1)
