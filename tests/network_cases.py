@@ -77,7 +77,7 @@ def cases(
 def normal(*shape: int, seed: int = 0, grad: bool = False) -> Tensor:
     """Random numbers, the same each time, in double precision."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_(grad)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_(grad)
 
 
 def random_states(
