@@ -25,7 +25,9 @@ ahead staging coltypes keys proposals timecols mapping flags keyplan planning la
 folders records importing
 dataset labels tasks adding
 times kernels interchange graph routes resolution walking sampling loading
-matching entities targets outputs
+matching entities
+targets.base targets.columns targets.sql targets.postgresql targets.mysql targets.files targets
+outputs
 inspecting drawing findings table_checks task_checks checking
 console summary demo testing cli __main__
 """.split()

@@ -1,0 +1,650 @@
+"""Results arrive whole and in order, in files and in databases, or nothing changes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+import os
+import re
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import psycopg
+import pytest
+
+from relfrog import OutputError, UsageError
+from relfrog.folders import appearing_file
+from relfrog.outputs import check_output, write_frame
+from relfrog.targets import mysql as mysql_target
+from relfrog.targets import sql as sql_target
+
+ODD_NAMES = ['"; DROP TABLE x; --', "`; 100% 'é' 表", "%(c0)s"]
+ODD_NAMES += ["a b", "select", ":a", "?", "%s", "a.b"]
+
+
+def some_results(rows: int = 5) -> pd.DataFrame:
+    """One column of each kind, with awkward values and a missing one."""
+    numbers = np.arange(rows)[::-1]
+    return pd.DataFrame(
+        {
+            "id": numbers * 3 + 2**53 + 1,
+            "code": [None if i == 1 else f"00{i}é,'\"\\\n🐸" for i in numbers],
+            "at": [pd.NaT if i == 2 else pd.Timestamp("2020-01-01") + pd.Timedelta(i * 1_000_007, "us") for i in numbers],
+            "score": [np.nan if i == 0 else 1 / (i + 3) for i in numbers],
+            "sure": numbers % 2 == 0,
+            "count": pd.array([None if i == 3 else 2**60 + int(i) for i in numbers], "Int64"),
+            "top": [None if i == 1 else [int(i), 2**60] for i in numbers],
+            "names": [[] if i == 2 else [f'"{i}"', "ä"] for i in numbers],
+        },
+        index=numbers + 100,
+    )  # fmt: skip
+
+
+def plain_rows(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """The rows as Python values; None where a value is missing."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list | np.ndarray):
+            return [plain(v) for v in value]
+        if value is None or pd.isna(value):
+            return None
+        if isinstance(value, pd.Timestamp):
+            return value.to_pydatetime()
+        return value.item() if isinstance(value, np.generic) else value
+
+    columns = [[plain(v) for v in frame[name].astype(object)] for name in frame]
+    return list(zip(*columns))
+
+
+@dataclass
+class Place:
+    """A database to write into, and to look into by its own driver."""
+
+    kind: str
+    address: str
+    run: Callable[..., list[tuple[Any, ...]]]
+
+    def quoted(self, name: str) -> str:
+        mark = "`" if self.kind == "mysql" else '"'
+        return mark + name.replace(mark, mark * 2) + mark
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        return self.run(f"SELECT * FROM {self.quoted(table)}")
+
+    def tables(self) -> list[str]:
+        """Everything that has a name, the traces of failures included."""
+        queries = {
+            "sqlite": "SELECT name FROM sqlite_master ORDER BY 1",
+            "duckdb": "SELECT table_name FROM information_schema.tables ORDER BY 1",
+            "mysql": "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY 1",
+            "postgresql": "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace "
+            "AND relkind IN ('r', 'v', 'm', 'p') ORDER BY 1",
+        }
+        return [row[0] for row in self.run(queries[self.kind])]
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgresql", "mysql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "postgresql":
+        address = request.getfixturevalue("fresh_postgres")
+
+        def run(query: str) -> list[tuple[Any, ...]]:
+            with psycopg.connect(address, autocommit=True) as connection:
+                cursor = connection.execute(query)  # type: ignore[call-overload]
+                return cursor.fetchall() if cursor.description else []
+
+    elif request.param == "mysql":
+        import pymysql
+
+        server = request.getfixturevalue("mysql")
+        socket = server.partition("unix_socket=")[2]
+        address = server.replace("/mysql?", "/results?")
+
+        def run(query: str, database: str | None = "results") -> list[tuple[Any, ...]]:
+            with pymysql.connect(
+                unix_socket=socket, user="root", charset="utf8mb4", database=database, autocommit=True
+            ) as connection, connection.cursor() as cursor:  # fmt: skip
+                cursor.execute(query)
+                return list(cursor.fetchall())
+
+        # Not utf8mb4, so that the table must bring its own.
+        run("CREATE OR REPLACE DATABASE results CHARACTER SET latin1", None)
+    elif request.param == "sqlite":
+        address = f"sqlite:///{tmp_path / 'new' / 'a.db'}"
+
+        def run(query: str) -> list[tuple[Any, ...]]:
+            (tmp_path / "new").mkdir(exist_ok=True)
+            connection = sqlite3.connect(tmp_path / "new" / "a.db", isolation_level=None)
+            try:
+                return connection.execute(query).fetchall()
+            finally:
+                connection.close()
+
+    else:
+        address = f"duckdb:///{tmp_path / 'new' / 'a.duckdb'}"
+
+        def run(query: str) -> list[tuple[Any, ...]]:
+            (tmp_path / "new").mkdir(exist_ok=True)
+            with duckdb.connect(str(tmp_path / "new" / "a.duckdb")) as connection:
+                return connection.execute(query).fetchall()
+
+    return Place(request.param, address, run)
+
+
+def test_a_database_gives_back_what_was_written(place: Place) -> None:
+    frame = some_results()
+    check_output(place.address, "results")
+    shown = write_frame(frame, place.address, table="results")
+    assert shown.startswith("table results of ")
+    wanted = plain_rows(frame)
+    got = place.rows("results")
+    if place.kind == "sqlite":
+        got = [(*r[:2], r[2] and dt.datetime.fromisoformat(r[2]), *r[3:]) for r in got]
+    if place.kind in ("sqlite", "mysql"):
+        got = [(*r[:6], r[6] and json.loads(r[6]), json.loads(r[7])) for r in got]
+    assert got == wanted
+    assert place.tables() == ["results"]
+
+
+TYPES = {
+    "id": ("BIGINT", "BIGINT", "bigint", "bigint"),
+    "code": ("TEXT", "VARCHAR", "varchar(255)", "text"),
+    "at": ("TIMESTAMP", "TIMESTAMP", "datetime(6)", "timestamp without time zone"),
+    "score": ("DOUBLE", "DOUBLE", "double", "double precision"),
+    "sure": ("BOOLEAN", "BOOLEAN", "tinyint(1)", "boolean"),
+    "count": ("BIGINT", "BIGINT", "bigint", "bigint"),
+    "top": ("TEXT", "BIGINT[]", "longtext", "bigint[]"),
+    "names": ("TEXT", "VARCHAR[]", "longtext", "text[]"),
+    "day": ("DATE", "DATE", "date", "date"),
+    "price": ("TEXT", "DECIMAL(3,2)", "decimal(3,2)", "numeric(3,2)"),
+    "uid": ("TEXT", "VARCHAR", "varchar(255)", "text"),
+    "kind": ("TEXT", "VARCHAR", "varchar(255)", "text"),
+    "void": ("TEXT", "VARCHAR", "varchar(255)", "text"),
+    "small": ("INTEGER", "SMALLINT", "int", "integer"),
+    "long": ("TEXT", "VARCHAR", "longtext", "text"),
+    "pairs": ("TEXT", "STRUCT(k BIGINT, v VARCHAR)[]", "longtext", "jsonb"),
+    "mixed": ("TEXT", "VARCHAR", "varchar(255)", "text"),
+    "zoned": ("TIMESTAMP", "TIMESTAMP", "datetime(6)", "timestamp without time zone"),
+}
+
+
+def test_columns_have_the_types_of_the_database(place: Place) -> None:
+    frame = some_results().assign(
+        day=dt.date(2020, 1, 1),
+        price=decimal.Decimal("1.50"),
+        uid=uuid.UUID(int=7),
+        kind=pd.Categorical(list("aabba")),
+        void=None,
+        small=np.int16(3),
+        long="x" * 70_000,
+        pairs=[[{"k": 1, "v": "ü"}]] * 5,
+        mixed=[[1, "ü"]] * 5,
+        zoned=pd.Timestamp("2020-01-01 02:00", tz="Europe/Paris"),
+    )
+    write_frame(frame, place.address, table="t")
+    queries = {
+        "sqlite": "SELECT name, type FROM pragma_table_info('t')",
+        "duckdb": "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 't'",
+        "mysql": "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_NAME = 't'",
+        "postgresql": "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+        "WHERE attrelid = 't'::regclass AND attnum > 0",
+    }
+    number = list(queries).index(place.kind)
+    types = {n: re.sub(r"int\(\d\d\)", "int", t) for n, t in place.run(queries[place.kind])}
+    assert types == {name: by_kind[number] for name, by_kind in TYPES.items()}
+    row = place.run("SELECT day, price, uid, kind, void, small, zoned, pairs, mixed FROM t")[0]
+    assert (str(row[0]), str(row[1]), str(row[6])[:19]) == (
+        "2020-01-01",
+        "1.50",
+        "2020-01-01 01:00:00",
+    )
+    assert row[2:6] == (str(uuid.UUID(int=7)), "a", None, 3)
+    pairs = row[7] if place.kind in ("duckdb", "postgresql") else json.loads(row[7])
+    assert pairs == [{"k": 1, "v": "ü"}]
+    assert json.loads(row[8]) == [1, "ü"]
+
+
+def test_the_order_of_many_rows_is_kept(place: Place) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"n": rng.permutation(25_000), "s": rng.random(25_000)})
+    write_frame(frame, place.address, table="t")
+    assert place.rows("t") == plain_rows(frame)
+
+
+def test_a_name_is_only_a_name(place: Place) -> None:
+    place.run("CREATE TABLE x (a INTEGER)")
+    frame = pd.DataFrame({name: [1] for name in ODD_NAMES})
+    for name in ODD_NAMES[:3]:
+        write_frame(frame, place.address, table=name)
+        assert place.rows(name) == [(1,) * len(ODD_NAMES)]
+        with pytest.raises(OutputError, match="exists already"):
+            check_output(place.address, name)
+    write_frame(frame.assign(a=2), place.address, table=ODD_NAMES[0], overwrite=True)
+    assert place.rows(ODD_NAMES[0]) == [(*[1] * len(ODD_NAMES), 2)]
+    assert sorted(place.tables()) == sorted([*ODD_NAMES[:3], "x"])
+
+
+def test_a_table_is_replaced_only_if_told(place: Place) -> None:
+    frame = some_results()
+    write_frame(frame, place.address, table="t")
+    before = place.rows("t")
+    for refuse in (
+        lambda: check_output(place.address, "t"),
+        lambda: write_frame(frame[["id"]], place.address, table="t"),
+    ):
+        with pytest.raises(OutputError, match=r"table t of .* exists already.*--overwrite"):
+            refuse()
+    assert place.rows("t") == before
+    check_output(place.address, "t", overwrite=True)
+    assert place.rows("t") == before
+    write_frame(frame[["id"]].iloc[:0], place.address, table="t", overwrite=True)
+    assert place.rows("t") == []
+    write_frame(frame[["id"]], place.address, table="t", overwrite=True)
+    assert place.rows("t") == plain_rows(frame[["id"]])
+    assert place.tables() == ["t"]
+
+
+def test_a_view_is_never_replaced(place: Place) -> None:
+    place.run("CREATE TABLE x (a INTEGER)")
+    place.run("CREATE VIEW v AS SELECT a FROM x")
+    if place.kind == "postgresql":
+        place.run("CREATE MATERIALIZED VIEW m AS SELECT a FROM x")
+        place.run("CREATE SEQUENCE s")
+        place.run("CREATE TABLE p (a INTEGER) PARTITION BY RANGE (a)")
+        place.run("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (1) TO (2)")
+    before = place.tables()
+    kinds = {"v": "view", "m": "materialized view", "s": "sequence", "p": "partitioned table"}
+    kinds["p1"] = "part of a table"
+    for name in kinds if place.kind == "postgresql" else "v":
+        for overwrite in (True, False):
+            with pytest.raises(OutputError, match=f"{name} is a {kinds[name]} in .*--table"):
+                check_output(place.address, name, overwrite)
+            with pytest.raises(OutputError, match=f"{name} is a {kinds[name]} in"):
+                write_frame(some_results(), place.address, table=name, overwrite=overwrite)
+    assert place.tables() == before
+
+
+def test_a_table_that_others_refer_to_stays(place: Place) -> None:
+    place.run("CREATE TABLE p (a INTEGER PRIMARY KEY)")
+    place.run("CREATE TABLE c (a INTEGER, FOREIGN KEY (a) REFERENCES p (a))")
+    place.run("INSERT INTO p VALUES (1)")
+    for refuse in (
+        lambda: check_output(place.address, "p", True),
+        lambda: write_frame(some_results(), place.address, table="p", overwrite=True),
+    ):
+        with pytest.raises(
+            OutputError, match=r"cannot be replaced: 1 others refer to it.* (\w+\.)?c\."
+        ):
+            refuse()
+    assert place.rows("p") == [(1,)]
+    assert place.tables() == ["c", "p"] + (
+        ["sqlite_autoindex_p_1"] if "sqlite_autoindex_p_1" in place.tables() else []
+    )
+
+
+def test_a_view_on_a_replaced_table_lives_on_or_forbids_it(place: Place) -> None:
+    place.run("CREATE TABLE t (a INTEGER)")
+    place.run("CREATE VIEW v AS SELECT a FROM t")
+    frame = pd.DataFrame({"a": [1, 2]})
+    if place.kind == "postgresql":
+        with pytest.raises(OutputError, match="refer to it, such as v"):
+            check_output(place.address, "t", True)
+        assert place.rows("v") == []
+        return
+    write_frame(frame, place.address, table="t", overwrite=True)
+    assert place.rows("v") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_failure_leaves_nothing(
+    error: type[BaseException],
+    overwrite: bool,
+    place: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if overwrite:
+        place.run("CREATE TABLE t (a INTEGER)")
+        place.run("INSERT INTO t VALUES (7)")
+    rows = sql_target._rows
+
+    def broken(*args: Any) -> Iterator[Any]:
+        yield next(rows(*args))
+        raise error
+
+    class Broken:
+        """DuckDB asks it for rows while it makes the table."""
+
+        column_names = ("a",)
+
+        def __arrow_c_stream__(self, schema: Any = None) -> Any:
+            raise error
+
+    monkeypatch.setattr(sql_target, "_rows", broken)
+    if place.kind == "duckdb":
+        monkeypatch.setattr("relfrog.outputs._settled", lambda data: Broken())
+    files = sorted(tmp_path.rglob("*"))
+    expected = KeyboardInterrupt if error is KeyboardInterrupt else OutputError
+    with pytest.raises((expected, OutputError)):
+        write_frame(some_results(), place.address, table="t", overwrite=overwrite)
+    if place.kind in ("sqlite", "duckdb"):
+        assert sorted(tmp_path.rglob("*")) == files
+    if overwrite:
+        assert place.rows("t") == [(7,)]
+    assert place.tables() == (["t"] if overwrite else [])
+
+
+def test_values_that_do_not_fit_change_nothing(place: Place) -> None:
+    wrong = {
+        "postgresql": pd.DataFrame({"a": ["x"] * 20_000 + ["\0"]}),
+        "mysql": pd.DataFrame({"a": [1.0] * 20_000 + [np.inf]}),
+        "sqlite": pd.DataFrame({"a": [1], "A": [2]}),
+        "duckdb": pd.DataFrame({"a": [1], "A": [2]}),
+    }[place.kind]
+    place.run("CREATE TABLE t (a INTEGER)")
+    with pytest.raises(
+        OutputError,
+        match=r"table t of .* (cannot be written: .*Nothing has changed|cannot have both)",
+    ):
+        write_frame(wrong, place.address, table="t", overwrite=True)
+    assert place.rows("t") == []
+    assert place.tables() == ["t"]
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgresql", "mysql"], indirect=True)
+def test_nobody_sees_a_table_half_full(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_frame(pd.DataFrame({"a": [1, 2]}), place.address, table="t")
+    seen = []
+    put = sql_target.SqlTarget._put_in_place
+
+    def look(self: Any, connection: Any, found: Any) -> None:
+        seen.append(place.rows("t"))
+        put(self, connection, found)
+
+    owner = mysql_target.MySQLTable if place.kind == "mysql" else sql_target.SqlTarget
+    put = owner._put_in_place
+    monkeypatch.setattr(owner, "_put_in_place", look)
+    write_frame(pd.DataFrame({"a": [3]}), place.address, table="t", overwrite=True)
+    assert seen == [[(1,), (2,)]]
+    assert place.rows("t") == [(3,)]
+
+
+@pytest.mark.parametrize("place", ["mysql"], indirect=True)  # the others have one transaction
+def test_an_old_table_that_cannot_go_comes_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_frame(pd.DataFrame({"a": [1]}), place.address, table="t")
+    # Between looking and replacing, somebody begins to refer to the table.
+    look = mysql_target.MySQLTable._look
+
+    def blind(self: Any, connection: Any) -> Any:
+        found = look(self, connection)
+        place.run("ALTER TABLE t ADD PRIMARY KEY (a)")
+        place.run("CREATE TABLE c (a BIGINT, FOREIGN KEY (a) REFERENCES t (a))")
+        return found
+
+    monkeypatch.setattr(mysql_target.MySQLTable, "_look", blind)
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_frame(pd.DataFrame({"a": [2]}), place.address, table="t", overwrite=True)
+    assert place.rows("t") == [(1,)]
+    assert place.tables() == ["c", "t"]
+
+
+def test_a_schema_may_stand_before_the_table(place: Place) -> None:
+    frame = pd.DataFrame({"a": [1, 2]})
+    if place.kind == "sqlite":
+        write_frame(frame, place.address, table="odd.name")
+        assert place.tables() == ["odd.name"]
+        return
+    drop = (
+        "DROP DATABASE IF EXISTS `o`"
+        if place.kind == "mysql"
+        else "DROP SCHEMA IF EXISTS o CASCADE"
+    )
+    place.run(drop)
+    for ask in (
+        lambda: check_output(place.address, "o.t"),
+        lambda: write_frame(frame, place.address, table="o.t"),
+    ):
+        with pytest.raises(OutputError, match=r"there is no schema o; schemas: .*\w"):
+            ask()
+    place.run("CREATE SCHEMA o")
+    write_frame(frame, place.address, table="o.t")
+    check_output(place.address, "t")  # another schema's table is in nobody's way
+    write_frame(frame.assign(a=3), place.address, table="o.t", overwrite=True)
+    assert place.run("SELECT * FROM o.t") == [(3,), (3,)]
+    with pytest.raises(OutputError, match="exists already"):
+        check_output(place.address, "o.t")
+    assert place.tables() == (["t"] if place.kind == "duckdb" else [])
+    place.run(drop)
+
+
+def test_a_table_of_another_user_is_left_to_it(fresh_postgres: str) -> None:
+    with psycopg.connect(fresh_postgres, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS small")
+        connection.execute("CREATE ROLE small LOGIN")
+        connection.execute("GRANT USAGE ON SCHEMA public TO small")
+        connection.execute("CREATE TABLE t (a INTEGER)")
+    small = fresh_postgres.replace("postgres:@", "small:@")
+    with pytest.raises(OutputError, match="belongs to postgres"):
+        check_output(small, "t", True)
+    with pytest.raises(OutputError, match="permission denied for schema public"):
+        check_output(small, "u")
+    with psycopg.connect(fresh_postgres, autocommit=True) as connection:
+        connection.execute("DROP OWNED BY small")
+        connection.execute("DROP ROLE small")
+
+
+def test_long_names_are_refused_not_cut(fresh_postgres: str) -> None:
+    frame = pd.DataFrame({"a": [1]})
+    for name in ("x" * 64, "ü" * 32):
+        with pytest.raises(OutputError, match="63 bytes at most"):
+            check_output(fresh_postgres, name)
+    write_frame(frame, fresh_postgres, table="x" * 63)
+    with pytest.raises(OutputError, match="63 bytes at most"):
+        write_frame(frame.rename(columns={"a": "y" * 64}), fresh_postgres, table="t")
+
+
+def test_the_canary_password_never_shows(
+    fresh_postgres: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    canary = "c4n4ry-p4ss"
+    frame = pd.DataFrame({"a": ["x\0"]})
+    good = fresh_postgres.replace("postgres:@", f"postgres:{canary}@")
+    assert canary in good
+    said = [write_frame(frame[:0], good, table="t")]
+    wrong: list[tuple[str, str | None]] = [
+        (good, "t"), (good, f"{canary}.t"), (good, None), (good, "x" * 64), (good, "u"), (good, ""),
+        (f"postgresql://me:{canary}@127.0.0.1:1/db", "t"),
+        (f"mysql://me:{canary}@127.0.0.1:1/db", "t"),
+        (f"mysql://me@127.0.0.1:1/db?password={canary}", "t"),
+        (f"mysql://me:{canary}@127.0.0.1:1", "t"),
+        (f"postgresql://me:{canary}@[x/db", "t"),
+        (f"postgresql:/me:{canary}@h/db", "t"),
+        (f"oracle://me:{canary}@h/db", "t"),
+        (f"oracle://me:{canary}@h/db.csv", "t"),
+    ]  # fmt: skip
+    for out, table in wrong:
+        with pytest.raises((OutputError, UsageError)) as caught:
+            write_frame(frame, out, table=table)
+        said.append(str(caught.value))
+        if table != "u":
+            with pytest.raises((OutputError, UsageError)) as caught:
+                check_output(out, table)
+            said.append(str(caught.value))
+    said += capfd.readouterr()
+    assert not [text for text in said if canary in text]
+
+
+def test_files_give_back_what_was_written(tmp_path: Path) -> None:
+    frame = some_results()
+    wanted = plain_rows(frame)
+    for ending in (".parquet", ".csv", ".csv.gz", ".CSV"):
+        path = tmp_path / "deep" / "er" / f"r{ending}"
+        check_output(path)
+        assert not path.parent.exists() or ending != ".parquet"
+        assert write_frame(frame, str(path)) == str(path)
+        if ending == ".parquet":
+            got = pd.read_parquet(path)
+            assert got.index.tolist() == [0, 1, 2, 3, 4]
+        else:
+            got = pd.read_csv(
+                path, dtype={"count": "Int64"}, compression="gzip" if "gz" in ending else None,
+                parse_dates=["at"], date_format="ISO8601",
+                converters={
+                    "score": lambda t: float(t) if t else None, "names": json.loads,
+                    "top": lambda t: json.loads(t) if t else None,
+                },
+            )  # fmt: skip
+        assert plain_rows(got) == wanted
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        "r.CSV",
+        "r.csv",
+        "r.csv.gz",
+        "r.parquet",
+    ]
+
+
+def test_csv_is_written_plainly(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "k": ["007", None, "a,b"],
+            "day": pd.to_datetime(["2020-01-01", None, "2020-01-02"]),
+            "at": pd.to_datetime(["2020-01-01 00:00:00.25", "2020-01-02", None], format="mixed"),
+            "ns": pd.to_datetime(["2020-01-01T00:00:00.000000001"] * 3).astype("datetime64[ns]"),
+            "z": pd.to_datetime(["2020-01-01 02:00+02:00"] * 3, utc=True),
+            "s": [0.1 + 0.2, np.nan, 1e-300],
+            "n": [1, 2, 3],
+            "l": [["x", None], [], None],
+        }
+    )
+    write_frame(frame, tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_bytes().decode() == (
+        "k,day,at,ns,z,s,n,l\n"
+        "007,2020-01-01T00:00:00,2020-01-01T00:00:00.250,2020-01-01T00:00:00.000000001,2020-01-01T00:00:00Z,"
+        '0.30000000000000004,1,"[""x"", null]"\n'
+        ",,2020-01-02T00:00:00.000,2020-01-01T00:00:00.000000001,2020-01-01T00:00:00Z,,2,[]\n"
+        '"a,b",2020-01-02T00:00:00,,2020-01-01T00:00:00.000000001,2020-01-01T00:00:00Z,1e-300,3,\n'
+    )
+    odd = pd.DataFrame({"k": ["a\rb", "c\r\nd", 'e"f'], "n": [1, 2, 3]})
+    write_frame(odd, tmp_path / "b.csv")
+    assert pd.read_csv(tmp_path / "b.csv").equals(odd) or list(
+        pd.read_csv(tmp_path / "b.csv")["k"]
+    ) == list(odd["k"])
+    write_frame(odd[:0], tmp_path / "c.csv")
+    assert (tmp_path / "c.csv").read_text() == "k,n\n"
+
+
+def test_a_file_is_replaced_only_if_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("mine")
+    with pytest.raises(OutputError, match=r"a\.csv exists already\. Replace it with --overwrite"):
+        check_output(path)
+    with pytest.raises(OutputError, match="exists already"):
+        write_frame(some_results(), path)
+    assert path.read_text() == "mine"
+    check_output(path, overwrite=True)
+    assert path.read_text() == "mine"
+    (tmp_path / "link.csv").symlink_to(path)
+    write_frame(pd.DataFrame({"a": [1]}), tmp_path / "link.csv", overwrite=True)
+    assert path.read_text() == "a\n1\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "link.csv"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_a_failure_leaves_no_file(
+    error: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "b.csv").write_text("mine")
+
+    def broken(self: Any, path: Path, **options: Any) -> None:
+        Path(path).write_text("half")
+        raise error
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", broken)
+    expected = KeyboardInterrupt if error is KeyboardInterrupt else OutputError
+    for name in ("new/er/a.csv", "b.csv"):
+        with pytest.raises(expected):
+            write_frame(some_results(), tmp_path / name, overwrite=True)
+    assert [p.name for p in tmp_path.rglob("*")] == ["b.csv"]
+    assert (tmp_path / "b.csv").read_text() == "mine"
+
+
+def test_a_file_that_came_in_between_stays(tmp_path: Path) -> None:
+    def late() -> None:
+        with appearing_file(tmp_path / "a.csv", False) as partial:
+            partial.write_text("new")
+            (tmp_path / "a.csv").write_text("theirs")
+
+    with pytest.raises(OutputError, match="exists already"):
+        late()
+    assert (tmp_path / "a.csv").read_text() == "theirs"
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
+    (tmp_path / ".a.csv.partial-999999999").write_text("half")
+    write_frame(pd.DataFrame({"a": [1]}), tmp_path / "a.csv")
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("out", "table", "words"),
+    [
+        ("a.xlsx", None, r"a\.xlsx: results go into a file ending in \.parquet, \.csv, \.csv\.gz"),
+        ("a", None, "results go into a file"),
+        (".csv", None, "results go into a file"),
+        ("s3://bucket/a.csv", None, "results go into a file"),
+        ("a.csv", "t", "is a file; a table has a name in a database only"),
+        ("sqlite:///a.db", None, "needs a name for the table.*--table"),
+        ("sqlite:///a.db", "", "cannot be a table's name"),
+        ("sqlite:///a.db", "a\0b", "cannot be a table's name"),
+        ("duckdb:///a.duckdb", ".t", "cannot be a table's name"),
+        ("duckdb:///a.duckdb", "t.", "cannot be a table's name"),
+        ("sqlite://", "t", "names no file"),
+        ("duckdb:///:memory:", "t", "names no file"),
+        ("mysql://me@h", "t", "names no database"),
+    ],
+)
+def test_wrong_usage_is_said(
+    out: str, table: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for call in (
+        lambda: check_output(out, table),
+        lambda: write_frame(some_results(), out, table=table),
+    ):
+        with pytest.raises(UsageError, match=words):
+            call()
+    assert os.listdir(tmp_path) == []
+
+
+def test_places_out_of_reach_are_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no database, though it is longer than a header of one" * 9)
+    (tmp_path / "folder.csv").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for out, table, words in (
+        (tmp_path / "folder.csv", None, "is a folder"),
+        (tmp_path / "file" / "a.csv", None, "file is a file"),
+        (tmp_path / ("x" * 300 + ".csv"), None, "too long"),
+        (f"sqlite:///{tmp_path / 'file'}", "t", "file is not a database"),
+        (f"duckdb:///{tmp_path / 'file'}", "t", "cannot be opened"),
+        (f"sqlite:///{tmp_path / 'folder.csv'}", "t", "is a folder"),
+        (f"duckdb:///{tmp_path / 'file' / 'a.duckdb'}", "t", "file is a file"),
+        ("postgresql://u@127.0.0.1:1/d", "t", "cannot be opened: .* Check host"),
+        ("mysql://u@127.0.0.1:1/d", "t", "cannot be opened: .* Check host"),
+    ):
+        with pytest.raises(OutputError, match=words):
+            check_output(out, table, overwrite=True)
+        with pytest.raises(OutputError, match=words):
+            write_frame(some_results(), out, table=table, overwrite=True)
+    assert sorted(tmp_path.rglob("*")) == before
