@@ -132,10 +132,10 @@ class Target(ABC):
                 "--table NAME"
             )
         if found.needed_by:
-            shown = ", ".join(found.needed_by[:3])
+            first, count = found.needed_by[0], len(found.needed_by)
+            who = f"{first} refers" if count == 1 else f"{count:,} others ({first}, ...) refer"
             raise OutputError(
-                f"{self} cannot be replaced: {len(found.needed_by):,} others refer to it, such as "
-                f"{shown}. Choose another name: --table NAME"
+                f"{self} cannot be replaced: {who} to it. Choose another name: --table NAME"
             )
 
     @contextmanager
