@@ -115,7 +115,8 @@ class Trainer:
         self.callbacks = tuple(callbacks)
         self.checkpoint_seconds = checkpoint_seconds
         config, task = self.config, prepared.task
-        self.train_seeds, self.val_seeds = seeds_of(task, "train"), seeds_of(task, "val")
+        assert prepared.train_seeds is not None
+        self.train_seeds, self.val_seeds = prepared.train_seeds, seeds_of(task, "val")
         self.about = prepared.describe_labels(self.train_seeds)
         torch.manual_seed(config.seed)
         self.network = prepared.network(self.about, roles).to(self.device)
@@ -215,7 +216,7 @@ class Trainer:
             self.dependencies.requires_grad_(False)
             losses = self.dependencies(pairs)
             total = task + config.beta * losses.emb + config.gamma * losses.pair
-            emb, pair = float(losses.emb), float(losses.pair)
+            emb, pair = float(losses.emb.detach()), float(losses.pair.detach())
         loss = float(task.detach())
         if not np.isfinite(loss):
             raise RunError(
