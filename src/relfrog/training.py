@@ -127,10 +127,10 @@ class Trainer:
                 config.fd_orthonormal,
             ).to(self.device)  # fmt: skip
         self.optimizer = torch.optim.AdamW(
-            self.network.parameters(), lr=config.lr, weight_decay=config.weight_decay
+            self.network.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
         self.fd_optimizer = (
-            torch.optim.Adam(self.dependencies.parameters(), lr=config.lr)
+            torch.optim.Adam(self.dependencies.parameters(), lr=config.lr, fused=True)
             if self.dependencies is not None
             else None
         )
