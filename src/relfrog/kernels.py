@@ -16,6 +16,9 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from relfrog.times import MISSING
@@ -51,6 +54,27 @@ def inlined(function: F) -> F:
     loop, and slower when threads count references to the arrays of one graph.
     """
     return typing.cast(F, numba.njit(function, inline="always", nogil=True, error_model="numpy"))
+
+
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """The machine's own instruction, for Numba has no name for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        address = builder.bitcast(builder.gep(view.data, [arguments[1]]), byte)
+        # To read, to be kept in every cache, and as data.
+        builder.call(instruction, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64), generate
+
+
+#: prefetch(array, index) asks for an element that is needed soon, and does not wait for it. It
+#: never fails: an index outside of the array is allowed.
+prefetch = typing.cast(Callable[[Ints, Int], None], intrinsic(_prefetch))
 
 
 @compiled
@@ -124,11 +148,11 @@ def number_distinct(index: Ints, num_rows: Int, rows: Ints) -> Int:
 def arrange(
     records: Ints,
     found: Ints,
-    moments: Ints,
     levels: Ints,
     seeds: Ints,
     group_times: Ints,
     tables: Ints,
+    times: Ints,
     per_second: float,
     outgoing: Ints,
     num_keys: Int,
@@ -166,14 +190,20 @@ def arrange(
     for group in range(levels.shape[0]):
         for hop in range(num_hops):
             for i in range(levels[group, hop], levels[group, hop + 1]):
+                # Times are far away in a large graph, each on its own: ask for them early.
+                later = min(i + 24, total - 1)
+                row, table = np.int64(records[later, 0]), records[later, 1]
+                prefetch(times, tables[table, TIMES] + row)
                 row, table = np.int64(records[i, 0]), records[i, 1]
                 to = cursor[table, hop]
                 cursor[table, hop] += 1
                 place[i] = to - begin[table]
                 index[to], groups[to], hops[to] = row, group, hop
                 age[to] = np.nan
-                if moments[i, 0] != MISSING:
-                    age[to] = (group_times[group] - moments[i, 0]) / per_second
+                if tables[table, TIMES] >= 0:
+                    time = times[tables[table, TIMES] + row]
+                    if time != MISSING:
+                        age[to] = (group_times[group] - time) / per_second
 
     rows = np.empty(total, np.int64)
     distinct = np.zeros(num_tables, np.int64)

@@ -300,7 +300,6 @@ class TemporalSampler:
         memory = self._scratch.__dict__.pop("memory", None) or [
             np.empty((0, 4), np.int32),
             np.empty((0, outgoing.shape[1]), np.int32),
-            np.empty((0, 1), np.int64),
             np.empty((0, 2 * incoming.shape[1]), np.int64),
             np.empty((0, 1), np.int32),
         ]
@@ -311,7 +310,7 @@ class TemporalSampler:
             self.strategy is Strategy.LAST, stream, *memory,
         )  # fmt: skip
         arrays = kernels.arrange(
-            memory[0], memory[1], memory[2], levels, found, group_times, graph.tables,
+            memory[0], memory[1], levels, found, group_times, graph.tables, graph.times,
             float(clock.PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
         )  # fmt: skip
         self._scratch.memory = memory

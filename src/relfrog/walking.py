@@ -21,8 +21,8 @@ from relfrog.kernels import (
     Ints,
     compiled,
     inlined,
+    prefetch,
 )
-from relfrog.times import MISSING
 
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
@@ -155,14 +155,14 @@ def gather(
     end: Int,
     expand: bool,
     pointers: Ints,
-    moments: Ints,
     ranges: Ints,
 ) -> None:
-    """Fetch the parents and times of records[begin:end] and, to `expand` them, their children.
+    """Fetch the parents of records[begin:end] and, to `expand` them, their visible children.
 
-    All that `advance` needs from far away in memory. In loops this short the processor waits
-    for many rows at once, not for one after the other; in a large graph waiting is most of the
-    cost.
+    All that `advance` needs from far away in memory, which in a large graph is most of the
+    cost. A processor waits for many things at once in short loops without surprises, and for one
+    after the other where it has to guess what a value will be; so each loop asks for what the
+    next one decides upon.
     """
     for i in range(begin, end):
         row, table = np.int64(records[i, 0]), records[i, 1]
@@ -170,10 +170,9 @@ def gather(
         first = tables[table, POINTERS] + row * width
         for o in range(width):
             pointers[i, o] = parents[first + o]
-        moments[i, 0] = MISSING
-        if tables[table, TIMES] >= 0:
-            moments[i, 0] = times[tables[table, TIMES] + row]
-    for i in range(begin, end if expand else begin):
+    if not expand:
+        return
+    for i in range(begin, end):
         row, table = np.int64(records[i, 0]), records[i, 1]
         for o in range(incoming.shape[1]):
             key = incoming[table, o]
@@ -185,31 +184,56 @@ def gather(
                 block = keys[key, BLOCKS] + (row >> keys[key, SHIFT])
                 low = keys[key, CHILDREN] + np.int64(blocks[block])
                 high = keys[key, CHILDREN] + np.int64(blocks[block + 1])
-                below = keys[key, CHILD]
-                if keys[key, SHIFT] > 0:
-                    first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
-                    low, high = narrowed(row, low, high, first, width, parents, children)
-                # Children stand in time order: find the end of those that are visible.
-                cutoff, first = cutoffs[below], tables[below, TIMES]
-                left, right = low, high
-                if low < high and children[high - 1] < cutoff:  # often nothing is later
-                    left = high
-                while left < right:
-                    middle = (left + right) >> 1
-                    child = children[middle]
-                    if (child < cutoff) if cutoff >= 0 else (times[first + child] <= at):
-                        left = middle + 1
-                    else:
-                        right = middle
-                high = left
+                prefetch(children, low)
+                prefetch(children, high - 1)
             ranges[i - begin, 2 * o] = low
             ranges[i - begin, 2 * o + 1] = high
+    for i in range(begin, end):
+        table = records[i, 1]
+        for o in range(incoming.shape[1]):
+            key = incoming[table, o]
+            if key < 0:
+                break
+            if keys[key, SHIFT] > 0:
+                low, high = ranges[i - begin, 2 * o], ranges[i - begin, 2 * o + 1]
+                below = keys[key, CHILD]
+                first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+                for j in range(low, min(high, low + 4)):
+                    prefetch(parents, first + width * children[j])
+    for i in range(begin, end):
+        row, table = np.int64(records[i, 0]), records[i, 1]
+        for o in range(incoming.shape[1]):
+            key = incoming[table, o]
+            if key < 0:
+                break
+            low, high = ranges[i - begin, 2 * o], ranges[i - begin, 2 * o + 1]
+            below = keys[key, CHILD]
+            if keys[key, SHIFT] > 0:
+                first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+                low, high = narrowed(row, low, high, first, width, parents, children)
+            # Children stand in time order: find the end of those that are visible.
+            cutoff, first = cutoffs[below], tables[below, TIMES]
+            left, right = low, high
+            if low < high and children[high - 1] < cutoff:  # often nothing is later
+                left = high
+            while left < right:
+                middle = (left + right) >> 1
+                child = children[middle]
+                if (child < cutoff) if cutoff >= 0 else (times[first + child] <= at):
+                    left = middle + 1
+                else:
+                    right = middle
+            for j in range(low + 16, min(left, low + 128), 16):
+                prefetch(children, j)
+            ranges[i - begin, 2 * o] = low
+            ranges[i - begin, 2 * o + 1] = left
 
 
 @compiled
 def advance(
     tables: Ints,
     keys: Ints,
+    parents: Ints,
     children: Ints,
     times: Ints,
     outgoing: Ints,
@@ -281,6 +305,7 @@ def advance(
                     if held < 0 and bring and visible(parent, above, cutoffs, tables, times, at):
                         records[count, 0], records[count, 1] = parent, above
                         records[count, 2] = records[count, 3] = -1
+                        prefetch(parents, tables[above, POINTERS] + parent * tables[above, WIDTH])
                         slots[slot] = held = count
                         count += 1
             pointers[current, o] = held
@@ -312,6 +337,7 @@ def advance(
                 if slots[slot] < 0:
                     records[count, 0], records[count, 1] = child, below
                     records[count, 2], records[count, 3] = key, current
+                    prefetch(parents, tables[below, POINTERS] + child * tables[below, WIDTH])
                     slots[slot] = count
                     count += 1
         current += 1
@@ -339,10 +365,9 @@ def walk(
     stream: np.uint64,
     records: Ints,
     pointers: Ints,
-    moments_found: Ints,
     ranges: Ints,
     slots: Ints,
-) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     """Collect the rows around the seeds, hop by hop, one group after the other.
 
     A row joins a group once. Each row of hop h brings its visible parents and, up to the last
@@ -370,9 +395,8 @@ def walk(
         fanouts: children per row, foreign key and hop. Shape [hops].
         latest: take the latest children rather than a random choice.
         stream: selects the random choices.
-        records: memory to write to, of any length; likewise the next four.
+        records: memory to write to, of any length; likewise the next three.
         pointers: likewise, as wide as the most foreign keys of a table.
-        moments_found: likewise.
         ranges: likewise, twice as wide as the most foreign keys to a table.
         slots: likewise.
 
@@ -381,7 +405,6 @@ def walk(
             Shape [at least occurrences, 4].
         pointers: per occurrence and outgoing key the occurrence of the parent, or -1.
             Shape [at least occurrences, most foreign keys].
-        moments_found: the time of each occurrence. Shape [at least occurrences, 1].
         ranges: scratch memory, grown to what was needed.
         slots: likewise.
         levels: where each hop of each group begins, and where its last one ends.
@@ -440,16 +463,15 @@ def walk(
                 level = current
                 if pointers.shape[0] < end:
                     pointers = grown(pointers, level, records.shape[0])
-                    moments_found = grown(moments_found, level, records.shape[0])
                 if fanout != 0 and ranges.shape[0] < end - level:
                     ranges = grown(ranges, 0, end - level)
                 gather(
                     tables, keys, parents, children, blocks, times, incoming, visible_now, at,
-                    records, level, end, fanout != 0, pointers, moments_found, ranges,
+                    records, level, end, fanout != 0, pointers, ranges,
                 )  # fmt: skip
                 while current < end:
                     current, count, room = advance(
-                        tables, keys, children, times, outgoing, incoming, visible_now, at,
+                        tables, keys, parents, children, times, outgoing, incoming, visible_now, at,
                         choices, fanout, latest, hop, inner, records, pointers, ranges,
                         slots[:, 0], bits, begin, level, current, end, count, seen, chosen,
                     )  # fmt: skip
@@ -465,4 +487,4 @@ def walk(
                 if hop > hops:  # what these brought along is brought along as well
                     end = count
         levels[group, hops + 2] = count
-    return records, pointers, moments_found, ranges, slots, levels, seeds
+    return records, pointers, ranges, slots, levels, seeds
