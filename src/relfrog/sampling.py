@@ -300,7 +300,7 @@ class TemporalSampler:
         memory = self._scratch.__dict__.pop("memory", None) or [
             np.empty((0, 4), np.int32),
             np.empty((0, outgoing.shape[1]), np.int32),
-            np.empty((0, 2 * incoming.shape[1]), np.int64),
+            np.empty((0, 4), np.int64),
             np.empty((0, 1), np.int32),
         ]
         *memory, levels, found = walk(

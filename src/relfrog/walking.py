@@ -172,6 +172,7 @@ def gather(
             pointers[i, o] = parents[first + o]
     if not expand:
         return
+    count = 0
     for i in range(begin, end):
         row, table = np.int64(records[i, 0]), records[i, 1]
         for o in range(incoming.shape[1]):
@@ -186,47 +187,40 @@ def gather(
                 high = keys[key, CHILDREN] + np.int64(blocks[block + 1])
                 prefetch(children, low)
                 prefetch(children, high - 1)
-            ranges[i - begin, 2 * o] = low
-            ranges[i - begin, 2 * o + 1] = high
-    for i in range(begin, end):
-        table = records[i, 1]
-        for o in range(incoming.shape[1]):
-            key = incoming[table, o]
-            if key < 0:
-                break
-            if keys[key, SHIFT] > 0:
-                low, high = ranges[i - begin, 2 * o], ranges[i - begin, 2 * o + 1]
-                below = keys[key, CHILD]
-                first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
-                for j in range(low, min(high, low + 4)):
-                    prefetch(parents, first + width * children[j])
-    for i in range(begin, end):
-        row, table = np.int64(records[i, 0]), records[i, 1]
-        for o in range(incoming.shape[1]):
-            key = incoming[table, o]
-            if key < 0:
-                break
-            low, high = ranges[i - begin, 2 * o], ranges[i - begin, 2 * o + 1]
+                if high - low > 64:  # a search will begin with these
+                    for part in range(1, 4):
+                        prefetch(children, low + ((high - low) * part >> 2))
+            ranges[count, 0], ranges[count, 1] = low, high
+            ranges[count, 2], ranges[count, 3] = row, key
+            count += 1
+    for i in range(count):
+        low, high, key = ranges[i, 0], ranges[i, 1], ranges[i, 3]
+        if keys[key, SHIFT] > 0:
             below = keys[key, CHILD]
-            if keys[key, SHIFT] > 0:
-                first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
-                low, high = narrowed(row, low, high, first, width, parents, children)
-            # Children stand in time order: find the end of those that are visible.
-            cutoff, first = cutoffs[below], tables[below, TIMES]
-            left, right = low, high
-            if low < high and children[high - 1] < cutoff:  # often nothing is later
-                left = high
-            while left < right:
-                middle = (left + right) >> 1
-                child = children[middle]
-                if (child < cutoff) if cutoff >= 0 else (times[first + child] <= at):
-                    left = middle + 1
-                else:
-                    right = middle
-            for j in range(low + 16, min(left, low + 128), 16):
-                prefetch(children, j)
-            ranges[i - begin, 2 * o] = low
-            ranges[i - begin, 2 * o + 1] = left
+            first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+            for j in range(low, min(high, low + 4)):
+                prefetch(parents, first + width * children[j])
+    for i in range(count):
+        low, high, row, key = ranges[i, 0], ranges[i, 1], ranges[i, 2], ranges[i, 3]
+        below = keys[key, CHILD]
+        if keys[key, SHIFT] > 0:
+            first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+            low, high = narrowed(row, low, high, first, width, parents, children)
+        # Children stand in time order: find the end of those that are visible.
+        cutoff, first = cutoffs[below], tables[below, TIMES]
+        left, right = low, high
+        if low < high and children[high - 1] < cutoff:  # often nothing is later
+            left = high
+        while left < right:
+            middle = (left + right) >> 1
+            child = children[middle]
+            if (child < cutoff) if cutoff >= 0 else (times[first + child] <= at):
+                left = middle + 1
+            else:
+                right = middle
+        for j in range(low + 16, min(left, low + 128), 16):
+            prefetch(children, j)
+        ranges[i, 0], ranges[i, 1] = low, left
 
 
 @compiled
@@ -251,13 +245,13 @@ def advance(
     slots: Ints,
     bits: Int,
     begin: Int,
-    level: Int,
     current: Int,
     end: Int,
+    reached: Int,
     count: Int,
     seen: Ints,
     chosen: Ints,
-) -> tuple[Int, Int, Int]:
+) -> tuple[Int, Int, Int, Int]:
     """Let the rows from `current` to `end` bring their parents and children.
 
     With `inner` >= 0 they bring parents only where one of them is before occurrence `inner`.
@@ -266,8 +260,8 @@ def advance(
     as much as the loop itself, so it is left to the caller to make room and to call again.
 
     Returns:
-        The next row, the occurrences so far, and how many the next row may add, when there was
-        no room for them.
+        The next row, the first of its `ranges`, the occurrences so far, and how many the next
+        row may add, when there was no room for them.
     """
     half = (1 << bits) >> 1
     while current < end:
@@ -276,10 +270,10 @@ def advance(
         for o in range(incoming.shape[1] if fanout != 0 else 0):
             if incoming[table, o] < 0:
                 break
-            reach = ranges[current - level, 2 * o + 1] - ranges[current - level, 2 * o]
+            reach = ranges[reached + o, 1] - ranges[reached + o, 0]
             room += reach if fanout < 0 else min(reach, fanout)
         if count + room > records.shape[0] or count + room - begin > half:
-            return current, count, room
+            return current, reached, count, room
 
         # A row brought along brings only what completes it as the child of an inner row.
         bring = inner < 0
@@ -314,7 +308,8 @@ def advance(
             key = incoming[table, o]
             if key < 0:
                 break
-            low, high = ranges[current - level, 2 * o], ranges[current - level, 2 * o + 1]
+            low, high = ranges[reached, 0], ranges[reached, 1]
+            reached += 1
             below = keys[key, CHILD]
             taken = high - low
             by_choice = 0 <= fanout < taken
@@ -330,6 +325,8 @@ def advance(
                         who = times[tables[table, TIMES] + row]
                     state = mix(choices ^ mix(np.uint64(who) + np.uint64(key + 1) * GOLDEN))
                     choose(state + np.uint64(high - low), high - low, taken, seen, chosen)
+                    for i in range(taken):
+                        prefetch(children, low + chosen[i])
             for i in range(taken):
                 child = np.int64(children[low + (chosen[i] if by_choice else i)])
                 number = tables[below, FIRST_ROW] + child
@@ -341,7 +338,7 @@ def advance(
                     slots[slot] = count
                     count += 1
         current += 1
-    return current, count, 0
+    return current, reached, count, 0
 
 
 @compiled
@@ -397,7 +394,7 @@ def walk(
         stream: selects the random choices.
         records: memory to write to, of any length; likewise the next three.
         pointers: likewise, as wide as the most foreign keys of a table.
-        ranges: likewise, twice as wide as the most foreign keys to a table.
+        ranges: likewise: where visible children are, their parent and their foreign key.
         slots: likewise.
 
     Returns:
@@ -460,20 +457,21 @@ def walk(
             fanout = fanouts[hop] if hop < hops else 0
             inner = levels[group, hops] if hop > hops else -1
             while current < end:
-                level = current
                 if pointers.shape[0] < end:
-                    pointers = grown(pointers, level, records.shape[0])
-                if fanout != 0 and ranges.shape[0] < end - level:
-                    ranges = grown(ranges, 0, end - level)
+                    pointers = grown(pointers, current, records.shape[0])
+                most = (end - current) * incoming.shape[1]
+                if fanout != 0 and ranges.shape[0] < most:
+                    ranges = grown(ranges, 0, most)
                 gather(
                     tables, keys, parents, children, blocks, times, incoming, visible_now, at,
-                    records, level, end, fanout != 0, pointers, ranges,
+                    records, current, end, fanout != 0, pointers, ranges,
                 )  # fmt: skip
+                reached = 0
                 while current < end:
-                    current, count, room = advance(
+                    current, reached, count, room = advance(
                         tables, keys, parents, children, times, outgoing, incoming, visible_now, at,
                         choices, fanout, latest, hop, inner, records, pointers, ranges,
-                        slots[:, 0], bits, begin, level, current, end, count, seen, chosen,
+                        slots[:, 0], bits, begin, current, end, reached, count, seen, chosen,
                     )  # fmt: skip
                     if current < end:
                         if count + room > records.shape[0]:
