@@ -108,6 +108,31 @@ def sort_children(parents: Ints, order: Ints, num_parents: Int, children: Ints) 
 
 
 @compiled
+def count_visible(tables: Ints, times: Ints, moments: Ints) -> Ints:
+    """Rows per time and table that exist, -1 where rows are not in time order.
+
+    One search per time, but all of a table in step: so they wait for memory together.
+
+    Returns:
+        Shape [moments, tables].
+    """
+    cutoffs = np.empty((moments.size, tables.shape[0]), np.int64)
+    found = np.empty(moments.size, np.int64)
+    for table in range(tables.shape[0]):
+        first, remaining = tables[table, TIMES], tables[table, NUM_ROWS]
+        in_order = tables[table, SORTED] != 0
+        found[:] = (0 if first >= 0 else remaining) if in_order else -1
+        while in_order and first >= 0 and remaining > 0:
+            half = (remaining + 1) >> 1
+            for i in range(moments.size):
+                # Without a branch, for its outcome would have to be guessed.
+                found[i] += half * np.int64(times[first + found[i] + half - 1] <= moments[i])
+            remaining -= half
+        cutoffs[:, table] = found
+    return cutoffs
+
+
+@compiled
 def number_distinct(index: Ints, num_rows: Int, rows: Ints) -> Int:
     """Replace rows by the order in which they first appear, and write that order to `rows`.
 
@@ -132,6 +157,8 @@ def number_distinct(index: Ints, num_rows: Int, rows: Ints) -> Int:
     mask = (1 << bits) - 1
     slots = np.full(1 << bits, -1, np.int64)  # row and place in one, for one look at memory
     for i in range(index.size):
+        later = np.uint64(index[min(i + 16, index.size - 1)])
+        prefetch(slots, np.int64((later * GOLDEN) >> np.uint64(64 - bits)))
         row = index[i]
         slot = np.int64((np.uint64(row) * GOLDEN) >> np.uint64(64 - bits))
         while slots[slot] >= 0 and slots[slot] >> 32 != row:
@@ -148,11 +175,11 @@ def number_distinct(index: Ints, num_rows: Int, rows: Ints) -> Int:
 def arrange(
     records: Ints,
     found: Ints,
+    moments: Ints,
     levels: Ints,
     seeds: Ints,
     group_times: Ints,
     tables: Ints,
-    times: Ints,
     per_second: float,
     outgoing: Ints,
     num_keys: Int,
@@ -190,20 +217,14 @@ def arrange(
     for group in range(levels.shape[0]):
         for hop in range(num_hops):
             for i in range(levels[group, hop], levels[group, hop + 1]):
-                # Times are far away in a large graph, each on its own: ask for them early.
-                later = min(i + 24, total - 1)
-                row, table = np.int64(records[later, 0]), records[later, 1]
-                prefetch(times, tables[table, TIMES] + row)
                 row, table = np.int64(records[i, 0]), records[i, 1]
                 to = cursor[table, hop]
                 cursor[table, hop] += 1
                 place[i] = to - begin[table]
                 index[to], groups[to], hops[to] = row, group, hop
                 age[to] = np.nan
-                if tables[table, TIMES] >= 0:
-                    time = times[tables[table, TIMES] + row]
-                    if time != MISSING:
-                        age[to] = (group_times[group] - time) / per_second
+                if moments[i] != MISSING:
+                    age[to] = (group_times[group] - moments[i]) / per_second
 
     rows = np.empty(total, np.int64)
     distinct = np.zeros(num_tables, np.int64)

@@ -225,16 +225,7 @@ class TemporalSampler:
 
     def _cutoffs(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
         """Visible rows per time and table, -1 where rows are not in time order."""
-        cutoffs = np.empty((len(moments), len(self.graph.num_rows)), np.int64)
-        for number, (name, count) in enumerate(self.graph.num_rows.items()):
-            times = self.graph.time(name)
-            if times is None:
-                cutoffs[:, number] = count
-            elif self.graph.tables[number, kernels.SORTED]:
-                cutoffs[:, number] = np.searchsorted(times, moments, side="right")
-            else:
-                cutoffs[:, number] = -1
-        return cutoffs
+        return kernels.count_visible(self.graph.tables, self.graph.times, moments)
 
     def check(self, rows: ArrayLike, times: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and cut-offs as numbers.
@@ -300,8 +291,9 @@ class TemporalSampler:
         memory = self._scratch.__dict__.pop("memory", None) or [
             np.empty((0, 4), np.int32),
             np.empty((0, outgoing.shape[1]), np.int32),
+            np.empty(0, np.int64),
             np.empty((0, 4), np.int64),
-            np.empty((0, 1), np.int32),
+            np.empty(0, np.int32),
         ]
         *memory, levels, found = walk(
             graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
@@ -310,7 +302,7 @@ class TemporalSampler:
             self.strategy is Strategy.LAST, stream, *memory,
         )  # fmt: skip
         arrays = kernels.arrange(
-            memory[0], memory[1], levels, found, group_times, graph.tables, graph.times,
+            memory[0], memory[1], memory[2], levels, found, group_times, graph.tables,
             float(clock.PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
         )  # fmt: skip
         self._scratch.memory = memory

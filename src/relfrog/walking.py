@@ -23,6 +23,7 @@ from relfrog.kernels import (
     inlined,
     prefetch,
 )
+from relfrog.times import MISSING
 
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
@@ -137,6 +138,27 @@ def grown(records: Ints, count: Int, needed: Int) -> Ints:
         for j in range(records.shape[1]):
             larger[i, j] = records[i, j]
     return larger
+
+
+@compiled
+def lengthened(values: Ints, count: Int, needed: Int) -> Ints:
+    """`grown` for one number each."""
+    larger = np.empty(max(needed, 2 * values.size), values.dtype)
+    for i in range(count):
+        larger[i] = values[i]
+    return larger
+
+
+@compiled
+def remember(
+    tables: Ints, times: Ints, records: Ints, begin: Int, end: Int, moments: Ints
+) -> None:
+    """Note the times of records[begin:end], which `advance` has asked for."""
+    for i in range(begin, end):
+        row, table = np.int64(records[i, 0]), records[i, 1]
+        moments[i] = MISSING
+        if tables[table, TIMES] >= 0:
+            moments[i] = times[tables[table, TIMES] + row]
 
 
 @compiled
@@ -266,6 +288,7 @@ def advance(
     half = (1 << bits) >> 1
     while current < end:
         row, table = np.int64(records[current, 0]), np.int64(records[current, 1])
+        prefetch(times, tables[table, TIMES] + row)  # not needed here, but next
         room = tables[table, WIDTH]
         for o in range(incoming.shape[1] if fanout != 0 else 0):
             if incoming[table, o] < 0:
@@ -362,9 +385,10 @@ def walk(
     stream: np.uint64,
     records: Ints,
     pointers: Ints,
+    moments_found: Ints,
     ranges: Ints,
     slots: Ints,
-) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
     """Collect the rows around the seeds, hop by hop, one group after the other.
 
     A row joins a group once. Each row of hop h brings its visible parents and, up to the last
@@ -392,8 +416,9 @@ def walk(
         fanouts: children per row, foreign key and hop. Shape [hops].
         latest: take the latest children rather than a random choice.
         stream: selects the random choices.
-        records: memory to write to, of any length; likewise the next three.
+        records: memory to write to, of any length; likewise the next four.
         pointers: likewise, as wide as the most foreign keys of a table.
+        moments_found: likewise.
         ranges: likewise: where visible children are, their parent and their foreign key.
         slots: likewise.
 
@@ -402,6 +427,7 @@ def walk(
             Shape [at least occurrences, 4].
         pointers: per occurrence and outgoing key the occurrence of the parent, or -1.
             Shape [at least occurrences, most foreign keys].
+        moments_found: the time of each occurrence. Shape [at least occurrences].
         ranges: scratch memory, grown to what was needed.
         slots: likewise.
         levels: where each hop of each group begins, and where its last one ends.
@@ -435,19 +461,19 @@ def walk(
             bits += 1
         if count + room > records.shape[0]:
             records = grown(records, count, count + room)
-        if (1 << bits) > slots.shape[0]:
-            slots = grown(slots, 0, 1 << bits)
-        rehash(records, begin, begin, slots[:, 0], bits, tables)
+        if (1 << bits) > slots.size:
+            slots = lengthened(slots, 0, 1 << bits)
+        rehash(records, begin, begin, slots, bits, tables)
         for i in range(seed, last_seed):
             row = seed_rows[i]
             number = tables[seed_table, FIRST_ROW] + row
-            slot = find(records, slots[:, 0], bits, number, row, seed_table)
-            if slots[slot, 0] < 0:
+            slot = find(records, slots, bits, number, row, seed_table)
+            if slots[slot] < 0:
                 records[count, 0], records[count, 1] = row, seed_table
                 records[count, 2] = records[count, 3] = -1
-                slots[slot, 0] = count
+                slots[slot] = count
                 count += 1
-            seeds[i] = slots[slot, 0]
+            seeds[i] = slots[slot]
         seed = last_seed
 
         current = begin
@@ -459,6 +485,7 @@ def walk(
             while current < end:
                 if pointers.shape[0] < end:
                     pointers = grown(pointers, current, records.shape[0])
+                    moments_found = lengthened(moments_found, current, records.shape[0])
                 most = (end - current) * incoming.shape[1]
                 if fanout != 0 and ranges.shape[0] < most:
                     ranges = grown(ranges, 0, most)
@@ -466,12 +493,12 @@ def walk(
                     tables, keys, parents, children, blocks, times, incoming, visible_now, at,
                     records, current, end, fanout != 0, pointers, ranges,
                 )  # fmt: skip
-                reached = 0
+                level, reached = current, 0
                 while current < end:
                     current, reached, count, room = advance(
                         tables, keys, parents, children, times, outgoing, incoming, visible_now, at,
                         choices, fanout, latest, hop, inner, records, pointers, ranges,
-                        slots[:, 0], bits, begin, current, end, reached, count, seen, chosen,
+                        slots, bits, begin, current, end, reached, count, seen, chosen,
                     )  # fmt: skip
                     if current < end:
                         if count + room > records.shape[0]:
@@ -479,10 +506,11 @@ def walk(
                         if count + room - begin > (1 << bits) >> 1:
                             while (1 << bits) < 4 * (count + room - begin):
                                 bits += 1
-                            if (1 << bits) > slots.shape[0]:
-                                slots = grown(slots, 0, 1 << bits)
-                            rehash(records, begin, count, slots[:, 0], bits, tables)
+                            if (1 << bits) > slots.size:
+                                slots = lengthened(slots, 0, 1 << bits)
+                            rehash(records, begin, count, slots, bits, tables)
+                remember(tables, times, records, level, end, moments_found)
                 if hop > hops:  # what these brought along is brought along as well
                     end = count
         levels[group, hops + 2] = count
-    return records, pointers, ranges, slots, levels, seeds
+    return records, pointers, moments_found, ranges, slots, levels, seeds
