@@ -84,7 +84,7 @@ def visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: 
     return bool(times[tables[table, TIMES] + row] <= at)
 
 
-@compiled
+@inlined
 def narrowed(
     parent: Int, low: Int, high: Int, first: Int, width: Int, parents: Ints, children: Ints
 ) -> tuple[Int, Int]:
@@ -150,9 +150,7 @@ def lengthened(values: Ints, count: Int, needed: Int) -> Ints:
 
 
 @compiled
-def remember(
-    tables: Ints, times: Ints, records: Ints, begin: Int, end: Int, moments: Ints
-) -> None:
+def remember(tables: Ints, times: Ints, records: Ints, begin: Int, end: Int, moments: Ints) -> None:
     """Note the times of records[begin:end], which `advance` has asked for."""
     for i in range(begin, end):
         row, table = np.int64(records[i, 0]), records[i, 1]
@@ -161,39 +159,41 @@ def remember(
             moments[i] = times[tables[table, TIMES] + row]
 
 
-@compiled
-def gather(
-    tables: Ints,
-    keys: Ints,
-    parents: Ints,
-    children: Ints,
-    blocks: Ints,
-    times: Ints,
-    incoming: Ints,
-    cutoffs: Ints,
-    at: Int,
-    records: Ints,
-    begin: Int,
-    end: Int,
-    expand: bool,
-    pointers: Ints,
-    ranges: Ints,
-) -> None:
-    """Fetch the parents of records[begin:end] and, to `expand` them, their visible children.
+# What `advance` needs from far away in memory is fetched by the next three, which in a large graph
+# is most of the cost. A processor waits for many things at once in short loops without surprises,
+# and for one after the other where it has to guess what a value will be; so each loop asks for
+# what the next one decides upon.
 
-    All that `advance` needs from far away in memory, which in a large graph is most of the
-    cost. A processor waits for many things at once in short loops without surprises, and for one
-    after the other where it has to guess what a value will be; so each loop asks for what the
-    next one decides upon.
-    """
+
+@compiled
+def fetch(tables: Ints, parents: Ints, records: Ints, begin: Int, end: Int, pointers: Ints) -> None:
+    """Note the parents of records[begin:end]."""
     for i in range(begin, end):
         row, table = np.int64(records[i, 0]), records[i, 1]
         width = tables[table, WIDTH]
         first = tables[table, POINTERS] + row * width
         for o in range(width):
             pointers[i, o] = parents[first + o]
-    if not expand:
-        return
+
+
+@compiled
+def locate(
+    keys: Ints,
+    children: Ints,
+    blocks: Ints,
+    incoming: Ints,
+    records: Ints,
+    begin: Int,
+    end: Int,
+    ranges: Ints,
+) -> Int:
+    """Note the blocks in which the children of records[begin:end] are, per foreign key.
+
+    A block is all children of 2**shift neighbouring parents, mostly of one.
+
+    Returns:
+        How many blocks there are.
+    """
     count = 0
     for i in range(begin, end):
         row, table = np.int64(records[i, 0]), records[i, 1]
@@ -203,7 +203,6 @@ def gather(
                 break
             low = high = np.int64(0)
             if keys[key, NUM_CHILDREN] > 0:
-                # A block is all children of 2**shift neighbouring parents, mostly of one.
                 block = keys[key, BLOCKS] + (row >> keys[key, SHIFT])
                 low = keys[key, CHILDREN] + np.int64(blocks[block])
                 high = keys[key, CHILDREN] + np.int64(blocks[block + 1])
@@ -215,6 +214,22 @@ def gather(
             ranges[count, 0], ranges[count, 1] = low, high
             ranges[count, 2], ranges[count, 3] = row, key
             count += 1
+    return count
+
+
+@compiled
+def bound(
+    tables: Ints,
+    keys: Ints,
+    parents: Ints,
+    children: Ints,
+    times: Ints,
+    cutoffs: Ints,
+    at: Int,
+    count: Int,
+    ranges: Ints,
+) -> None:
+    """Narrow the first `count` blocks to the visible children of one parent."""
     for i in range(count):
         low, high, key = ranges[i, 0], ranges[i, 1], ranges[i, 3]
         if keys[key, SHIFT] > 0:
@@ -489,10 +504,10 @@ def walk(
                 most = (end - current) * incoming.shape[1]
                 if fanout != 0 and ranges.shape[0] < most:
                     ranges = grown(ranges, 0, most)
-                gather(
-                    tables, keys, parents, children, blocks, times, incoming, visible_now, at,
-                    records, current, end, fanout != 0, pointers, ranges,
-                )  # fmt: skip
+                fetch(tables, parents, records, current, end, pointers)
+                if fanout != 0:
+                    found = locate(keys, children, blocks, incoming, records, current, end, ranges)
+                    bound(tables, keys, parents, children, times, visible_now, at, found, ranges)
                 level, reached = current, 0
                 while current < end:
                     current, reached, count, room = advance(
