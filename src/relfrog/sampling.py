@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -163,6 +163,12 @@ def halving(neighbors: int, hops: int) -> tuple[int, ...]:
     return tuple(max(neighbors >> i, 1) if neighbors > 0 else neighbors for i in range(hops))
 
 
+@lru_cache(maxsize=16)
+def _stream(seed: int, epoch: int) -> np.uint64:
+    """Selects the random choices of an epoch."""
+    return np.uint64(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
+
+
 @dataclass(frozen=True, eq=False)
 class TemporalSampler:
     """Samples subgraphs of the past of some rows.
@@ -217,6 +223,12 @@ class TemporalSampler:
                 padded[table, : len(numbers)] = numbers
             sides.append(padded)
         return sides[0], sides[1]
+
+    @cached_property
+    def _timed(self) -> dict[str, bool]:
+        """Which tables have times."""
+        timed = self.graph.tables[:, kernels.TIMES] >= 0
+        return dict(zip(self.graph.num_rows, timed.tolist(), strict=True))
 
     @cached_property
     def _scratch(self) -> threading.local:
@@ -286,7 +298,7 @@ class TemporalSampler:
         group_times = moments[group_moments]
         graph = self.graph
         outgoing, incoming = self._adjacent
-        stream = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
+        stream = _stream(self.seed, epoch)
         # Taken out while in use; empty arrays the first time, for each thread its own.
         memory = self._scratch.__dict__.pop("memory", None) or [
             np.empty((0, 4), np.int32),
@@ -315,29 +327,36 @@ class TemporalSampler:
         order: NDArray[np.int64] | None,
         seed_ids: NDArray[np.int64],
     ) -> Batch:
-        counts, distinct = arrays[0], arrays[1]
-        rows, index, group, age, hop, pointers, seeds = map(torch.from_numpy, arrays[2:])
+        counts, distinct = arrays[0].tolist(), arrays[1].tolist()
+        rows, index, group, age, hop, pointers, seeds = arrays[2:]
+        # Cut by NumPy, which is faster at it than PyTorch: a batch has many small parts.
+        tensor = torch.from_numpy
         tables: dict[str, Rows] = {}
+        sizes = []
         at = 0
-        for number, name in enumerate(self.graph.num_rows):
-            end = at + int(counts[number].sum())
+        for number, (name, timed) in enumerate(self._timed.items()):
+            per_hop = tuple(counts[number])
+            sizes.append(sum(per_hop))
+            end = at + sizes[-1]
             tables[name] = Rows(
-                rows=rows[at : at + int(distinct[number])],
-                index=index[at:end],
-                group=group[at:end],
-                hop=hop[at:end],
-                age=age[at:end] if self.graph.tables[number, kernels.TIMES] >= 0 else None,
-                per_hop=tuple(counts[number].tolist()),
+                rows=tensor(rows[at : at + distinct[number]]),
+                index=tensor(index[at:end]),
+                group=tensor(group[at:end]),
+                hop=tensor(hop[at:end]),
+                age=tensor(age[at:end]) if timed else None,
+                per_hop=per_hop,
             )
             at = end
         parents: dict[ForeignKey, Tensor] = {}
         at = 0
-        for key in self.graph.foreign_keys:
-            parents[key] = pointers[at : at + len(tables[key.table])]
-            at += len(tables[key.table])
+        for key, number in zip(
+            self.graph.foreign_keys, self.graph.keys[:, kernels.CHILD].tolist(), strict=True
+        ):
+            parents[key] = tensor(pointers[at : at + sizes[number]])
+            at += sizes[number]
         if order is not None:
-            seeds = torch.empty_like(seeds).index_copy_(0, torch.from_numpy(order), seeds)
+            seeds[order] = seeds.copy()
         return Batch(
-            tables, parents, self.routes or (), self.table, seeds,
-            torch.from_numpy(seed_ids), torch.from_numpy(group_times),
+            tables, parents, self.routes or (), self.table, tensor(seeds),
+            tensor(seed_ids), tensor(group_times),
         )  # fmt: skip
