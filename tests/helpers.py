@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import relbench
 
@@ -46,3 +47,37 @@ def imported(
 def said(result: ImportResult, kind: str, place: str = "") -> str:
     """What was noticed of a kind at a place."""
     return "\n".join(n.text for n in result.notices if n.kind == kind and n.place.startswith(place))
+
+
+def some_results(rows: int = 5) -> pd.DataFrame:
+    """One column of each kind, with awkward values and a missing one."""
+    numbers = np.arange(rows)[::-1]
+    return pd.DataFrame(
+        {
+            "id": numbers * 3 + 2**53 + 1,
+            "code": [None if i == 1 else f"00{i}é,'\"\\\n🐸" for i in numbers],
+            "at": [pd.NaT if i == 2 else pd.Timestamp("2020-01-01") + pd.Timedelta(i * 1_000_007, "us") for i in numbers],
+            "score": [np.nan if i == 0 else 1 / (i + 3) for i in numbers],
+            "sure": numbers % 2 == 0,
+            "count": pd.array([None if i == 3 else 2**60 + int(i) for i in numbers], "Int64"),
+            "top": [None if i == 1 else [int(i), 2**60] for i in numbers],
+            "names": [[] if i == 2 else [f'"{i}"', "ä"] for i in numbers],
+        },
+        index=numbers + 100,
+    )  # fmt: skip
+
+
+def plain_rows(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """The rows as Python values; None where a value is missing."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list | np.ndarray):
+            return [plain(v) for v in value]
+        if value is None or pd.isna(value):
+            return None
+        if isinstance(value, pd.Timestamp):
+            return value.to_pydatetime()
+        return value.item() if isinstance(value, np.generic) else value
+
+    columns = [[plain(v) for v in frame[name].astype(object)] for name in frame]
+    return list(zip(*columns))

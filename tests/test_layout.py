@@ -25,7 +25,9 @@ ahead staging coltypes keys proposals timecols mapping flags keyplan planning la
 folders records importing
 dataset labels tasks adding
 times kernels interchange graph routes resolution walking sampling loading
-matching entities outputs
+matching entities
+targets.base targets.columns targets.sql targets.postgresql targets.mysql targets.files targets
+outputs
 ngrams text values encodings fitting features frames columns history config
 nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.dependency nn.heads nn.model nn
 preparing evaluation runfiles training runs learning

@@ -39,7 +39,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "encoder_depth": (0, 16), "bins": (0, 16), "dropout": (0, 0.95), "alpha": (0, 1),
     "column_dropout": (0, 0.95),
     "beta": (0, 1e6), "gamma": (0, 1e6), "fd_pairs": (0, 1 << 30), "fd_negatives": (1, 1 << 16),
-    "fd_tau": (1e-6, 1e6), "staleness": (0, 1e6), "text_channels": (1, 4096),
+    "fd_tau": (1e-6, 1e6), "staleness": (0, 1e6), "density": (1, 100), "text_channels": (1, 4096),
     "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
     "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
     "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
@@ -76,6 +76,8 @@ class Config:
         fd_orthonormal: whether the subspaces of L_emb have orthonormal bases.
         fd_final: whether every row goes through all layers before the losses look at it.
         history: whether earlier labels join the database: "on", "off" or "auto" (by validation).
+        density: training seeds per window of the task; more than 1 puts seed times between those
+            of the task, with labels from its SQL.
         staleness: longest time, in windows of the task, by which the database stops before a
             training seed; 0 for not at all.
         regime: of the validation that selects: "rolling" or "frozen".
@@ -120,6 +122,7 @@ class Config:
     fd_orthonormal: bool = False
     fd_final: bool = False
     history: str = "on"
+    density: int = 1
     staleness: float = 0.0
     regime: str = "rolling"
     text: str = "ngrams"

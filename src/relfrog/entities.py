@@ -39,12 +39,12 @@ class Entities:
 
 
 def key_frame(
-    dataset: str | Path, table: str, primary_key: str, rows: NDArray[np.int64] | Sequence[int]
+    dataset_dir: str | Path, table: str, primary_key: str, rows: NDArray[np.int64] | Sequence[int]
 ) -> pd.DataFrame:
     """The source's own keys of some rows of a table, in their order.
 
     Args:
-        dataset: A dataset folder.
+        dataset_dir: A dataset folder.
         table: A table of it.
         primary_key: The table's primary key in the dataset.
         rows: Row numbers; they may repeat.
@@ -54,14 +54,14 @@ def key_frame(
         numbers, if the folder keeps no keys of the source.
     """
     numbers = np.asarray(rows, dtype=np.int64)
-    keys = source_keys(dataset, table)
+    keys = source_keys(dataset_dir, table)
     if keys is None:
         return pd.DataFrame({primary_key: numbers})
     return keys.iloc[numbers].reset_index(drop=True)
 
 
 def read_entities(
-    dataset: str | Path,
+    dataset_dir: str | Path,
     table: str,
     primary_key: str,
     num_rows: int,
@@ -72,7 +72,7 @@ def read_entities(
     """Find the rows that a list of keys means.
 
     Args:
-        dataset: A dataset folder.
+        dataset_dir: A dataset folder.
         table: The table whose rows are meant.
         primary_key: The table's primary key in the dataset.
         num_rows: How many rows the table has.
@@ -85,12 +85,12 @@ def read_entities(
         TaskError: A key is not in the table, or a column is missing.
         DatasetError: The folder's keys do not belong to the table.
     """
-    keys = source_keys(dataset, table)
+    keys = source_keys(dataset_dir, table)
     if keys is None:
         keys = pd.DataFrame({primary_key: np.arange(num_rows)})
     elif len(keys) != num_rows:
         raise DatasetError(
-            f"{Path(dataset) / 'keys' / table}.parquet holds {len(keys):,} keys; {table} has "
+            f"{Path(dataset_dir) / 'keys' / table}.parquet holds {len(keys):,} keys; {table} has "
             f"{num_rows:,} rows. Import the database again."
         )
     where, columns, is_csv = _columns(asked, list(keys.columns))

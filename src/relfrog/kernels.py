@@ -16,6 +16,9 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from relfrog.times import MISSING
@@ -53,6 +56,27 @@ def inlined(function: F) -> F:
     return typing.cast(F, numba.njit(function, inline="always", nogil=True, error_model="numpy"))
 
 
+def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """The machine's own instruction, for Numba has no name for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        address = builder.bitcast(builder.gep(view.data, [arguments[1]]), byte)
+        # To read, to be kept in every cache, and as data.
+        builder.call(instruction, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64), generate
+
+
+#: prefetch(array, index) asks for an element that is needed soon, and does not wait for it. It
+#: never fails: an index outside of the array is allowed.
+prefetch = typing.cast(Callable[[Ints, Int], None], intrinsic(_prefetch))
+
+
 @compiled
 def sort_children(parents: Ints, order: Ints, num_parents: Int, children: Ints) -> Ints:
     """Write the rows of `order` into `children`, grouped by parent; a counting sort.
@@ -84,6 +108,31 @@ def sort_children(parents: Ints, order: Ints, num_parents: Int, children: Ints) 
 
 
 @compiled
+def count_visible(tables: Ints, times: Ints, moments: Ints) -> Ints:
+    """Rows per time and table that exist, -1 where rows are not in time order.
+
+    One search per time, but all of a table in step: so they wait for memory together.
+
+    Returns:
+        Shape [moments, tables].
+    """
+    cutoffs = np.empty((moments.size, tables.shape[0]), np.int64)
+    found = np.empty(moments.size, np.int64)
+    for table in range(tables.shape[0]):
+        first, remaining = tables[table, TIMES], tables[table, NUM_ROWS]
+        in_order = tables[table, SORTED] != 0
+        found[:] = (0 if first >= 0 else remaining) if in_order else -1
+        while in_order and first >= 0 and remaining > 0:
+            half = (remaining + 1) >> 1
+            for i in range(moments.size):
+                # Without a branch, for its outcome would have to be guessed.
+                found[i] += half * np.int64(times[first + found[i] + half - 1] <= moments[i])
+            remaining -= half
+        cutoffs[:, table] = found
+    return cutoffs
+
+
+@compiled
 def number_distinct(index: Ints, num_rows: Int, rows: Ints) -> Int:
     """Replace rows by the order in which they first appear, and write that order to `rows`.
 
@@ -108,6 +157,8 @@ def number_distinct(index: Ints, num_rows: Int, rows: Ints) -> Int:
     mask = (1 << bits) - 1
     slots = np.full(1 << bits, -1, np.int64)  # row and place in one, for one look at memory
     for i in range(index.size):
+        later = np.uint64(index[min(i + 16, index.size - 1)])
+        prefetch(slots, np.int64((later * GOLDEN) >> np.uint64(64 - bits)))
         row = index[i]
         slot = np.int64((np.uint64(row) * GOLDEN) >> np.uint64(64 - bits))
         while slots[slot] >= 0 and slots[slot] >> 32 != row:
@@ -172,8 +223,8 @@ def arrange(
                 place[i] = to - begin[table]
                 index[to], groups[to], hops[to] = row, group, hop
                 age[to] = np.nan
-                if moments[i, 0] != MISSING:
-                    age[to] = (group_times[group] - moments[i, 0]) / per_second
+                if moments[i] != MISSING:
+                    age[to] = (group_times[group] - moments[i]) / per_second
 
     rows = np.empty(total, np.int64)
     distinct = np.zeros(num_tables, np.int64)

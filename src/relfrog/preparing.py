@@ -43,12 +43,28 @@ class Seeds:
 
 def seeds_of(task: Any, split: str) -> Seeds:
     """The labelled seeds of a split."""
-    frame = task.get_table(split, mask_input_cols=False).df
+    return _seeds(task, task.get_table(split, mask_input_cols=False).df)
+
+
+def _seeds(task: Any, frame: pd.DataFrame) -> Seeds:
     return Seeds(
         frame[task.entity_col].to_numpy(np.int64),
         pd.Series(pd.to_datetime(frame[task.time_col])),
         frame[task.target_col].to_numpy(),
     )
+
+
+def training_seeds(dataset: Any, task: Any, db: Any, density: int) -> Seeds:
+    """The training seeds of a task, or several times as many, with times between its own."""
+    if density == 1 or not hasattr(task, "_sql"):
+        return seeds_of(task, "train")
+    step = task.timedelta / density
+    times = pd.date_range(dataset.val_timestamp - task.timedelta, db.min_timestamp, freq=-step)
+    frame = task.make_table(db, times).df
+    frame = frame[frame[task.entity_col] < len(db.table_dict[task.entity_table])]
+    first = task.get_table("train").df[task.time_col].min()
+    frame = frame[frame[task.time_col] >= first]
+    return _seeds(task, frame)
 
 
 def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
@@ -77,6 +93,7 @@ class Prepared:
         routes: along which tables may act as edges.
         history: the name of the table of earlier labels, if there is one.
         newest: the newest time in the database.
+        train_seeds: what the network learns from; None where it has learned already.
     """
 
     dataset: Any
@@ -88,6 +105,7 @@ class Prepared:
     routes: tuple[Route, ...]
     history: str | None
     newest: pd.Timestamp | None
+    train_seeds: Seeds | None = None
 
     def describe_labels(self, seeds: Seeds) -> dict[str, Any]:
         """What head and metrics must know of the training labels, for JSON."""
@@ -163,6 +181,9 @@ def prepare(
     if db is None:
         db = dataset.get_db(upto_test_timestamp=False)
     newest = db.max_timestamp
+    seeds = None
+    if columns is None:
+        seeds = training_seeds(dataset, task, db, config.density)
     name = None
     if config.history == "on":
         name = history_name(task.manifest.name if hasattr(task, "manifest") else "the task", db)
@@ -182,4 +203,5 @@ def prepare(
         routes_of(config, graph),
         name,
         None if newest is None or newest is pd.NaT else newest,
+        seeds,
     )

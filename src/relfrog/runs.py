@@ -18,6 +18,7 @@ from relfrog.dataset import open_dataset
 from relfrog.entities import key_frame, read_entities
 from relfrog.errors import RunError, UsageError
 from relfrog.evaluation import REGIMES, compute_metrics, predict_seeds
+from relfrog.names import free_name
 from relfrog.nn.roles import role_of
 from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
 from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
@@ -91,7 +92,9 @@ class Run:
             keys = key_frame(where, table, primary, rows)
             times = pd.Series(np.repeat(np.datetime64(time, "ns"), len(rows)))
         else:
-            asked = read_entities(where, table, primary, count, entities, time_names=("time", "at"))
+            asked = read_entities(
+                where, table, primary, count, entities, time_names=(task.time_col, "time", "at")
+            )
             rows, keys = asked.rows, asked.keys
             times = (
                 asked.times
@@ -100,9 +103,12 @@ class Run:
             )
         predicted = self._predict(Seeds(rows, times), None)
         frame = keys.reset_index(drop=True)
-        frame["time" if "time" not in frame else "prediction_time"] = times.to_numpy()
-        for name, values in self.network.head.columns(predicted).items():
-            frame[name] = values
+        taken = {str(column).lower() for column in frame}
+        for name, values in {
+            "time": times.to_numpy(),
+            **self.network.head.columns(predicted),
+        }.items():
+            frame[free_name(name, taken)] = values
         return frame
 
     def count(self, split: str) -> int:

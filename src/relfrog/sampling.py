@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -175,6 +175,12 @@ def halving(neighbors: int, hops: int) -> tuple[int, ...]:
     return tuple(max(neighbors >> i, 1) if neighbors > 0 else neighbors for i in range(hops))
 
 
+@lru_cache(maxsize=16)
+def _stream(seed: int, epoch: int) -> np.uint64:
+    """Selects the random choices of an epoch."""
+    return np.uint64(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
+
+
 @dataclass(frozen=True, eq=False)
 class TemporalSampler:
     """Samples subgraphs of the past of some rows.
@@ -231,22 +237,19 @@ class TemporalSampler:
         return sides[0], sides[1]
 
     @cached_property
+    def _timed(self) -> dict[str, bool]:
+        """Which tables have times."""
+        timed = self.graph.tables[:, kernels.TIMES] >= 0
+        return dict(zip(self.graph.num_rows, timed.tolist(), strict=True))
+
+    @cached_property
     def _scratch(self) -> threading.local:
         """Memory of each thread, kept from batch to batch: fresh pages cost more than the walk."""
         return threading.local()
 
     def _cutoffs(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
         """Visible rows per time and table, -1 where rows are not in time order."""
-        cutoffs = np.empty((len(moments), len(self.graph.num_rows)), np.int64)
-        for number, (name, count) in enumerate(self.graph.num_rows.items()):
-            times = self.graph.time(name)
-            if times is None:
-                cutoffs[:, number] = count
-            elif self.graph.tables[number, kernels.SORTED]:
-                cutoffs[:, number] = np.searchsorted(times, moments, side="right")
-            else:
-                cutoffs[:, number] = -1
-        return cutoffs
+        return kernels.count_visible(self.graph.tables, self.graph.times, moments)
 
     def check(self, rows: ArrayLike, times: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and times as numbers.
@@ -324,14 +327,14 @@ class TemporalSampler:
         lags = (group_times - moments[group_moments]) / float(clock.PER_SECOND[self.graph.unit])
         graph = self.graph
         outgoing, incoming = self._adjacent
-        stream = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
+        stream = _stream(self.seed, epoch)
         # Taken out while in use; empty arrays the first time, for each thread its own.
         memory = self._scratch.__dict__.pop("memory", None) or [
             np.empty((0, 4), np.int32),
             np.empty((0, outgoing.shape[1]), np.int32),
-            np.empty((0, 1), np.int64),
-            np.empty((0, 2 * incoming.shape[1]), np.int64),
-            np.empty((0, 1), np.int32),
+            np.empty(0, np.int64),
+            np.empty((0, 4), np.int64),
+            np.empty(0, np.int32),
         ]
         *memory, levels, found = walk(
             graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
@@ -354,30 +357,36 @@ class TemporalSampler:
         order: NDArray[np.int64] | None,
         seed_ids: NDArray[np.int64],
     ) -> Batch:
-        counts, distinct = arrays[0], arrays[1]
-        rows, index, group, age, hop, pointers, seeds = map(torch.from_numpy, arrays[2:])
+        counts, distinct = arrays[0].tolist(), arrays[1].tolist()
+        rows, index, group, age, hop, pointers, seeds = arrays[2:]
+        # Cut by NumPy, which is faster at it than PyTorch: a batch has many small parts.
+        tensor = torch.from_numpy
         tables: dict[str, Rows] = {}
+        sizes = []
         at = 0
-        for number, name in enumerate(self.graph.num_rows):
-            end = at + int(counts[number].sum())
+        for number, (name, timed) in enumerate(self._timed.items()):
+            per_hop = tuple(counts[number])
+            sizes.append(sum(per_hop))
+            end = at + sizes[-1]
             tables[name] = Rows(
-                rows=rows[at : at + int(distinct[number])],
-                index=index[at:end],
-                group=group[at:end],
-                hop=hop[at:end],
-                age=age[at:end] if self.graph.tables[number, kernels.TIMES] >= 0 else None,
-                per_hop=tuple(counts[number].tolist()),
+                rows=tensor(rows[at : at + distinct[number]]),
+                index=tensor(index[at:end]),
+                group=tensor(group[at:end]),
+                hop=tensor(hop[at:end]),
+                age=tensor(age[at:end]) if timed else None,
+                per_hop=per_hop,
             )
             at = end
         parents: dict[ForeignKey, Tensor] = {}
         at = 0
-        for key in self.graph.foreign_keys:
-            parents[key] = pointers[at : at + len(tables[key.table])]
-            at += len(tables[key.table])
+        for key, number in zip(
+            self.graph.foreign_keys, self.graph.keys[:, kernels.CHILD].tolist(), strict=True
+        ):
+            parents[key] = tensor(pointers[at : at + sizes[number]])
+            at += sizes[number]
         if order is not None:
-            seeds = torch.empty_like(seeds).index_copy_(0, torch.from_numpy(order), seeds)
+            seeds[order] = seeds.copy()
         return Batch(
-            tables, parents, self.routes or (), self.table, seeds,
-            torch.from_numpy(seed_ids), torch.from_numpy(group_times),
-            torch.from_numpy(lags),
+            tables, parents, self.routes or (), self.table, tensor(seeds),
+            tensor(seed_ids), tensor(group_times), tensor(lags),
         )  # fmt: skip

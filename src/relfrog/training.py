@@ -115,7 +115,8 @@ class Trainer:
         self.callbacks = tuple(callbacks)
         self.checkpoint_seconds = checkpoint_seconds
         config, task = self.config, prepared.task
-        self.train_seeds, self.val_seeds = seeds_of(task, "train"), seeds_of(task, "val")
+        assert prepared.train_seeds is not None
+        self.train_seeds, self.val_seeds = prepared.train_seeds, seeds_of(task, "val")
         self.about = prepared.describe_labels(self.train_seeds)
         torch.manual_seed(config.seed)
         self.network = prepared.network(self.about, roles).to(self.device)
@@ -126,10 +127,10 @@ class Trainer:
                 config.fd_orthonormal,
             ).to(self.device)  # fmt: skip
         self.optimizer = torch.optim.AdamW(
-            self.network.parameters(), lr=config.lr, weight_decay=config.weight_decay
+            self.network.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
         self.fd_optimizer = (
-            torch.optim.Adam(self.dependencies.parameters(), lr=config.lr)
+            torch.optim.Adam(self.dependencies.parameters(), lr=config.lr, fused=True)
             if self.dependencies is not None
             else None
         )

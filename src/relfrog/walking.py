@@ -21,6 +21,7 @@ from relfrog.kernels import (
     Ints,
     compiled,
     inlined,
+    prefetch,
 )
 from relfrog.times import MISSING
 
@@ -83,7 +84,7 @@ def visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: 
     return bool(times[tables[table, TIMES] + row] <= at)
 
 
-@compiled
+@inlined
 def narrowed(
     parent: Int, low: Int, high: Int, first: Int, width: Int, parents: Ints, children: Ints
 ) -> tuple[Int, Int]:
@@ -140,40 +141,61 @@ def grown(records: Ints, count: Int, needed: Int) -> Ints:
 
 
 @compiled
-def gather(
-    tables: Ints,
-    keys: Ints,
-    parents: Ints,
-    children: Ints,
-    blocks: Ints,
-    times: Ints,
-    incoming: Ints,
-    cutoffs: Ints,
-    at: Int,
-    records: Ints,
-    begin: Int,
-    end: Int,
-    expand: bool,
-    pointers: Ints,
-    moments: Ints,
-    ranges: Ints,
-) -> None:
-    """Fetch the parents and times of records[begin:end] and, to `expand` them, their children.
+def lengthened(values: Ints, count: Int, needed: Int) -> Ints:
+    """`grown` for one number each."""
+    larger = np.empty(max(needed, 2 * values.size), values.dtype)
+    for i in range(count):
+        larger[i] = values[i]
+    return larger
 
-    All that `advance` needs from far away in memory. In loops this short the processor waits
-    for many rows at once, not for one after the other; in a large graph waiting is most of the
-    cost.
-    """
+
+@compiled
+def remember(tables: Ints, times: Ints, records: Ints, begin: Int, end: Int, moments: Ints) -> None:
+    """Note the times of records[begin:end], which `advance` has asked for."""
+    for i in range(begin, end):
+        row, table = np.int64(records[i, 0]), records[i, 1]
+        moments[i] = MISSING
+        if tables[table, TIMES] >= 0:
+            moments[i] = times[tables[table, TIMES] + row]
+
+
+# What `advance` needs from far away in memory is fetched by the next three, which in a large graph
+# is most of the cost. A processor waits for many things at once in short loops without surprises,
+# and for one after the other where it has to guess what a value will be; so each loop asks for
+# what the next one decides upon.
+
+
+@compiled
+def fetch(tables: Ints, parents: Ints, records: Ints, begin: Int, end: Int, pointers: Ints) -> None:
+    """Note the parents of records[begin:end]."""
     for i in range(begin, end):
         row, table = np.int64(records[i, 0]), records[i, 1]
         width = tables[table, WIDTH]
         first = tables[table, POINTERS] + row * width
         for o in range(width):
             pointers[i, o] = parents[first + o]
-        moments[i, 0] = MISSING
-        if tables[table, TIMES] >= 0:
-            moments[i, 0] = times[tables[table, TIMES] + row]
-    for i in range(begin, end if expand else begin):
+
+
+@compiled
+def locate(
+    keys: Ints,
+    children: Ints,
+    blocks: Ints,
+    incoming: Ints,
+    records: Ints,
+    begin: Int,
+    end: Int,
+    ranges: Ints,
+) -> Int:
+    """Note the blocks in which the children of records[begin:end] are, per foreign key.
+
+    A block is all children of 2**shift neighbouring parents, mostly of one.
+
+    Returns:
+        How many blocks there are.
+    """
+    count = 0
+    for i in range(begin, end):
         row, table = np.int64(records[i, 0]), records[i, 1]
         for o in range(incoming.shape[1]):
             key = incoming[table, o]
@@ -181,35 +203,68 @@ def gather(
                 break
             low = high = np.int64(0)
             if keys[key, NUM_CHILDREN] > 0:
-                # A block is all children of 2**shift neighbouring parents, mostly of one.
                 block = keys[key, BLOCKS] + (row >> keys[key, SHIFT])
                 low = keys[key, CHILDREN] + np.int64(blocks[block])
                 high = keys[key, CHILDREN] + np.int64(blocks[block + 1])
-                below = keys[key, CHILD]
-                if keys[key, SHIFT] > 0:
-                    first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
-                    low, high = narrowed(row, low, high, first, width, parents, children)
-                # Children stand in time order: find the end of those that are visible.
-                cutoff, first = cutoffs[below], tables[below, TIMES]
-                left, right = low, high
-                if low < high and children[high - 1] < cutoff:  # often nothing is later
-                    left = high
-                while left < right:
-                    middle = (left + right) >> 1
-                    child = children[middle]
-                    if (child < cutoff) if cutoff >= 0 else (times[first + child] <= at):
-                        left = middle + 1
-                    else:
-                        right = middle
-                high = left
-            ranges[i - begin, 2 * o] = low
-            ranges[i - begin, 2 * o + 1] = high
+                prefetch(children, low)
+                prefetch(children, high - 1)
+                if high - low > 64:  # a search will begin with these
+                    for part in range(1, 4):
+                        prefetch(children, low + ((high - low) * part >> 2))
+            ranges[count, 0], ranges[count, 1] = low, high
+            ranges[count, 2], ranges[count, 3] = row, key
+            count += 1
+    return count
+
+
+@compiled
+def bound(
+    tables: Ints,
+    keys: Ints,
+    parents: Ints,
+    children: Ints,
+    times: Ints,
+    cutoffs: Ints,
+    at: Int,
+    count: Int,
+    ranges: Ints,
+) -> None:
+    """Narrow the first `count` blocks to the visible children of one parent."""
+    for i in range(count):
+        low, high, key = ranges[i, 0], ranges[i, 1], ranges[i, 3]
+        if keys[key, SHIFT] > 0:
+            below = keys[key, CHILD]
+            first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+            for j in range(low, min(high, low + 4)):
+                prefetch(parents, first + width * children[j])
+    for i in range(count):
+        low, high, row, key = ranges[i, 0], ranges[i, 1], ranges[i, 2], ranges[i, 3]
+        below = keys[key, CHILD]
+        if keys[key, SHIFT] > 0:
+            first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+            low, high = narrowed(row, low, high, first, width, parents, children)
+        # Children stand in time order: find the end of those that are visible.
+        cutoff, first = cutoffs[below], tables[below, TIMES]
+        left, right = low, high
+        if low < high and children[high - 1] < cutoff:  # often nothing is later
+            left = high
+        while left < right:
+            middle = (left + right) >> 1
+            child = children[middle]
+            if (child < cutoff) if cutoff >= 0 else (times[first + child] <= at):
+                left = middle + 1
+            else:
+                right = middle
+        for j in range(low + 16, min(left, low + 128), 16):
+            prefetch(children, j)
+        ranges[i, 0], ranges[i, 1] = low, left
 
 
 @compiled
 def advance(
     tables: Ints,
     keys: Ints,
+    parents: Ints,
     children: Ints,
     times: Ints,
     outgoing: Ints,
@@ -227,13 +282,13 @@ def advance(
     slots: Ints,
     bits: Int,
     begin: Int,
-    level: Int,
     current: Int,
     end: Int,
+    reached: Int,
     count: Int,
     seen: Ints,
     chosen: Ints,
-) -> tuple[Int, Int, Int]:
+) -> tuple[Int, Int, Int, Int]:
     """Let the rows from `current` to `end` bring their parents and children.
 
     With `inner` >= 0 they bring parents only where one of them is before occurrence `inner`.
@@ -242,20 +297,21 @@ def advance(
     as much as the loop itself, so it is left to the caller to make room and to call again.
 
     Returns:
-        The next row, the occurrences so far, and how many the next row may add, when there was
-        no room for them.
+        The next row, the first of its `ranges`, the occurrences so far, and how many the next
+        row may add, when there was no room for them.
     """
     half = (1 << bits) >> 1
     while current < end:
         row, table = np.int64(records[current, 0]), np.int64(records[current, 1])
+        prefetch(times, tables[table, TIMES] + row)  # not needed here, but next
         room = tables[table, WIDTH]
         for o in range(incoming.shape[1] if fanout != 0 else 0):
             if incoming[table, o] < 0:
                 break
-            reach = ranges[current - level, 2 * o + 1] - ranges[current - level, 2 * o]
+            reach = ranges[reached + o, 1] - ranges[reached + o, 0]
             room += reach if fanout < 0 else min(reach, fanout)
         if count + room > records.shape[0] or count + room - begin > half:
-            return current, count, room
+            return current, reached, count, room
 
         # A row brought along brings only what completes it as the child of an inner row.
         bring = inner < 0
@@ -281,6 +337,7 @@ def advance(
                     if held < 0 and bring and visible(parent, above, cutoffs, tables, times, at):
                         records[count, 0], records[count, 1] = parent, above
                         records[count, 2] = records[count, 3] = -1
+                        prefetch(parents, tables[above, POINTERS] + parent * tables[above, WIDTH])
                         slots[slot] = held = count
                         count += 1
             pointers[current, o] = held
@@ -289,7 +346,8 @@ def advance(
             key = incoming[table, o]
             if key < 0:
                 break
-            low, high = ranges[current - level, 2 * o], ranges[current - level, 2 * o + 1]
+            low, high = ranges[reached, 0], ranges[reached, 1]
+            reached += 1
             below = keys[key, CHILD]
             taken = high - low
             by_choice = 0 <= fanout < taken
@@ -305,6 +363,8 @@ def advance(
                         who = times[tables[table, TIMES] + row]
                     state = mix(choices ^ mix(np.uint64(who) + np.uint64(key + 1) * GOLDEN))
                     choose(state + np.uint64(high - low), high - low, taken, seen, chosen)
+                    for i in range(taken):
+                        prefetch(children, low + chosen[i])
             for i in range(taken):
                 child = np.int64(children[low + (chosen[i] if by_choice else i)])
                 number = tables[below, FIRST_ROW] + child
@@ -312,10 +372,11 @@ def advance(
                 if slots[slot] < 0:
                     records[count, 0], records[count, 1] = child, below
                     records[count, 2], records[count, 3] = key, current
+                    prefetch(parents, tables[below, POINTERS] + child * tables[below, WIDTH])
                     slots[slot] = count
                     count += 1
         current += 1
-    return current, count, 0
+    return current, reached, count, 0
 
 
 @compiled
@@ -373,7 +434,7 @@ def walk(
         records: memory to write to, of any length; likewise the next four.
         pointers: likewise, as wide as the most foreign keys of a table.
         moments_found: likewise.
-        ranges: likewise, twice as wide as the most foreign keys to a table.
+        ranges: likewise: where visible children are, their parent and their foreign key.
         slots: likewise.
 
     Returns:
@@ -381,7 +442,7 @@ def walk(
             Shape [at least occurrences, 4].
         pointers: per occurrence and outgoing key the occurrence of the parent, or -1.
             Shape [at least occurrences, most foreign keys].
-        moments_found: the time of each occurrence. Shape [at least occurrences, 1].
+        moments_found: the time of each occurrence. Shape [at least occurrences].
         ranges: scratch memory, grown to what was needed.
         slots: likewise.
         levels: where each hop of each group begins, and where its last one ends.
@@ -415,19 +476,19 @@ def walk(
             bits += 1
         if count + room > records.shape[0]:
             records = grown(records, count, count + room)
-        if (1 << bits) > slots.shape[0]:
-            slots = grown(slots, 0, 1 << bits)
-        rehash(records, begin, begin, slots[:, 0], bits, tables)
+        if (1 << bits) > slots.size:
+            slots = lengthened(slots, 0, 1 << bits)
+        rehash(records, begin, begin, slots, bits, tables)
         for i in range(seed, last_seed):
             row = seed_rows[i]
             number = tables[seed_table, FIRST_ROW] + row
-            slot = find(records, slots[:, 0], bits, number, row, seed_table)
-            if slots[slot, 0] < 0:
+            slot = find(records, slots, bits, number, row, seed_table)
+            if slots[slot] < 0:
                 records[count, 0], records[count, 1] = row, seed_table
                 records[count, 2] = records[count, 3] = -1
-                slots[slot, 0] = count
+                slots[slot] = count
                 count += 1
-            seeds[i] = slots[slot, 0]
+            seeds[i] = slots[slot]
         seed = last_seed
 
         current = begin
@@ -437,21 +498,22 @@ def walk(
             fanout = fanouts[hop] if hop < hops else 0
             inner = levels[group, hops] if hop > hops else -1
             while current < end:
-                level = current
                 if pointers.shape[0] < end:
-                    pointers = grown(pointers, level, records.shape[0])
-                    moments_found = grown(moments_found, level, records.shape[0])
-                if fanout != 0 and ranges.shape[0] < end - level:
-                    ranges = grown(ranges, 0, end - level)
-                gather(
-                    tables, keys, parents, children, blocks, times, incoming, visible_now, at,
-                    records, level, end, fanout != 0, pointers, moments_found, ranges,
-                )  # fmt: skip
+                    pointers = grown(pointers, current, records.shape[0])
+                    moments_found = lengthened(moments_found, current, records.shape[0])
+                most = (end - current) * incoming.shape[1]
+                if fanout != 0 and ranges.shape[0] < most:
+                    ranges = grown(ranges, 0, most)
+                fetch(tables, parents, records, current, end, pointers)
+                if fanout != 0:
+                    found = locate(keys, children, blocks, incoming, records, current, end, ranges)
+                    bound(tables, keys, parents, children, times, visible_now, at, found, ranges)
+                level, reached = current, 0
                 while current < end:
-                    current, count, room = advance(
-                        tables, keys, children, times, outgoing, incoming, visible_now, at,
+                    current, reached, count, room = advance(
+                        tables, keys, parents, children, times, outgoing, incoming, visible_now, at,
                         choices, fanout, latest, hop, inner, records, pointers, ranges,
-                        slots[:, 0], bits, begin, level, current, end, count, seen, chosen,
+                        slots, bits, begin, current, end, reached, count, seen, chosen,
                     )  # fmt: skip
                     if current < end:
                         if count + room > records.shape[0]:
@@ -459,9 +521,10 @@ def walk(
                         if count + room - begin > (1 << bits) >> 1:
                             while (1 << bits) < 4 * (count + room - begin):
                                 bits += 1
-                            if (1 << bits) > slots.shape[0]:
-                                slots = grown(slots, 0, 1 << bits)
-                            rehash(records, begin, count, slots[:, 0], bits, tables)
+                            if (1 << bits) > slots.size:
+                                slots = lengthened(slots, 0, 1 << bits)
+                            rehash(records, begin, count, slots, bits, tables)
+                remember(tables, times, records, level, end, moments_found)
                 if hop > hops:  # what these brought along is brought along as well
                     end = count
         levels[group, hops + 2] = count
