@@ -189,9 +189,12 @@ class TimeEncoder(nn.Module):
 
 
 class SeedEncoder(nn.Module):
-    """What is known of a seed beside its row: the season, and how stale the database is.
+    """What is known at a seed's time beside the rows: the season, and how stale the database is.
 
-    Also stands in for a row that is not visible to its own seed. Shapes: [n, c] -> [n, c].
+    Added to all rows of the seeds' table, seeds or not: who else is asked about at the same time
+    must not change a prediction. Also stands in for a row that is not visible to its own seed.
+
+    Shapes: [n, c] -> [n, c].
     """
 
     def __init__(self, channels: int) -> None:
@@ -200,16 +203,19 @@ class SeedEncoder(nn.Module):
         nn.init.zeros_(self.context.weight)
         self.unseen = nn.Parameter(torch.zeros(channels))
 
-    def forward(self, x: Tensor, seconds: Tensor, lags: Tensor, hidden: Tensor) -> Tensor:
-        """Encode the seeds.
+    def forward(
+        self, x: Tensor, group: Tensor, hidden: Tensor, seconds: Tensor, lags: Tensor
+    ) -> Tensor:
+        """Encode rows of the seeds' table.
 
         Args:
-            x: vectors of their rows. Shape [n, c].
-            seconds: their times, since 1970. Shape [n].
-            lags: seconds from the end of what they see to their times. Shape [n].
-            hidden: which of them are not visible themselves. Shape [n].
+            x: their vectors. Shape [n, c].
+            group: which subgraph each belongs to. Shape [n].
+            hidden: which of them are seeds that are not visible themselves. Shape [n].
+            seconds: times of the subgraphs, since 1970. Shape [groups].
+            lags: seconds from the end of what they see to their times. Shape [groups].
         """
         turns = [2 * math.pi * (seconds / period % 1.0) for period in (YEAR, 7 * DAY, DAY)]
         season = torch.stack([f(t) for t in turns for f in (torch.sin, torch.cos)], 1).float()
-        x = torch.where(hidden.unsqueeze(1), self.unseen, x)
-        return x + self.context(torch.cat([season, time_parts(lags)], 1))
+        context = self.context(torch.cat([season, time_parts(lags)], 1))
+        return torch.where(hidden.unsqueeze(1), self.unseen, x) + context.index_select(0, group)

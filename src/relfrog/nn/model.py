@@ -136,14 +136,12 @@ class Network(nn.Module):
                 moments = features[name].moments.index_select(0, chosen)[index]
                 spans = seconds[rows.group[:count].long()].unsqueeze(1) - moments
             h[name] = times(own.index_select(0, index), ages.get(name), spans)
-        # The seeds are the rows at hop 0, once each even if one is asked about twice.
         x, rows = h[self.seed_table], batch.tables[self.seed_table]
-        count = rows.within(0)
-        group = rows.group[:count].long()
-        hidden = torch.zeros(count, dtype=torch.bool, device=x.device)
+        hidden = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         hidden[batch.seeds] = batch.hidden()
-        seeds = self.seed_encoder(x[:count], seconds[group], batch.group_lags[group], hidden)
-        h[self.seed_table] = torch.cat([seeds, x[count:]])
+        h[self.seed_table] = self.seed_encoder(
+            x, rows.group[: len(x)].long(), hidden, seconds, batch.group_lags
+        )
         return h
 
 
