@@ -52,6 +52,12 @@ class Case:
         """The same seeds, sampled otherwise."""
         return replace(self.sampler, **changes).sample(self.rows, self.times, cutoffs=self.cutoffs)
 
+    def one(self, number: int) -> Case:
+        """One of the seeds by itself."""
+        own = slice(number, number + 1)
+        cutoffs = None if self.cutoffs is None else self.cutoffs[own]
+        return replace(self, rows=self.rows[own], times=self.times[own], cutoffs=cutoffs)
+
 
 @st.composite
 def cases(

@@ -6,7 +6,6 @@ the network computes can read this. Only the weights are taken from the modules.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -39,15 +38,30 @@ def slow_children(batch: Batch, key: ForeignKey) -> list[tuple[int, int]]:
     parent_hop = batch.tables[key.parent].hop.tolist()
     return [
         (child, parent)
-        for child, parent in slow_parents(batch, key)
+        for child, parent in slow_pairs(batch, key)
         if child_hop[child] <= parent_hop[parent] + 1
     ]
 
 
 def slow_parents(batch: Batch, key: ForeignKey) -> list[tuple[int, int]]:
-    """(child, parent): a parent always sends."""
+    """(child, parent): a parent sends unless it is a seed that is not visible itself."""
+    hidden = slow_hidden(batch) if key.parent == batch.seed_table else set()
+    return [(child, parent) for child, parent in slow_pairs(batch, key) if parent not in hidden]
+
+
+def slow_pairs(batch: Batch, key: ForeignKey) -> list[tuple[int, int]]:
+    """(child, parent), whoever may send."""
     pointers = batch.parents[key].tolist()
     return [(child, parent) for child, parent in enumerate(pointers) if parent >= 0]
+
+
+def slow_hidden(batch: Batch) -> set[int]:
+    """Seeds that are later than what may be seen: their cut-off is so long before their time."""
+    rows = batch.tables[batch.seed_table]
+    if rows.age is None:
+        return set()
+    lags = batch.group_lags.tolist()
+    return {i for i in batch.seeds.tolist() if float(rows.age[i]) < lags[int(rows.group[i])]}
 
 
 def slow_matches(batch: Batch, route: Route) -> list[Match]:
@@ -256,15 +270,16 @@ def slow_encode(network: Network, batch: Batch, features: Mapping[str, Features]
             now = int(batch.group_times[int(part.group[i])]) / per_second
             spans = now - features[name].moments[row : row + 1]
             states[name].append(times(x.unsqueeze(0), age, spans)[0])
-    part = batch.tables[network.seed_table]
-    for i in sorted(set(batch.seeds.tolist())):
+    hidden, part = slow_hidden(batch), batch.tables[network.seed_table]
+    for i, x in enumerate(states[network.seed_table]):
         group = int(part.group[i])
-        now = batch.group_times[group : group + 1].double() / per_second
-        lag = batch.group_lags[group : group + 1]
-        age = math.nan if part.age is None else float(part.age[i])
-        x = states[network.seed_table][i].unsqueeze(0)
-        hidden = torch.tensor([age < float(lag)])
-        states[network.seed_table][i] = network.seed_encoder(x, now, lag, hidden)[0]
+        states[network.seed_table][i] = network.seed_encoder(
+            x.unsqueeze(0),
+            torch.zeros(1, dtype=torch.int64),
+            torch.tensor([i in hidden]),
+            batch.group_times[group : group + 1].double() / per_second,
+            batch.group_lags[group : group + 1],
+        )[0]
     return states
 
 

@@ -276,28 +276,28 @@ def test_recent_rows_count_more_at_first(ages: list[float]) -> None:
 
 def test_seed_encoder() -> None:
     encoder = fill(SeedEncoder(SIZE))
-    x = normal(3, SIZE).float().requires_grad_()
+    x = normal(4, SIZE).float().requires_grad_()
     seconds = torch.tensor([0.0, 1.6e9, 1.6e9], dtype=torch.float64)
     lags = torch.tensor([0.0, 0.0, 1e6], dtype=torch.float64)
-    hidden = torch.tensor([False, True, False])
-    found = encoder(x, seconds, lags, hidden)
+    group, hidden = torch.tensor([0, 2, 1, 1]), torch.tensor([False, True, False, False])
+    found = encoder(x, group, hidden, seconds, lags)
     assert found.isfinite().all()
     (grad,) = torch.autograd.grad(found.sum(), x)
     assert (grad[hidden] == 0).all()
     assert (grad[~hidden] == 1).all()
     other = torch.where(hidden.unsqueeze(1), torch.full_like(x, float("nan")), x)
-    assert torch.equal(encoder(other, seconds, lags, hidden), found)
+    assert torch.equal(encoder(other, group, hidden, seconds, lags), found)
     # Season and staleness count: the same row at other times is another seed.
-    same = x[:1].expand(3, -1)
-    shown = encoder(same, seconds, lags, torch.zeros(3, dtype=torch.bool))
-    assert not torch.allclose(shown[0], shown[1])
-    assert not torch.allclose(shown[1], shown[2])
+    same, shown = x[:1].expand(3, -1), torch.zeros(3, dtype=torch.bool)
+    early, late, stale = encoder(same, torch.arange(3), shown, seconds, lags)
+    assert not torch.allclose(early, late)
+    assert not torch.allclose(late, stale)
 
 
 def test_a_fresh_seed_encoder_changes_nothing() -> None:
-    x = normal(2, SIZE).float()
+    x, shown = normal(2, SIZE).float(), torch.zeros(2, dtype=torch.bool)
     times = torch.tensor([1e9, 2e9], dtype=torch.float64)
-    assert torch.equal(SeedEncoder(SIZE)(x, times, times, torch.zeros(2, dtype=torch.bool)), x)
+    assert torch.equal(SeedEncoder(SIZE)(x, torch.arange(2), shown, times, times), x)
 
 
 # The encoders of a network.

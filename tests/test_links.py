@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from network_cases import AGGREGATIONS, COMPLETION, Case, assert_close, cases, normal
 from relfrog.nn.links import Links, RouteLinks, link, make_plan
 from relfrog.nn.sums import Aggregation, aggregate, linked_sum
-from slow_network import slow_aggregate, slow_children, slow_matches, slow_parents
+from slow_network import slow_aggregate, slow_children, slow_matches, slow_pairs, slow_parents
 
 
 @st.composite
@@ -213,7 +213,7 @@ def test_with_all_children_sampled_no_link_is_left_out(case: Case) -> None:
     hops = len(case.sampler.fanouts)
     for key in case.graph.foreign_keys:
         parent_hop = case.batch.tables[key.parent].hop.tolist()
-        inner = {pair for pair in slow_parents(case.batch, key) if parent_hop[pair[1]] < hops}
+        inner = {pair for pair in slow_pairs(case.batch, key) if parent_hop[pair[1]] < hops}
         assert inner <= set(slow_children(case.batch, key))
 
 
