@@ -121,7 +121,8 @@ class Network(nn.Module):
         """Embeddings before the first layer: each distinct row once, then its occurrences."""
         batch = plan.batch
         per_second = float(clock.PER_SECOND[self.unit])
-        seconds = batch.group_times / per_second
+        # In double precision: as float32 a time in this century is only known to 128 s.
+        seconds = batch.group_times.double() / per_second
         h = {}
         for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):
             rows, count = batch.tables[name], plan.sizes[name]
