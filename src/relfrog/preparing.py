@@ -66,7 +66,8 @@ def training_seeds(dataset: Any, task: Any, db: Any, density: int) -> Seeds:
     frame = frame[frame[task.entity_col] < len(db.table_dict[task.entity_table])]
     first = task.get_table("train").df[task.time_col].min()
     frame = frame[frame[task.time_col] >= first]
-    return _seeds(task, frame)
+    # SQL gives its rows in another order every time.
+    return _seeds(task, frame.sort_values([task.time_col, task.entity_col], kind="stable"))
 
 
 def allowed(task: Any, db: Any) -> Any:
@@ -209,7 +210,7 @@ def prepare(
         seeds = training_seeds(dataset, task, db, config.density)
     name = None
     if config.history == "on":
-        name = history_name(task.manifest.name if hasattr(task, "manifest") else "the task", db)
+        name = history_name(db)
         db = with_history(dataset, task, db, name)
     db = allowed(task, db)
     if columns is None:
