@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 import relfrog
 from helpers import sqlite
-from relfrog.training import Callback
 
 VAL, TEST, END = (pd.Timestamp(t) for t in ("2020-08-01", "2020-10-01", "2020-12-31"))
 HORIZON = pd.Timedelta("20 days")

@@ -32,8 +32,9 @@ def known_labels(dataset: Any, task: Any, db: Any) -> pd.DataFrame:
     """All labels whose windows had closed by the newest time of the database, in order of time.
 
     A database that stops at the test time, as RelBench cuts it, is complete up to there even if
-    its last row is a little older. Seed times are those of training, validation and test, and go on at the same pace. A task
-    whose labels come as files rather than as SQL has those of its training and validation.
+    its last row is a little older. Seed times are those of training, validation and test, and go
+    on at the same pace. A task whose labels come as files rather than as SQL has those of its
+    training and validation.
 
     Returns:
         The task's entity, time and label columns; times are those of the seeds.
