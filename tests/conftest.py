@@ -25,6 +25,14 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dataset folder of a small store; whoever changes it takes a copy."""
+    from small_store import make_store
+
+    return make_store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real PostgreSQL server, started for these tests."""
     pgserver = pytest.importorskip("pgserver", reason="needs pgserver: pip install pgserver")

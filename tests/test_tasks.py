@@ -9,7 +9,15 @@ import pytest
 import relbench
 
 from helpers import sqlite
-from relfrog import DatasetError, TaskError, UsageError, add_task, import_database, open_dataset
+from relfrog import (
+    DatasetError,
+    TaskError,
+    UsageError,
+    add_task,
+    check,
+    import_database,
+    open_dataset,
+)
 from relfrog.labels import run_sql, seed_times
 from relfrog.tasks import load_task
 
@@ -79,6 +87,42 @@ def test_a_recommendation_task(shop: Path) -> None:
     task = relbench.load_dataset(shop).load_task("list")
     assert task.eval_k == 5
     assert added.stats["test"].label["targets"] > 1
+
+
+SORTS = BUYS.replace(
+    "CAST(count(o.id) > 2 AS INTEGER)",
+    "[1, CAST(count(o.id) > 2 AS INTEGER), 0, CAST(count(o.id) = 2 AS INTEGER)]",
+)
+
+
+def test_a_multilabel_task_keeps_its_labels_in_their_places(shop: Path) -> None:
+    added = add_task(
+        shop, "sorts", SORTS, type="multilabel", entity="people", horizon="20 days", overwrite=True
+    )  # fmt: skip
+    assert added.stats["train"].label["classes"] == 4
+    for stored in (False, True):
+        task = load_task(open_dataset(shop), "sorts", regenerate=not stored)
+        for split in ("train", "val", "test"):
+            frame = task.get_table(split, mask_input_cols=False).df
+            lists = frame["buys"].map(list)
+            assert all(v[0] == 1 and v[2] == 0 for v in lists)
+            assert {v[1] for v in lists} == {0, 1}
+    assert check(shop, "sorts").findings == []
+    path = shop / "tasks" / "sorts" / "val.parquet"
+    frame = pd.read_parquet(path)
+    frame["buys"] = frame["buys"].map(sorted)
+    frame.to_parquet(path)
+    assert "differ from what the SQL gives" in check(shop, "sorts").findings[0].text
+    add_task(
+        shop, "sorts", SORTS, type="multilabel", entity="people", horizon="20 days", overwrite=True
+    )  # fmt: skip
+    for wrong, words in {
+        "[1, 2]": "must hold 0 and 1", "[NULL, 1]": "NULL in them",
+        "range(count(o.id))": "must all have one length", "1": "must be a list",
+    }.items():  # fmt: skip
+        sql = BUYS.replace("CAST(count(o.id) > 2 AS INTEGER)", wrong)
+        with pytest.raises(TaskError, match=words):
+            add_task(shop, "bad", sql, type="multilabel", entity="people", horizon="20 days")
 
 
 @pytest.mark.parametrize(

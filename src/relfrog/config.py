@@ -33,6 +33,8 @@ CHOICES = {
     "schedule": ("constant", "cosine"),
     "precision": ("float32", "mixed"),
 }
+#: Types in words.
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 #: Smallest and largest value, where there is one.
 RANGES: dict[str, tuple[float, float]] = {
     "channels": (4, 4096), "layers": (1, 16), "neighbors": (-1, 1 << 20), "hops": (0, 32),
@@ -143,6 +145,11 @@ class Config:
     def __post_init__(self) -> None:
         for entry in fields(self):
             value = getattr(self, entry.name)
+            kind = type(entry.default)
+            if not isinstance(value, (int, float) if kind is float else kind) or (
+                isinstance(value, bool) and kind is not bool
+            ):
+                raise UsageError(f"{entry.name} must be {WORDS[kind]} (got {value!r}).")
             if entry.name in CHOICES and value not in CHOICES[entry.name]:
                 raise UsageError(
                     f"{entry.name} must be {', '.join(CHOICES[entry.name])} (got {value!r})."
@@ -150,9 +157,7 @@ class Config:
             if entry.name in RANGES:
                 low, high = RANGES[entry.name]
                 if not low <= value <= high:
-                    raise UsageError(
-                        f"{entry.name} must be from {low:g} to {high:g} (got {value:g})."
-                    )
+                    raise UsageError(f"{entry.name} must be from {low} to {high} (got {value}).")
 
     def to_yaml(self) -> str:
         """All settings, as they are saved with a run."""
@@ -169,13 +174,12 @@ def parse_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     parsed: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
-            raise UsageError(str(unknown("setting", name, list(known))))
+            raise UsageError(str(unknown("setting", str(name), list(known))))
         kind = known[name]
         try:
             parsed[name] = _read(kind, value)
-        except (ValueError, TypeError):
-            words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-            raise UsageError(f"{name} must be {words[kind]} (got {value!r}).") from None
+        except (ValueError, TypeError, OverflowError):
+            raise UsageError(f"{name} must be {WORDS[kind]} (got {value!r}).") from None
     return parsed
 
 
@@ -185,13 +189,22 @@ def _read(kind: type, value: Any) -> Any:
         if text not in ("true", "false", "yes", "no", "on", "off", "1", "0"):
             raise ValueError
         return text in ("true", "yes", "on", "1")
+    if kind is str:
+        if isinstance(value, bool):  # YAML reads a bare on and off so
+            return "on" if value else "off"
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+    if isinstance(value, bool):
+        raise ValueError
     if kind is int:
-        number = float(value)
-        if isinstance(value, bool) or number != int(number):
+        try:
+            return int(str(value))  # exact, however large
+        except ValueError:
+            number = float(value)
+        if number != int(number):
             raise ValueError
         return int(number)
-    if kind is str and isinstance(value, bool):  # YAML reads a bare on and off so
-        return "on" if value else "off"
     return kind(value)
 
 
@@ -220,6 +233,8 @@ def read_preset(name: str) -> dict[str, Any]:
             text = Path(name).expanduser().read_text(encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{name} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise UsageError(f"{name} is no YAML: it is not UTF-8.") from None
     else:
         raise UsageError(str(unknown("preset", name, presets())))
     try:

@@ -17,27 +17,32 @@ from relfrog.tasks import NoLabels
 __all__ = ["history_name", "known_labels", "with_history"]
 
 
-def history_name(task_name: str, db: Any) -> str:
-    """A name for the table that no table of the database has."""
-    name = f"labels of {task_name}"
+def history_name(db: Any) -> str:
+    """A name for the table that no table of the database has.
+
+    It does not name the task, so that learned roles fit another task of the same database.
+    """
+    name = "labels of the task"
     while name in db.table_dict:
         name += " again"
     return name
 
 
 def known_labels(dataset: Any, task: Any, db: Any) -> pd.DataFrame:
-    """All labels whose windows had closed by the newest time of the database.
+    """All labels whose windows had closed by the newest time of the database, in order of time.
 
-    Seed times are those of training, validation and test, and go on at the same pace. A task
-    whose labels come as files rather than as SQL has those of its training and validation.
+    A database that stops at the test time, as RelBench cuts it, is complete up to there even if
+    its last row is a little older. Seed times are those of training, validation and test, and go
+    on at the same pace. A task whose labels come as files rather than as SQL has those of its
+    training and validation.
 
     Returns:
         The task's entity, time and label columns; times are those of the seeds.
     """
     if not hasattr(task, "_sql"):
         frames = [task.get_table(split, mask_input_cols=False).df for split in SPLITS[:2]]
-        return pd.concat(frames, ignore_index=True)
-    last = db.max_timestamp - task.timedelta
+        return _in_order(task, pd.concat(frames))
+    last = max(db.max_timestamp, dataset.test_timestamp) - task.timedelta
     times = seed_times(dataset, task, "train", db)
     for first, end in (
         (dataset.val_timestamp, dataset.test_timestamp - task.timedelta),
@@ -52,7 +57,13 @@ def known_labels(dataset: Any, task: Any, db: Any) -> pd.DataFrame:
     except NoLabels:
         return pd.DataFrame({task.entity_col: [], task.time_col: [], task.target_col: []})
     inside = frame[task.entity_col] < len(db.table_dict[task.entity_table])
-    return frame[inside].reset_index(drop=True)
+    return _in_order(task, frame[inside])
+
+
+def _in_order(task: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """By time, then entity: SQL gives its rows in another order every time."""
+    by = [task.time_col, task.entity_col]
+    return frame.sort_values(by, kind="stable").reset_index(drop=True)
 
 
 def with_history(dataset: Any, task: Any, db: Any, name: str) -> Any:
@@ -67,7 +78,6 @@ def with_history(dataset: Any, task: Any, db: Any, name: str) -> Any:
             label: frame[task.target_col],
         }
     )
-    table = table.sort_values(time, kind="stable").reset_index(drop=True)
     return Database(
         {
             **db.table_dict,

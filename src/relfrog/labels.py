@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
-import numpy as np
 import pandas as pd
 
 from relfrog.errors import TaskError
@@ -162,7 +161,7 @@ def window_problems(dataset: Any, task: Any, full: Any) -> list[tuple[bool, str,
 
     def answers(db: Any) -> dict[Any, str]:
         frame = run_sql(task._sql, db, [start], task.timedelta)
-        lists = frame[label].map(lambda v: sorted(v) if isinstance(v, list | np.ndarray) else v)
+        lists = frame[label].map(sorted if is_list else lambda v: v)
         if (frame[task.time_col] != start).any():
             odd = frame[task.time_col][frame[task.time_col] != start]
             raise TaskError(

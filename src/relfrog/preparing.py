@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from relbench.base import Database, Table
 
 from relfrog.columns import Columns, Features, fit_columns
 from relfrog.config import Config
+from relfrog.errors import TaskError
 from relfrog.graph import RelationalGraph, build_graph
 from relfrog.history import history_name, with_history
 from relfrog.loading import Loader
@@ -64,7 +66,29 @@ def training_seeds(dataset: Any, task: Any, db: Any, density: int) -> Seeds:
     frame = frame[frame[task.entity_col] < len(db.table_dict[task.entity_table])]
     first = task.get_table("train").df[task.time_col].min()
     frame = frame[frame[task.time_col] >= first]
-    return _seeds(task, frame)
+    # SQL gives its rows in another order every time.
+    return _seeds(task, frame.sort_values([task.time_col, task.entity_col], kind="stable"))
+
+
+def allowed(task: Any, db: Any) -> Any:
+    """The database without the columns that the task must not see, such as those of its label.
+
+    Raises:
+        TaskError: One of them is a primary key or a time column: without it rows would lose
+            their names, or be visible from the beginning.
+    """
+    tables = dict(db.table_dict)
+    for name, column in task.hidden_columns():
+        table = tables.get(name)
+        if table is None or column not in table.df:
+            continue
+        if column in (table.pkey_col, table.time_col):
+            what = "primary key" if column == table.pkey_col else "time column"
+            raise TaskError(f"{name}.{column} cannot be hidden: it is the {what} of its table.")
+        keys = {c: parent for c, parent in table.fkey_col_to_pkey_table.items() if c != column}
+        frame = table.df.drop(columns=[column])
+        tables[name] = Table(frame, keys, table.pkey_col, table.time_col)
+    return Database(tables)
 
 
 def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
@@ -186,8 +210,9 @@ def prepare(
         seeds = training_seeds(dataset, task, db, config.density)
     name = None
     if config.history == "on":
-        name = history_name(task.manifest.name if hasattr(task, "manifest") else "the task", db)
+        name = history_name(db)
         db = with_history(dataset, task, db, name)
+    db = allowed(task, db)
     if columns is None:
         columns = fit_columns(
             db, before=dataset.val_timestamp, text=config.text, text_channels=config.text_channels

@@ -174,7 +174,9 @@ def _check_stored(
 def _differences(stored: pd.Series, made: pd.Series) -> int:
     count = 0
     for a, b in zip(stored.tolist(), made.tolist(), strict=True):
-        if isinstance(a, list | np.ndarray):
+        if isinstance(b, tuple):  # one label per place
+            count += list(a) != list(b)
+        elif isinstance(a, list | np.ndarray):
             count += sorted(a) != sorted(b)
         elif isinstance(a, float) and isinstance(b, float):
             count += not (np.isclose(a, b, rtol=1e-9) or (np.isnan(a) and np.isnan(b)))

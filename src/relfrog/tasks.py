@@ -36,6 +36,9 @@ class _EntityTask(_ForecastEntityTask):  # type: ignore[misc]
 
     def make_table(self, db: Any, timestamps: Any) -> Any:
         frame = _label_frame(self, db, timestamps)
+        if self.task_type.value == "multilabel_classification":
+            # RelBench sorts lists, as of sets; here the place in the list says which label it is.
+            frame[self.target_col] = frame[self.target_col].map(tuple)
         return Table(frame, {self.entity_col: self.entity_table}, None, self.time_col)
 
     @cached_property
@@ -111,13 +114,15 @@ def _check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
     if kind in ("recommendation", "multilabel_classification"):
         if not values.map(lambda v: isinstance(v, list | np.ndarray)).all():
             raise TaskError(f"{label} must be a list, as LIST(...) gives (got {values.iloc[0]!r})")
-        if values.map(lambda v: any(pd.isna(i) for i in v)).any():
+        if values.map(lambda v: any(i is np.ma.masked or pd.isna(i) for i in v)).any():
             raise TaskError(f"{label} holds lists with NULL in them. Filter it in the SQL.")
         if kind == "recommendation" and values.map(lambda v: len(set(v)) < len(v)).any():
             raise TaskError(f"{label} names a target twice. Give each once: LIST(DISTINCT ...)")
         lengths = values.map(len)
         if kind == "multilabel_classification" and lengths.nunique() > 1:
             raise TaskError(f"{label}: lists of 0 and 1 must all have one length")
+        if kind == "multilabel_classification" and not values.map(lambda v: set(v) <= {0, 1}).all():
+            raise TaskError(f"{label}: lists must hold 0 and 1 (got {list(values.iloc[0])})")
         return
     if kind == "multiclass_classification":
         return

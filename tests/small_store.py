@@ -1,0 +1,105 @@
+"""A store small enough to train on in a second, with tasks of every type."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import relfrog
+from helpers import sqlite
+
+VAL, TEST, END = (pd.Timestamp(t) for t in ("2020-08-01", "2020-10-01", "2020-12-31"))
+HORIZON = pd.Timedelta("20 days")
+
+_SCHEMA = """
+CREATE TABLE people (code TEXT PRIMARY KEY, joined TIMESTAMP, city TEXT, age INTEGER, note TEXT);
+CREATE TABLE things (id INTEGER PRIMARY KEY, title TEXT, price REAL);
+CREATE TABLE orders (id INTEGER PRIMARY KEY, person TEXT REFERENCES people (code),
+    thing INTEGER REFERENCES things (id), amount REAL, channel TEXT, ordered_at TIMESTAMP);
+CREATE TABLE reviews (id INTEGER PRIMARY KEY, order_id INTEGER REFERENCES orders (id),
+    stars INTEGER, words TEXT, written TIMESTAMP);
+"""
+_WINDOW = """
+FROM timestamps t CROSS JOIN people p
+LEFT JOIN orders o ON o.person = p.code AND o.ordered_at > t.timestamp
+    AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}'
+LEFT JOIN things g ON g.id = o.thing
+WHERE p.joined <= t.timestamp
+GROUP BY t.timestamp, p.code
+"""
+#: Per task its type and the SQL of its label.
+TASKS = {
+    "buys": ("binary", "CAST(count(o.id) > 2 AS INTEGER) AS buys"),
+    "spends": ("regression", "1000 * coalesce(sum(o.amount), 0) AS cents"),
+    "wants": ("multiclass", "coalesce(mode(g.title ORDER BY g.title), 'nothing') AS title"),
+    "counts": ("multiclass", "least(count(o.id), 3) AS n"),
+    "sorts": ("multilabel", " || ".join(
+        f"[CAST(coalesce(bool_or(o.thing % 3 = {i}), false) AS INTEGER)]" for i in range(3)
+    ) + " AS sorts"),
+}  # fmt: skip
+#: Settings with which a run takes a second.
+QUICK = {
+    "channels": 8, "layers": 1, "neighbors": 4, "epochs": 2, "batch_size": 64, "lr": 0.01,
+    "fd_pairs": 16, "fd_negatives": 2, "encoder_depth": 0, "bins": 2, "text_channels": 4,
+}  # fmt: skip
+
+
+def make_store(folder: Path, seed: int = 0) -> Path:
+    """Import the store, with all of its tasks, into a dataset folder."""
+    rng = random.Random(seed)
+    people = [f"P{i:02d}" for i in range(20)]
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "people": [
+            (code, _day(rng.randrange(-300, 90)), rng.choice(["Rom", "Oslo"]), rng.randrange(18, 80),
+             f"likes {rng.choice(['tea', 'ice', 'rye'])} and number {rng.random():.3f}")
+            for code in people
+        ],
+        "things": [(i, f"thing {i % 4}", i * 1.5) for i in range(1, 9)],
+        "orders": [],
+        "reviews": [],
+    }  # fmt: skip
+    for day in range(364):
+        busy = False  # the first order of a day is at midnight, when windows close
+        for number, code in enumerate(people):
+            if rng.random() < 0.02 + 0.012 * number and _day(day) > rows["people"][number][1]:
+                key = 7 * len(rows["orders"]) + 3
+                thing = 1 + (number + rng.randrange(3)) % 8
+                rows["orders"].append(
+                    (key, rng.choice([code] * 20 + [None]), thing, thing * 1.5 + rng.random(),
+                     rng.choice(["web", "shop"]), _day(day, rng.randrange(86400) if busy else 0))
+                )  # fmt: skip
+                busy = True
+                if rng.random() < 0.4:
+                    rows["reviews"].append(
+                        (len(rows["reviews"]), key, rng.randrange(1, 6),
+                         f"{rng.choice(['good', 'bad'])} {len(rows['reviews'])}",
+                         _day(day + rng.randrange(1, 30)))
+                    )  # fmt: skip
+    marks = {name: ", ".join("?" * len(found[0])) for name, found in rows.items()}
+    import sqlite3
+
+    address = sqlite(folder / "store.db", _SCHEMA)
+    connection = sqlite3.connect(folder / "store.db")
+    try:
+        for name, found in rows.items():
+            connection.executemany(f"INSERT INTO {name} VALUES ({marks[name]})", found)
+        connection.commit()
+    finally:
+        connection.close()
+    relfrog.import_database(
+        address, folder / "store", val=str(VAL), test=str(TEST), time=("people.joined",)
+    )
+    for name, (kind, label) in TASKS.items():
+        relfrog.add_task(
+            folder / "store", name, f"SELECT t.timestamp, p.code, {label} {_WINDOW}", type=kind,
+            entity="people", horizon="20 days", eval_times=3,
+        )  # fmt: skip
+    return folder / "store"
+
+
+def _day(number: int, seconds: int = 0) -> str:
+    when = pd.Timestamp("2020-01-01") + pd.Timedelta(number, "D") + pd.Timedelta(seconds, "s")
+    return f"{when:%Y-%m-%d %H:%M:%S}"
