@@ -60,6 +60,8 @@ class RowEncoder(nn.Module):
 
     quantiles: Tensor
     unknown: Tensor
+    dense_from: Tensor
+    codes_from: Tensor
 
     def __init__(
         self,
@@ -73,6 +75,17 @@ class RowEncoder(nn.Module):
         self.column_dropout = column_dropout
         starts = torch.tensor(columns.code_offsets[: len(columns.categories)], dtype=torch.int32)
         self.register_buffer("unknown", starts + 1, persistent=False)
+        # Which of the table's columns each input comes from: a column is hidden as a whole.
+        names = [*columns.dense_columns, *(c.name for c in columns.numbers for _ in range(bins))]
+        coded = [column.name for column in columns.categories]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys([*names, *coded]))}
+        self.register_buffer(
+            "dense_from", torch.tensor([numbers[n] for n in names], dtype=torch.long), False
+        )
+        self.register_buffer(
+            "codes_from", torch.tensor([numbers[n] for n in coded], dtype=torch.long), False
+        )
+        self.num_columns = len(numbers)
         self.num_numerical = columns.num_numerical
         edges = np.asarray(columns.quantiles, np.float32)
         if bins and columns.num_numerical:
@@ -100,16 +113,17 @@ class RowEncoder(nn.Module):
             low, width = self.quantiles[:, :-1], self.quantiles.diff(dim=1)
             pieces = ((numbers - low) / width.clamp(min=1e-6)).clamp(0.0, 1.0)
             dense = torch.cat([dense, pieces.flatten(1)], 1)
-        drop = self.column_dropout if self.training else 0.0
-        if drop:
-            dense = dense * (torch.rand_like(dense) >= drop)
+        kept = None
+        if self.training and self.column_dropout:
+            draws = torch.rand(len(rows), self.num_columns, device=rows.device)
+            kept = draws >= self.column_dropout
+            dense = dense * kept.index_select(1, self.dense_from)
         x = self.dense(dense)
         if self.codes is not None:
             if features.codes.shape[1]:
                 codes = features.codes.index_select(0, rows)
-                if drop:  # some become unknown, so that unknown is something the network knows
-                    kept = torch.rand(codes.shape, device=codes.device) >= drop
-                    codes = torch.where(kept, codes, self.unknown)
+                if kept is not None:  # so that unknown is something the network knows
+                    codes = torch.where(kept[:, self.codes_from], codes, self.unknown)
                 x = x + embedding_bag(codes.long(), self.codes.weight, mode="sum")
             if features.bag_offsets is not None and features.bag_values is not None:
                 begin = features.bag_offsets[rows]
