@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+# As the command line does: see relfrog.cli.main.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 
 

@@ -45,6 +45,9 @@ for _command in RUN_COMMANDS:
 
 def main() -> None:
     """Run the command line; exit 0, 1 for what the user can mend, 2 for wrong usage."""
+    # Threads that wait sleep rather than spin: on a machine that has other work to do, spinning
+    # makes training many times slower. Must be set before torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     debug = "--debug" in sys.argv

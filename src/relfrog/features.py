@@ -125,6 +125,16 @@ class TableColumns:
             names += [f"{column.name} {column.kind} {i}" for i in range(column.channels)]
         return tuple(names)
 
+    @cached_property
+    def dense_columns(self) -> tuple[str, ...]:
+        """The column of the table that each column of `dense` comes from."""
+        names = [column.name for column in (*self.numbers, *self.flagged)]
+        for time in self.times:
+            names += [time.name] * len(time.parts)
+        for vector in self.vectors:
+            names += [vector.name] * vector.channels
+        return tuple(names)
+
     @property
     def dense_size(self) -> int:
         """Columns of `dense`."""

@@ -37,6 +37,16 @@ def age_parts(age: Tensor) -> Tensor:
     return torch.cat([time_parts(age), age.isnan().float().unsqueeze(-1)], -1)
 
 
+class _Dense(nn.Linear):
+    """A linear layer, also of no inputs, which torch would warn of: tables may hold keys alone."""
+
+    def reset_parameters(self) -> None:
+        if self.in_features:
+            super().reset_parameters()
+        else:
+            nn.init.zeros_(self.bias)
+
+
 class RowEncoder(nn.Module):
     """A row's own columns as one vector; the same row is the same vector for every seed.
 
@@ -50,6 +60,8 @@ class RowEncoder(nn.Module):
 
     quantiles: Tensor
     unknown: Tensor
+    dense_from: Tensor
+    codes_from: Tensor
 
     def __init__(
         self,
@@ -63,6 +75,17 @@ class RowEncoder(nn.Module):
         self.column_dropout = column_dropout
         starts = torch.tensor(columns.code_offsets[: len(columns.categories)], dtype=torch.int32)
         self.register_buffer("unknown", starts + 1, persistent=False)
+        # Which of the table's columns each input comes from: a column is hidden as a whole.
+        names = [*columns.dense_columns, *(c.name for c in columns.numbers for _ in range(bins))]
+        coded = [column.name for column in columns.categories]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys([*names, *coded]))}
+        self.register_buffer(
+            "dense_from", torch.tensor([numbers[n] for n in names], dtype=torch.long), False
+        )
+        self.register_buffer(
+            "codes_from", torch.tensor([numbers[n] for n in coded], dtype=torch.long), False
+        )
+        self.num_columns = len(numbers)
         self.num_numerical = columns.num_numerical
         edges = np.asarray(columns.quantiles, np.float32)
         if bins and columns.num_numerical:
@@ -73,7 +96,7 @@ class RowEncoder(nn.Module):
         self.bins = bins
         self.register_buffer("quantiles", torch.from_numpy(edges.copy()))
         size = columns.dense_size + bins * columns.num_numerical
-        self.dense = nn.Linear(size, channels)
+        self.dense = _Dense(size, channels)
         self.codes = nn.Embedding(columns.num_codes, channels) if columns.num_codes else None
         if self.codes is not None:
             nn.init.normal_(self.codes.weight, std=0.1)
@@ -90,16 +113,17 @@ class RowEncoder(nn.Module):
             low, width = self.quantiles[:, :-1], self.quantiles.diff(dim=1)
             pieces = ((numbers - low) / width.clamp(min=1e-6)).clamp(0.0, 1.0)
             dense = torch.cat([dense, pieces.flatten(1)], 1)
-        drop = self.column_dropout if self.training else 0.0
-        if drop:
-            dense = dense * (torch.rand_like(dense) >= drop)
+        kept = None
+        if self.training and self.column_dropout:
+            draws = torch.rand(len(rows), self.num_columns, device=rows.device)
+            kept = draws >= self.column_dropout
+            dense = dense * kept.index_select(1, self.dense_from)
         x = self.dense(dense)
         if self.codes is not None:
             if features.codes.shape[1]:
                 codes = features.codes.index_select(0, rows)
-                if drop:  # some become unknown, so that unknown is something the network knows
-                    kept = torch.rand(codes.shape, device=codes.device) >= drop
-                    codes = torch.where(kept, codes, self.unknown)
+                if kept is not None:  # so that unknown is something the network knows
+                    codes = torch.where(kept[:, self.codes_from], codes, self.unknown)
                 x = x + embedding_bag(codes.long(), self.codes.weight, mode="sum")
             if features.bag_offsets is not None and features.bag_values is not None:
                 begin = features.bag_offsets[rows]
@@ -179,9 +203,12 @@ class TimeEncoder(nn.Module):
 
 
 class SeedEncoder(nn.Module):
-    """What is known of a seed beside its row: the season, and how stale the database is.
+    """What is known at a seed's time beside the rows: the season, and how stale the database is.
 
-    Also stands in for a row that is not visible to its own seed. Shapes: [n, c] -> [n, c].
+    Added to all rows of the seeds' table, seeds or not: who else is asked about at the same time
+    must not change a prediction. Also stands in for a row that is not visible to its own seed.
+
+    Shapes: [n, c] -> [n, c].
     """
 
     def __init__(self, channels: int) -> None:
@@ -190,16 +217,19 @@ class SeedEncoder(nn.Module):
         nn.init.zeros_(self.context.weight)
         self.unseen = nn.Parameter(torch.zeros(channels))
 
-    def forward(self, x: Tensor, seconds: Tensor, lags: Tensor, hidden: Tensor) -> Tensor:
-        """Encode the seeds.
+    def forward(
+        self, x: Tensor, group: Tensor, hidden: Tensor, seconds: Tensor, lags: Tensor
+    ) -> Tensor:
+        """Encode rows of the seeds' table.
 
         Args:
-            x: vectors of their rows. Shape [n, c].
-            seconds: their times, since 1970. Shape [n].
-            lags: seconds from the end of what they see to their times. Shape [n].
-            hidden: which of them are not visible themselves. Shape [n].
+            x: their vectors. Shape [n, c].
+            group: which subgraph each belongs to. Shape [n].
+            hidden: which of them are seeds that are not visible themselves. Shape [n].
+            seconds: times of the subgraphs, since 1970. Shape [groups].
+            lags: seconds from the end of what they see to their times. Shape [groups].
         """
         turns = [2 * math.pi * (seconds / period % 1.0) for period in (YEAR, 7 * DAY, DAY)]
         season = torch.stack([f(t) for t in turns for f in (torch.sin, torch.cos)], 1).float()
-        x = torch.where(hidden.unsqueeze(1), self.unseen, x)
-        return x + self.context(torch.cat([season, time_parts(lags)], 1))
+        context = self.context(torch.cat([season, time_parts(lags)], 1))
+        return torch.where(hidden.unsqueeze(1), self.unseen, x) + context.index_select(0, group)

@@ -4,9 +4,10 @@ A message is a sum over links. On a CPU a sum over links that are sorted by thei
 eighth of the time of an unsorted one and needs no copy of the rows; its gradient is the same sum
 with the links sorted by their source. Both orders are made here, in the threads that sample.
 
-Which links there are. A parent always sends to its children. A child sends to its parent if it
-is at most one hop further from the seeds than the parent: a row has then as many children as its
-fan-out allows, however many others of them came into the batch on other ways. So what a layer
+Which links there are. A parent sends to all of its children, unless it is a seed that is not
+visible itself: such a row receives, but for other rows it does not exist yet. A child sends to its
+parent if it is at most one hop further from the seeds than the parent: those that were sampled
+for the parent, and others only if they came into the batch no further out. So what a layer
 computes for a row depends only on rows at most one hop further out per link, and leaving out
 rows that are too far away changes nothing.
 """
@@ -194,12 +195,15 @@ def make_plan(
             return {name: len(rows) for name, rows in batch.tables.items()}
         return {name: rows.within(radius) for name, rows in batch.tables.items()}
 
-    nearby = {}  # may the child send to its parent?
+    unseen = {name: np.zeros(len(hop), bool) for name, hop in hops.items()}
+    unseen[batch.seed_table][batch.seeds[batch.hidden()].numpy()] = True
+    nearby, seen = {}, {}  # may the child send to its parent? may the parent to the child?
     for key, pointer in pointers.items():
         known = pointer >= 0
-        near = np.zeros(len(pointer), bool)
+        near, there = np.zeros((2, len(pointer)), bool)
         near[known] = hops[key.table][known] <= hops[key.parent][pointer[known]] + 1
-        nearby[key] = near
+        there[known] = ~unseen[key.parent][pointer[known]]
+        nearby[key], seen[key] = near, there
 
     matches = {}
     for route in routes:
@@ -211,6 +215,8 @@ def make_plan(
         ):
             if forward:  # the sender is the child
                 keep &= nearby[key][ends[0]]
+            else:
+                keep &= seen[key][ends[1]]
         if not keep.all():
             u, v, w = u[keep], v[keep], w[keep]
         matches[route] = u, v, w
@@ -224,7 +230,7 @@ def make_plan(
         for key, pointer in pointers.items() if keys is None else ((k, pointers[k]) for k in keys):
             children = np.flatnonzero(nearby[key] & (pointer < targets[key.parent]))
             up[key] = link(children, pointer[children], sources[key.table], targets[key.parent])
-            children = np.flatnonzero(pointer[: targets[key.table]] >= 0)
+            children = np.flatnonzero(seen[key][: targets[key.table]])
             down[key] = link(pointer[children], children, sources[key.parent], targets[key.table])
         linked = {}
         for route, (u, v, w) in matches.items():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from relfrog.nn.links import Links, RouteLinks
-from relfrog.nn.sums import Aggregation, aggregate, linked_sum
+from relfrog.nn.sums import Aggregation, aggregate, largest, linked_sum
 from relfrog.routes import Completion, CoOccurrence, Paradigm
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
@@ -24,6 +24,12 @@ def _project_and_sum(x: Tensor, project: nn.Linear, links: Links, how: Aggregati
     if how is not Aggregation.MAX and links.sources < links.targets:
         return aggregate(nn.functional.linear(x[: links.sources], project.weight), links, how)
     return nn.functional.linear(aggregate(x, links, how), project.weight)
+
+
+def _largest_match(sent: Tensor, links: RouteLinks) -> Tensor:
+    """Maximum over the matches that reach each w. Shapes: [matches, c] -> [targets, c]."""
+    each = torch.arange(len(sent), device=sent.device)
+    return largest(sent, each, links.v.begin)
 
 
 class NodeMessage(nn.Module):
@@ -86,10 +92,7 @@ class CoOccurrenceMessage(nn.Module):
             both = self.v(h_v).index_select(0, links.v.source) + self.u(h_u).index_select(
                 0, links.u.source
             )
-            into = torch.repeat_interleave(links.v.begin.diff())
-            top = both.new_zeros(len(h_w), both.shape[1])
-            top = top.index_reduce(0, into, both, "amax", include_self=False)
-            return self.w(h_w) * (counts > 0) + top
+            return self.w(h_w) * (counts > 0) + _largest_match(both, links)
         share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
         return (
             self.w(h_w) * share
@@ -127,10 +130,7 @@ class CompletionMessage(nn.Module):
             both = self.w1_v(h_v).index_select(0, links.v.source)
             both = both + self.w1_u(h_u).index_select(0, links.u.source)
             sent = self.w2_m(both * gate.unsqueeze(1))
-            into = torch.repeat_interleave(links.v.begin.diff())
-            top = sent.new_zeros(len(h_w), sent.shape[1])
-            top = top.index_reduce(0, into, sent, "amax", include_self=False)
-            return self.w2_w(h_w) * share + top
+            return self.w2_w(h_w) * share + _largest_match(sent, links)
         sent = self._sent(h_v, self.w1_v, links.v, gate) + self._sent(h_u, self.w1_u, links.u, gate)
         if self.aggregation in (Aggregation.MEAN, Aggregation.RECENT):
             sent = sent / counts.clamp(min=1)

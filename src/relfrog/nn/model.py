@@ -121,7 +121,8 @@ class Network(nn.Module):
         """Embeddings before the first layer: each distinct row once, then its occurrences."""
         batch = plan.batch
         per_second = float(clock.PER_SECOND[self.unit])
-        seconds = batch.group_times / per_second
+        # In double precision: as float32 a time in this century is only known to 128 s.
+        seconds = batch.group_times.double() / per_second
         h = {}
         for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):
             rows, count = batch.tables[name], plan.sizes[name]
@@ -135,12 +136,12 @@ class Network(nn.Module):
                 moments = features[name].moments.index_select(0, chosen)[index]
                 spans = seconds[rows.group[:count].long()].unsqueeze(1) - moments
             h[name] = times(own.index_select(0, index), ages.get(name), spans)
-        group = batch.tables[self.seed_table].group[batch.seeds].long()
-        x = h[self.seed_table]
-        seeds = self.seed_encoder(
-            x.index_select(0, batch.seeds), seconds[group], batch.group_lags[group], batch.hidden()
+        x, rows = h[self.seed_table], batch.tables[self.seed_table]
+        hidden = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        hidden[batch.seeds] = batch.hidden()
+        h[self.seed_table] = self.seed_encoder(
+            x, rows.group[: len(x)].long(), hidden, seconds, batch.group_lags
         )
-        h[self.seed_table] = x.index_copy(0, batch.seeds, seeds)
         return h
 
 

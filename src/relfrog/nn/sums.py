@@ -11,7 +11,7 @@ from torch.nn.functional import embedding_bag
 
 from relfrog.nn.links import Links
 
-__all__ = ["Aggregation", "aggregate", "linked_sum"]
+__all__ = ["Aggregation", "aggregate", "largest", "linked_sum"]
 
 
 class Aggregation(str, Enum):
@@ -68,16 +68,23 @@ def linked_sum(x: Tensor, links: Links, weight: Tensor | None = None) -> Tensor:
     return _LinkedSum.apply(x, weight, links)
 
 
+def largest(x: Tensor, source: Tensor, begin: Tensor) -> Tensor:
+    """Maximum of the rows x[source] between one beginning and the next; 0 where there is none.
+
+    Shapes: [n, c], [links], [targets + 1] -> [targets, c].
+    """
+    if not len(source):
+        return x.new_zeros(len(begin) - 1, x.shape[1])
+    return embedding_bag(source, x, begin, mode="max", include_last_offset=True)
+
+
 def aggregate(x: Tensor, links: Links, how: Aggregation) -> Tensor:
     """Sum, mean or maximum of the rows linked to each target; 0 where there is none.
 
     Shapes: [sources or more, c] -> [targets, c].
     """
     if how is Aggregation.MAX:
-        into = torch.repeat_interleave(links.begin.diff())
-        rows = x.index_select(0, links.source)
-        out = x.new_zeros(links.targets, x.shape[1])
-        return out.index_reduce(0, into, rows, "amax", include_self=False)
+        return largest(x, links.source, links.begin)
     total = linked_sum(x, links)
     if how in (Aggregation.MEAN, Aggregation.RECENT):
         total = total / links.counts().clamp(min=1).unsqueeze(1)
