@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+import shutil
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from safetensors.numpy import load_file
 
 import relfrog
 from helpers import sqlite
@@ -42,7 +47,7 @@ TASKS = {
 }  # fmt: skip
 #: Settings with which a run takes a second.
 QUICK = {
-    "channels": 8, "layers": 1, "neighbors": 4, "epochs": 2, "batch_size": 64, "lr": 0.01,
+    "channels": 8, "layers": 2, "neighbors": 4, "epochs": 2, "batch_size": 128, "lr": 0.01,
     "fd_pairs": 16, "fd_negatives": 2, "encoder_depth": 0, "bins": 2, "text_channels": 4,
 }  # fmt: skip
 
@@ -79,8 +84,6 @@ def make_store(folder: Path, seed: int = 0) -> Path:
                          _day(day + rng.randrange(1, 30)))
                     )  # fmt: skip
     marks = {name: ", ".join("?" * len(found[0])) for name, found in rows.items()}
-    import sqlite3
-
     address = sqlite(folder / "store.db", _SCHEMA)
     connection = sqlite3.connect(folder / "store.db")
     try:
@@ -103,3 +106,37 @@ def make_store(folder: Path, seed: int = 0) -> Path:
 def _day(number: int, seconds: int = 0) -> str:
     when = pd.Timestamp("2020-01-01") + pd.Timedelta(number, "D") + pd.Timedelta(seconds, "s")
     return f"{when:%Y-%m-%d %H:%M:%S}"
+
+
+def fit(store: Path, out: Path, task: str = "buys", **options: Any) -> relfrog.Run:
+    """Train for a second; options that `train` does not have are settings."""
+    known = inspect.signature(relfrog.train).parameters
+    settings = {**QUICK, **{k: v for k, v in options.items() if k not in known}}
+    named = {k: v for k, v in options.items() if k in known}
+    return relfrog.train(store, task, out, settings=settings, **named)
+
+
+def weights(folder: Path) -> dict[str, bytes]:
+    """All weights of a run, bit by bit."""
+    return {k: v.tobytes() for k, v in load_file(folder / "model.safetensors").items()}
+
+
+def copied(store: Path, folder: Path) -> Path:
+    """A copy of the dataset that may be changed."""
+    return Path(shutil.copytree(store, folder / "copy"))
+
+
+def change(store: Path, table: str, by: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
+    """Change the rows of a table in a dataset folder."""
+    path = store / "db" / f"{table}.parquet"
+    by(pd.read_parquet(path)).to_parquet(path, index=False)
+
+
+def truncate(store: Path, time: pd.Timestamp) -> None:
+    """Remove all rows that are later."""
+    times = {"people": "joined", "orders": "ordered_at", "reviews": "written"}
+    for table, column in times.items():
+        change(store, table, lambda frame, c=column: frame[frame[c] <= time])
+        keys = store / "keys" / f"{table}.parquet"
+        rows = len(pd.read_parquet(store / "db" / f"{table}.parquet"))
+        pd.read_parquet(keys).iloc[:rows].to_parquet(keys, index=False)

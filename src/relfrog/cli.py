@@ -58,7 +58,8 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
-        click.echo(str(error) or "Interrupted. Nothing half-made is left behind.", err=True)
+        said = str(error.__cause__ or error)  # click makes Abort of it, and keeps the cause
+        click.echo(said or "Interrupted. Nothing half-made is left behind.", err=True)
         sys.exit(130)
     except RelFrogError as error:
         if debug:

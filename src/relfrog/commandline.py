@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import click
+
+from relfrog.runfiles import plain
 
 __all__ = ["Command", "write_json"]
 
@@ -34,12 +35,4 @@ class Command(click.Command):
 
 def write_json(data: object) -> None:
     """Print JSON; what is not a number is null, as JSON has no NaN."""
-    click.echo(json.dumps(_plain(data), indent=1, ensure_ascii=False, default=str))
-
-
-def _plain(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _plain(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_plain(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
+    click.echo(json.dumps(plain(data), indent=1, ensure_ascii=False, default=str))

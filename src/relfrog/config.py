@@ -145,7 +145,7 @@ class Config:
     def __post_init__(self) -> None:
         for entry in fields(self):
             value = getattr(self, entry.name)
-            kind = type(entry.default)
+            kind: Any = type(entry.default)
             if not isinstance(value, (int, float) if kind is float else kind) or (
                 isinstance(value, bool) and kind is not bool
             ):

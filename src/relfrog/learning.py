@@ -14,16 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from relfrog._version import __version__
-from relfrog.config import Config, parse_settings, resolve
+from relfrog.config import Config, parse_settings, read_preset, resolve
 from relfrog.dataset import open_dataset
-from relfrog.errors import RunError, TaskError, UsageError
+from relfrog.errors import DatasetError, RunError, TaskError, UsageError
 from relfrog.evaluation import REGIMES, better
+from relfrog.folders import appearing
 from relfrog.preparing import Prepared, prepare, seeds_of
 from relfrog.runfiles import FORMAT, is_run, locked, read_json, write_json, write_text
-from relfrog.runs import Run, load_run
+from relfrog.runs import Run, chosen_device, load_run, read_run, resume_command
 from relfrog.tasks import load_task
 from relfrog.training import Callback, Trainer
 
@@ -39,12 +38,12 @@ def train(
     task: str,
     out: str | Path,
     *,
-    model: str = "frog",
-    roles: str | Path | Mapping[str, float] = "learned",
+    model: str | None = None,
+    roles: str | Path | Mapping[str, float] | None = None,
     size: str = "medium",
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
     device: str | None = None,
@@ -56,14 +55,15 @@ def train(
         dataset: a dataset folder, or the name of a dataset that RelBench hosts.
         task: one of its tasks.
         out: the run folder to make.
-        model: "frog", or "sage" for the plain relational GNN.
-        roles: "learned", "node", "edge", "random", or gates by route: a mapping, or the
-            `roles.json` of another run.
+        model: "frog" (the default), or "sage" for the plain relational GNN.
+        roles: "learned" (the default), "node", "edge", "random", or gates by route: a mapping, or
+            the `roles.json` of another run.
         size: "small", "medium" or "large".
         preset: a preset, or a YAML file of settings.
         settings: single settings; see `relfrog.config.Config`.
-        seed: of all random choices.
-        resume: go on with a run that was interrupted; its own settings hold.
+        seed: of all random choices; 0 by default.
+        resume: go on with a run that was interrupted; its own settings hold, and others are
+            refused.
         overwrite: replace a run that is there already.
         device: "cpu", "cuda", ...; by default a GPU if there is one.
         callbacks: told what happens; see `relfrog.training.Callback`.
@@ -73,12 +73,21 @@ def train(
         RunError: Something is in the way, or the loss is no longer finite.
     """
     folder = Path(out).expanduser()
-    given: dict[str, Any] = dict(settings or {})
-    gates = _read_roles(roles)
-    given |= {"model": model, "seed": seed, "roles": "fixed" if gates is not None else str(roles)}
+    gates = None if roles is None else _read_roles(roles)
+    named = {"model": model, "seed": seed, "roles": roles if roles is None else str(roles)}
+    if gates is not None:
+        named["roles"] = "fixed"
+    given = parse_settings(settings or {})
+    for name, value in named.items():
+        if value is not None and given.setdefault(name, value) != value:
+            raise UsageError(f"{name} is given twice: {value} and {given[name]}.")
     if resume:
-        return _resume(folder, str(dataset), task, device, callbacks)
+        if overwrite:
+            raise UsageError("a run is either resumed or replaced: --resume or --overwrite.")
+        asked = (read_preset(preset) if preset is not None else {}) | given
+        return _resume(folder, str(dataset), task, asked, gates, device, callbacks)
     _refuse(folder, overwrite)
+    chosen_device(device)
     opened = open_dataset(dataset)
     loaded = load_task(opened, task)
     kind = loaded.task_type.value
@@ -88,15 +97,16 @@ def train(
         count = len(seeds_of(loaded, "train"))
     except (AssertionError, ValueError, LookupError) as error:
         raise TaskError(f"task {task}: no training labels ({error}).") from None
+    if not count:
+        raise TaskError(f"task {task}: no training labels. See relfrog check {dataset} {task}")
     config = resolve(count, size=size, preset=preset, settings=given)
+    if config.roles == "fixed" and gates is None:
+        raise UsageError("roles are fixed by a file of gates: --roles FILE.")
     prepared = prepare(
         opened, loaded, replace(config, history="on") if config.history == "auto" else config
     )
     if gates is not None:
         _check_gates(gates, prepared)
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
     where = (
         str(dataset)
         if not Path(dataset).expanduser().is_dir()
@@ -107,17 +117,27 @@ def train(
         "task": task, "task_type": kind, "gates": gates,
         "schema": schema_fingerprint(prepared), "versions": _versions(),
     }  # fmt: skip
-    write_text(folder / "config.yaml", config.to_yaml())
-    write_json(folder / "run.json", about)
+    try:
+        with appearing(folder, overwrite, _objection) as partial:
+            write_text(partial / "config.yaml", config.to_yaml())
+            write_json(partial / "run.json", about)
+    except DatasetError as error:
+        raise RunError(str(error)) from None
     return _fit(folder, about, config, prepared, device, callbacks, resume=False)
 
 
 def _resume(
-    folder: Path, dataset: str, task: str, device: str | None, callbacks: Sequence[Callback]
+    folder: Path,
+    dataset: str,
+    task: str,
+    given: Mapping[str, Any],
+    gates: dict[str, float] | None,
+    device: str | None,
+    callbacks: Sequence[Callback],
 ) -> Run:
     if not is_run(folder):
         raise RunError(f"{folder} is no run folder: there is nothing to resume.")
-    about = read_json(folder / "run.json")
+    about, config = read_run(folder)
     where = Path(dataset).expanduser()
     asked = str(where.resolve()) if where.is_dir() else dataset
     if (about["dataset"], about["task"]) != (asked, task):
@@ -125,10 +145,17 @@ def _resume(
             f"{folder} is a run of task {about['task']} on {about['dataset']}. Name these, or "
             "choose another folder."
         )
+    for name, value in given.items():
+        kept = getattr(config, name)
+        if value != kept and (about["status"], name) != ("complete", "history"):
+            raise UsageError(
+                f"{folder} was begun with {name}={kept}, not {value}, and keeps its settings. "
+                "Leave it out, or train anew with --overwrite."
+            )
+    if gates is not None and gates != about.get("gates"):
+        raise UsageError(f"{folder} was begun with other gates. Leave --roles out.")
     if about["status"] == "complete":
-        return load_run(folder, device=_device(device))
-    settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    config = Config(**parse_settings(settings))
+        return load_run(folder, device=chosen_device(device))
     opened = open_dataset(dataset)
     loaded = load_task(opened, task)
     prepared = prepare(
@@ -151,7 +178,7 @@ def _fit(
     import torch
 
     started = time.monotonic()
-    chosen = _device(device)
+    chosen = chosen_device(device)
     with locked(folder):
         try:
             candidates = _candidates(config, prepared)
@@ -176,7 +203,7 @@ def _fit(
                     shutil.rmtree(folder / other)
             _finish(folder, about, trainer, started)
         except KeyboardInterrupt:
-            again = f"relfrog train {about['dataset']} {about['task']} --out {folder} --resume"
+            again = resume_command(folder)
             raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
     return load_run(folder, device=chosen)
 
@@ -237,11 +264,11 @@ def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: floa
 
 
 def schema_fingerprint(prepared: Prepared) -> str:
-    """What a model's weights depend on: tables, keys, and columns."""
-    graph, columns = prepared.graph, prepared.columns
+    """What a model's weights depend on: tables, keys, and columns of the database itself."""
+    graph, columns, added = prepared.graph, prepared.columns, prepared.history
     content = {
-        "tables": {n: list(columns.tables[n].dense_names) for n in graph.num_rows},
-        "keys": [[k.table, k.column, k.parent] for k in graph.foreign_keys],
+        "tables": {n: list(columns.tables[n].dense_names) for n in graph.num_rows if n != added},
+        "keys": [[k.table, k.column, k.parent] for k in graph.foreign_keys if k.table != added],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -255,18 +282,6 @@ def _versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": numpy.__version__,
     }
-
-
-def _device(asked: str | None) -> str:
-    import torch
-
-    if asked is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=asked)
-    except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"device {asked!r} cannot be used: {str(error).splitlines()[0]}") from None
-    return asked
 
 
 def _read_roles(roles: str | Path | Mapping[str, float]) -> dict[str, float] | None:
@@ -308,9 +323,17 @@ def _check_gates(gates: Mapping[str, float], prepared: Prepared) -> None:
 def _refuse(folder: Path, overwrite: bool) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    if not is_run(folder):
-        raise RunError(f"{folder} exists and is no run folder. Choose another folder.")
+    if objection := _objection(folder):
+        raise RunError(f"{folder} exists and {objection}. Choose another folder.")
     if not overwrite:
         raise RunError(
             f"{folder} holds a run already. Replace it with --overwrite, or go on with --resume."
         )
+
+
+def _objection(folder: Path) -> str:
+    """What speaks against replacing a folder; empty if it is a run in which nothing runs."""
+    if not folder.is_dir() or not is_run(folder):
+        return "is no run folder"
+    with locked(folder):
+        return ""

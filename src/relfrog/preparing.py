@@ -91,6 +91,19 @@ def allowed(task: Any, db: Any) -> Any:
     return Database(tables)
 
 
+def _known(db: Any, columns: Columns) -> Any:
+    """The database without tables that have come since the columns were fitted."""
+    if set(db.table_dict) <= set(columns.tables):
+        return db
+    tables = {}
+    for name, table in db.table_dict.items():
+        if name in columns.tables:
+            keys = table.fkey_col_to_pkey_table.items()
+            known = {column: parent for column, parent in keys if parent in columns.tables}
+            tables[name] = Table(table.df, known, table.pkey_col, table.time_col)
+    return Database(tables)
+
+
 def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
     """The routes that the network of these settings has."""
     if config.model == "sage" or config.roles == "node":
@@ -217,14 +230,15 @@ def prepare(
         columns = fit_columns(
             db, before=dataset.val_timestamp, text=config.text, text_channels=config.text_channels
         )
-    graph = build_graph(db)
+    features = columns.encode(db)
+    graph = build_graph(_known(db, columns))
     return Prepared(
         dataset,
         task,
         config,
         columns,
         graph,
-        columns.encode(db),
+        features,
         routes_of(config, graph),
         name,
         None if newest is None or newest is pd.NaT else newest,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +16,36 @@ from relfrog.errors import UsageError
 __all__ = ["RUN_COMMANDS"]
 
 
+@contextmanager
+def _one_line_warnings() -> Iterator[None]:
+    """Say what is new in the database and ignored, one line each, on standard error."""
+    from relfrog.columns import NewColumnWarning
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", NewColumnWarning)
+        warnings.showwarning = show
+        yield
+
+
 @click.command(
     "train", cls=Command, example="relfrog train relfrog-demo/flights plane-delay --out runs/delay"
 )
 @click.argument("dataset")
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
-@click.option("--model", default="frog", show_default=True, type=click.Choice(["frog", "sage"]),
-              help="frog, or sage: the plain relational GNN.")  # fmt: skip
-@click.option("--roles", default="learned", show_default=True, metavar="ROLES",
-              help="learned, node, edge, random, or a run's roles.json.")  # fmt: skip
+@click.option("--model", type=click.Choice(["frog", "sage"]),
+              help="frog, or sage: the plain relational GNN.  [default: frog]")  # fmt: skip
+@click.option("--roles", metavar="ROLES", help="learned, node, edge, random, or a run's "
+              "roles.json.  [default: learned]")  # fmt: skip
 @click.option("--size", default="medium", show_default=True,
               type=click.Choice(["small", "medium", "large"]), help="Of the network.")  # fmt: skip
 @click.option("--preset", metavar="NAME", help="Settings by name, or a YAML file of settings.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
               help="A single setting (repeat); docs/settings.md has them all.")  # fmt: skip
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
-              help="Of all random choices.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), help="Of all random choices.  [default: 0]")
 @click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]")
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
 @click.option("--overwrite", is_flag=True, help="Replace a run that is there already.")
@@ -75,8 +91,9 @@ def evaluate_command(run: Path, split: str, regime: str, device: str, as_json: b
     from relfrog.runs import load_run
 
     opened = load_run(run, device=device)
-    metrics = opened.evaluate(split, regime)
-    rows = opened.count(split)
+    with _one_line_warnings():
+        metrics = opened.evaluate(split, regime)
+        rows = opened.count(split)
     if as_json:
         write_json(
             {
@@ -117,7 +134,8 @@ def predict_command(
 
     check_output(out, table, overwrite)
     opened = load_run(run, device=device)
-    frame = opened.predict(at, entities)
+    with _one_line_warnings():
+        frame = opened.predict(at, entities)
     where = write_frame(frame, out, table=table, overwrite=overwrite)
     click.echo(f"{len(frame):,} predictions written to {where}", err=True)
 

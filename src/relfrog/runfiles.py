@@ -10,7 +10,7 @@
     roles.json           the gate of each route
     history.jsonl        one line per epoch
     metrics.json         scores of the saved weights, by split and regime
-    checkpoint/          where an interrupted run goes on; gone when it has ended
+    checkpoint.safetensors  where an interrupted run goes on; gone when it has ended
 
 Nothing in it is executed when it is opened: JSON, YAML (safe) and safetensors alone.
 """
@@ -18,6 +18,7 @@ Nothing in it is executed when it is opened: JSON, YAML (safe) and safetensors a
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +28,8 @@ from typing import Any
 from relfrog.errors import RunError
 
 __all__ = [
-    "FORMAT", "append_line", "is_run", "load_tensors", "locked", "read_json", "save_tensors",
-    "write_json", "write_text",
+    "FORMAT", "append_line", "is_run", "load_tensors", "locked", "plain", "read_json",
+    "save_tensors", "write_json", "write_text",
 ]  # fmt: skip
 
 FORMAT = 1
@@ -47,9 +48,18 @@ def write_text(path: Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
+def plain(data: Any) -> Any:
+    """The same for JSON, which has no NaN: what is not a number is null."""
+    if isinstance(data, dict):
+        return {key: plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [plain(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
 def write_json(path: Path, data: object) -> None:
     """Write JSON that is complete or as it was."""
-    write_text(path, json.dumps(data, indent=1, ensure_ascii=False, default=str) + "\n")
+    write_text(path, json.dumps(plain(data), indent=1, ensure_ascii=False, default=str) + "\n")
 
 
 def read_json(path: Path) -> Any:
@@ -97,7 +107,7 @@ def load_tensors(path: Path) -> dict[str, Any]:
 def append_line(path: Path, data: object) -> None:
     """Add one line of JSON to a file."""
     with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(data, ensure_ascii=False, default=str) + "\n")
+        file.write(json.dumps(plain(data), ensure_ascii=False, default=str) + "\n")
 
 
 def is_run(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,7 @@ from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
 from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
 from relfrog.tasks import load_task
 
-__all__ = ["Run", "load_run"]
+__all__ = ["Run", "chosen_device", "load_run", "read_run", "resume_command"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,7 @@ class Run:
         if entities is None:
             rows = np.flatnonzero(self.prepared.graph.visible(table, time))
             keys = key_frame(where, table, primary, rows)
-            times = pd.Series(np.repeat(np.datetime64(time, "ns"), len(rows)))
+            times = pd.Series(np.repeat(time.to_datetime64(), len(rows)))
         else:
             asked = read_entities(
                 where, table, primary, count, entities, time_names=(task.time_col, "time", "at")
@@ -99,7 +100,7 @@ class Run:
             times = (
                 asked.times
                 if asked.times is not None
-                else pd.Series(np.repeat(np.datetime64(time, "ns"), len(rows)))
+                else pd.Series(np.repeat(time.to_datetime64(), len(rows)))
             )
         predicted = self._predict(Seeds(rows, times), None)
         frame = keys.reset_index(drop=True)
@@ -117,11 +118,16 @@ class Run:
 
     def roles(self) -> pd.DataFrame:
         """The learned role of each route: route, paradigm, tables, gate, role."""
-        frame = pd.DataFrame(
-            read_json(self.folder / "roles.json"),
-            columns=["route", "paradigm", "u", "v", "w", "gate"],
-        )
-        frame["role"] = [role_of(gate) for gate in frame["gate"]]
+        try:
+            frame = pd.DataFrame(
+                read_json(self.folder / "roles.json"),
+                columns=["route", "paradigm", "u", "v", "w", "gate"],
+            )
+            frame["role"] = [role_of(gate) for gate in frame["gate"]]
+        except (TypeError, ValueError) as error:
+            raise RunError(
+                f"{self.folder / 'roles.json'}: damaged ({error}). Train again."
+            ) from None
         return frame
 
     def history(self) -> pd.DataFrame:
@@ -132,8 +138,15 @@ class Run:
     @property
     def metrics(self) -> dict[str, dict[str, dict[str, float]]]:
         """Scores of the saved weights, as they were computed after training: split, regime."""
-        found: dict[str, dict[str, dict[str, float]]] = read_json(self.folder / "metrics.json")
-        return found
+        found: dict[str, dict[str, dict[str, float | None]]]
+        found = read_json(self.folder / "metrics.json")
+        return {
+            split: {
+                regime: {name: float("nan") if v is None else v for name, v in scores.items()}
+                for regime, scores in regimes.items()
+            }
+            for split, regimes in found.items()
+        }
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -184,7 +197,10 @@ class Run:
             ) from None
         if time is pd.NaT:
             raise UsageError(f"{at!r} is no time. Write it as 2026-01-01.")
-        return time.tz_convert("UTC").tz_localize(None) if time.tzinfo else time
+        if time.tzinfo:
+            time = time.tz_convert("UTC").tz_localize(None)
+        # In microseconds a time may be as far away as it likes.
+        return time.as_unit("ns" if time.nanosecond else "us")
 
     @property
     def _dataset_folder(self) -> Path:
@@ -198,6 +214,20 @@ def load_run(folder: str | Path, *, device: str = "cpu") -> Run:
         RunError: It is no run folder, is damaged, or its training has not ended.
     """
     folder = Path(folder).expanduser()
+    about, config = read_run(folder)
+    if about["status"] != "complete":
+        raise RunError(f"{folder}: training has not ended. Go on with: {resume_command(folder)}")
+    if not isinstance(about.get("labels"), dict):
+        raise RunError(f"{folder}: damaged (run.json has no labels). Train again.")
+    return Run(folder, about, config, chosen_device(device))
+
+
+def read_run(folder: Path) -> tuple[dict[str, Any], Config]:
+    """What `run.json` and `config.yaml` say, be the run complete or not.
+
+    Raises:
+        RunError: It is no run folder, or is damaged.
+    """
     if not is_run(folder):
         raise RunError(
             f"{folder} is no run folder. Make one: relfrog train DATASET TASK --out {folder}"
@@ -205,16 +235,37 @@ def load_run(folder: str | Path, *, device: str = "cpu") -> Run:
     about = read_json(folder / "run.json")
     if about.get("format") != FORMAT:
         raise RunError(f"{folder}: of format {about.get('format')}; this version reads {FORMAT}.")
-    if about.get("status") != "complete":
-        raise RunError(
-            f"{folder}: training has not ended. Go on with: relfrog train {about.get('dataset')} "
-            f"{about.get('task')} --out {folder} --resume"
-        )
+    for name in ("status", "dataset", "task", "task_type"):
+        if not isinstance(about.get(name), str):
+            raise RunError(f"{folder}: damaged (run.json has no {name}). Train again.")
     try:
         settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
         config = Config(**parse_settings(settings))
-        for name in ("dataset", "task", "task_type", "labels"):
-            about[name]
-    except (OSError, yaml.YAMLError, TypeError, AttributeError, KeyError) as error:
-        raise RunError(f"{folder}: damaged ({error}). Train again.") from None
-    return Run(folder, about, config, device)
+    except (OSError, yaml.YAMLError, AttributeError, ValueError, UsageError) as error:
+        text = " ".join(str(error).split())
+        raise RunError(f"{folder}: config.yaml is damaged ({text}). Train again.") from None
+    return about, config
+
+
+def resume_command(folder: Path) -> str:
+    """How to go on with a run that was interrupted."""
+    about = read_json(folder / "run.json")
+    words = ["relfrog", "train", about["dataset"], about["task"], "--out", folder, "--resume"]
+    return " ".join(shlex.quote(str(word)) for word in words)
+
+
+def chosen_device(asked: str | None) -> str:
+    """A device that can be used; by default a GPU if there is one.
+
+    Raises:
+        UsageError: There is no such device.
+    """
+    import torch
+
+    if asked is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=asked)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"device {asked!r} cannot be used: {str(error).splitlines()[0]}") from None
+    return asked

@@ -334,14 +334,14 @@ class Trainer:
         from safetensors import safe_open
 
         tensors = load_tensors(path)
-        with safe_open(path, "pt") as file:
-            self.at = _Progress(**json.loads(file.metadata()["progress"]))
 
         def part(prefix: str) -> dict[str, Tensor]:
             start = f"{prefix}."
             return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}
 
         try:
+            with safe_open(path, "pt") as file:
+                self.at = _Progress(**json.loads((file.metadata() or {})["progress"]))
             self.network.load_state_dict(part("network"))
             self.averaged = {k: v.to(self.device) for k, v in part("average").items()}
             if self.dependencies is not None:
@@ -356,8 +356,9 @@ class Trainer:
             torch.set_rng_state(tensors["random"])
             if self.device.type == "cuda" and "random.cuda" in tensors:
                 torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
-        except (RuntimeError, KeyError) as error:
-            raise RunError(f"{path} does not fit this run ({error}). Train again.") from None
+        except (RuntimeError, KeyError, TypeError, ValueError) as error:
+            text = " ".join(str(error).split())[:300]
+            raise RunError(f"{path} does not fit this run ({text}). Train again.") from None
         self._cut_history()
 
     def _cut_history(self) -> None:
