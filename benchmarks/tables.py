@@ -17,7 +17,10 @@ BEGIN, END = "<!-- numbers: made by benchmarks/tables.py -->", "<!-- /numbers --
 
 def numbers() -> str:
     """The section between the marks."""
-    return f"{BEGIN}\n\n{importing()}\n\n{sampling()}\n\n{END}"
+    parts = [importing(), sampling()]
+    if (HERE / "training.json").exists():
+        parts.append(training())
+    return "\n\n".join([BEGIN, *parts, END])
 
 
 def importing() -> str:
@@ -71,6 +74,59 @@ def sampling() -> str:
         f"{build['build_s']:.1f} s and {build['bytes_per_fact']:.1f} bytes a row.",
     ]
     return "\n".join(lines)
+
+
+def training() -> str:
+    found = json.loads((HERE / "training.json").read_text(encoding="utf-8"))
+    cores = {1: "one core", 2: "two cores"}.get(found["machine"]["cores"], "all cores")
+    lines = [
+        f"Training on rel-f1, in seeds a second, {cores} (`{found['command']}`). A step samples a "
+        "batch, runs both phases of the alternation where the model has them, and updates the "
+        "weights; beside it, in the same run, the same network written plainly on PyTorch "
+        "Geometric:",
+        "",
+        "| | weights | RelFrog | plain | times | peak memory, both |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for case in found["cases"]:
+        fanouts = "/".join(map(str, case["fanouts"]))
+        label = (
+            f"{case['task']}, {case['model']}, {case['channels']} channels, {fanouts} neighbours, "
+            f"batch {case['batch']}"
+        )
+        if case["case"].startswith("default"):
+            label += " (default settings)"
+        plain = case.get("plain_seeds_per_s")
+        memory = f"{case['peak_mb']:,}"
+        cells = ["", "", f"{memory} MB"]
+        if plain:
+            both = f"{memory} / {case['peak_mb_with_plain']:,} MB"
+            cells = [_speed(plain), _speed(case["times_faster"]), both]
+        cells = [f"{case['weights'] / 1e6:.1f} M", _speed(case["seeds_per_s"]), *cells]
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    growth = found["growth"]
+    if growth:
+        costs = ", ".join(
+            f"{g['ms_per_seed_one_copy']:.1f} ms ({g['ms_per_seed_anywhere']:.1f}) at "
+            f"{g['rows']:,} rows and {g['peak_mb']:,} MB"
+            for g in growth
+        )
+        lines += [
+            "",
+            "A seed of driver-dnf with frog and 128 channels on scaled copies of rel-f1, the "
+            "seeds of a batch in one copy (in any: they then have fewer rows in common): "
+            f"{costs}.",
+        ]
+    known = "; ".join(
+        f"{entry['of']}: {' to '.join(f'{value:,}' for value in entry['seeds_per_s'])}"
+        for entry in found["references_not_of_this_run"]
+    )
+    lines += ["", f"Figures of others in seeds a second, reported and not of this run: {known}."]
+    return "\n".join(lines)
+
+
+def _speed(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:g}"
 
 
 def updated(readme: str) -> str:

@@ -57,7 +57,7 @@ class Case:
         task: of rel-f1.
         settings: those that differ from `relfrog train`.
         preset: where they come from, too.
-        weights: the fewest channels, a multiple of 4, with which the network has so many weights.
+        weights: the fewest channels, an even number, with which the network has so many weights.
     """
 
     name: str
@@ -106,7 +106,7 @@ def prepare_case(case: Case, data: Path) -> Prepared:
     prepared = prepare(dataset, task, resolve(seeds, preset=case.preset, settings=case.settings))
     if not case.weights:
         return prepared
-    sizes = ((c, weights(with_channels(prepared, c))) for c in range(8, 513, 4))
+    sizes = ((c, weights(with_channels(prepared, c))) for c in range(8, 513, 2))
     return with_channels(prepared, next(c for c, size in sizes if size >= case.weights))
 
 
