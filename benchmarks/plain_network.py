@@ -10,6 +10,7 @@ second phase of the alternation runs the network a second time.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -358,13 +359,11 @@ class PlainTrainer:
         prepared = ours.prepared
         self.config, self.features, self.targets = ours.config, ours.features, ours.targets
         self.network = PlainNetwork(ours.network)
-        self.optimizer = torch.optim.AdamW(
-            self.network.parameters(), lr=self.config.lr, weight_decay=self.config.weight_decay
-        )
+        self.optimizer = _same(ours.optimizer, self.network)
         self.dependencies = None
-        if ours.dependencies is not None:
+        if ours.dependencies is not None and ours.fd_optimizer is not None:
             self.dependencies = PlainDependencies(ours.dependencies)
-            self.fd_optimizer = torch.optim.Adam(self.dependencies.parameters(), lr=self.config.lr)
+            self.fd_optimizer = _same(ours.fd_optimizer, self.dependencies)
         config = self.config
         sampler = TemporalSampler(
             prepared.graph, prepared.task.entity_table,
@@ -412,6 +411,13 @@ class PlainTrainer:
         self.fd_optimizer.zero_grad(set_to_none=True)
         (self.config.beta * emb + self.config.gamma * pair).backward()
         self.fd_optimizer.step()
+
+
+def _same(optimizer: torch.optim.Optimizer, module: nn.Module) -> torch.optim.Optimizer:
+    """An optimiser of the same kind for other weights."""
+    known = inspect.signature(type(optimizer)).parameters
+    settings = {name: value for name, value in optimizer.defaults.items() if name in known}
+    return type(optimizer)(module.parameters(), **settings)
 
 
 def differences(

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import torch
-from relbench.base import Database
+from numpy.typing import NDArray
+from relbench.base import Database, TaskType
+from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
-from relational_databases import DAY, START, seeded
+from relational_databases import DAY, START, seeded, table
 from relfrog.columns import Features, fit_columns
+from relfrog.config import Config
 from relfrog.graph import RelationalGraph, build_graph
 from relfrog.nn.heads import HEADS, Head
+from relfrog.nn.links import Plan, make_plan
 from relfrog.nn.model import Network
 from relfrog.nn.sums import Aggregation
+from relfrog.preparing import Prepared, prepare
 from relfrog.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm, Route, routes
 from relfrog.sampling import Batch, TemporalSampler
 
@@ -179,3 +185,161 @@ def assert_close(one: Any, two: Any, tolerance: float = 1e-9) -> None:
             assert_close(one[name], two[name], tolerance)
         return
     torch.testing.assert_close(one, two, rtol=tolerance, atol=tolerance)
+
+
+# Tasks without files.
+
+
+@dataclass(frozen=True)
+class ToyDataset:
+    """A database with splits, as RelBench has it."""
+
+    db: Database
+    val_timestamp: pd.Timestamp = START + 10 * DAY
+    test_timestamp: pd.Timestamp = START + 20 * DAY
+
+    def get_db(self, upto_test_timestamp: bool = True) -> Database:
+        """The database."""
+        return self.db
+
+
+@dataclass(frozen=True)
+class ToyTask:
+    """A task with the same labelled seeds in every split, as RelBench has it."""
+
+    task_type: TaskType
+    entity_table: str
+    seeds: pd.DataFrame
+    entity_col: str = "entity"
+    time_col: str = "time"
+    target_col: str = "label"
+    timedelta: pd.Timedelta = 10 * DAY
+
+    def get_table(self, split: str, mask_input_cols: bool | None = None) -> Any:
+        """The seeds, whatever the split."""
+        return SimpleNamespace(df=self.seeds)
+
+
+def toy_labels(kind: str, count: int, rng: np.random.Generator) -> list[Any]:
+    """Labels that nothing explains."""
+    if kind == "binary_classification":
+        return rng.integers(0, 2, count).tolist()
+    if kind == "regression":
+        return rng.normal(50, 20, count).tolist()
+    if kind == "multiclass_classification":
+        return rng.choice(["red", "green", "blue"], count).tolist()
+    return rng.integers(0, 2, (count, 3)).tolist()
+
+
+def toy(kind: str, count: int = 24, **config: Any) -> Prepared:
+    """A small shop and a task on its customers, ready for a network."""
+    rng = np.random.default_rng(0)
+    days = pd.Series(START + pd.to_timedelta(np.sort(rng.integers(0, 9, 4 * count)), unit="D"))
+    db = Database(
+        {
+            "customers": table({"x": rng.normal(size=count), "y": rng.normal(size=count)}),
+            "products": table({"x": rng.normal(size=9), "boss": pd.array([None, *range(8)])},
+                              {"boss": "products"}),
+            "orders": table(
+                {
+                    "customer": rng.integers(0, count, 4 * count),
+                    "product": rng.integers(0, 9, 4 * count),
+                    "gift": rng.integers(0, 9, 4 * count),
+                    "when": days,
+                    "amount": rng.normal(size=4 * count),
+                },
+                {"customer": "customers", "product": "products", "gift": "products"},
+                "when",
+            ),
+        }
+    )  # fmt: skip
+    seeds = pd.DataFrame({"entity": np.arange(count), "time": START + 9 * DAY})
+    seeds["label"] = toy_labels(kind, count, rng)
+    settings = {
+        "history": "off", "channels": 16, "dropout": 0.0, "column_dropout": 0.0, "neighbors": -1,
+        "batch_size": count,
+    }  # fmt: skip
+    task = ToyTask(TaskType(kind), "customers", seeds)
+    return prepare(ToyDataset(db), task, Config(**{**settings, **config}))
+
+
+# Databases of which it is known what must be learned.
+
+#: The paradigms, by how u, v and w are joined.
+SHAPES = ("u <- v -> w", "u -> v -> w", "u <- v <- w")
+
+
+def made_for_a_role(
+    shape: str, where: str, seed: int, count: int = 2000
+) -> tuple[Database, NDArray[np.int64]]:
+    """Tables u, v and w of random numbers; the label of a row of w hangs on u or on v alone.
+
+    If it hangs on `u`, the table v must act as an edge for w to learn of it in one layer; if it
+    hangs on `v`, what comes from u is noise.
+    """
+    rng = np.random.default_rng(seed)
+
+    def rows(size: int) -> NDArray[np.float64]:
+        return rng.normal(size=(size, 3))
+
+    def columns(values: NDArray[np.float64]) -> dict[str, Any]:
+        return {f"x{i}": values[:, i] for i in range(3)}
+
+    if shape == "u <- v -> w":
+        v_w, v_u = np.repeat(np.arange(count), 5), rng.integers(0, 100, 5 * count)
+        u, v, w = rows(100), rows(5 * count), rows(count)
+        cause = np.bincount(v_w, u[v_u, 0] if where == "u" else v[:, 0], count)
+        keys: dict[str, dict[str, Any]] = {"u": {}, "v": {"u": v_u, "w": v_w}, "w": {}}
+    elif shape == "u -> v -> w":
+        v_w, u_v = np.repeat(np.arange(count), 3), rng.integers(0, 3 * count, 6 * count)
+        u, v, w = rows(6 * count), rows(3 * count), rows(count)
+        of_u, of_v = np.bincount(v_w[u_v], u[:, 0], count), np.bincount(v_w, v[:, 0], count)
+        cause = of_u if where == "u" else of_v
+        keys = {"u": {"v": u_v}, "v": {"w": v_w}, "w": {}}
+    else:
+        w_v, v_u = rng.integers(0, 300, count), rng.integers(0, 150, 300)
+        u, v, w = rows(150), rows(300), rows(count)
+        cause = u[v_u[w_v], 0] if where == "u" else v[w_v, 0]
+        keys = {"u": {}, "v": {"u": v_u}, "w": {"v": w_v}}
+    made = {
+        name: table({**columns(values), **keys[name]}, {parent: parent for parent in keys[name]})
+        for name, values in (("u", u), ("v", v), ("w", w))
+    }
+    return Database(made), (cause > 0).astype(np.int64)
+
+
+def learn(
+    db: Database, labels: NDArray[np.int64], paradigms: Sequence[Paradigm], seed: int,
+    steps: int = 200, batch_size: int = 200, alpha: float = 0.9,
+) -> tuple[float, dict[str, float]]:  # fmt: skip
+    """Train one layer on three quarters of w; ROC-AUC on the rest, and the gates."""
+    graph = build_graph(db)
+    tables, features = fit_features(db)
+    some = routes(graph.foreign_keys, paradigms)
+    torch.manual_seed(seed)
+    head = HEADS["binary_classification"].build({"positive": 0.5}, 16, 0.0)
+    network = Network(
+        tables, [], graph.foreign_keys, some, "w", head,
+        channels=16, layers=1, alpha=alpha, unit=graph.unit,
+    )  # fmt: skip
+    sampler = TemporalSampler(graph, "w", [-1, -1], routes=some)
+
+    def plan(rows: NDArray[np.int64]) -> Plan:
+        return make_plan(sampler.sample(rows, [START] * len(rows)), 1, some)
+
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    rng, known = np.random.default_rng(seed), len(labels) * 3 // 4
+    for _ in range(steps):
+        chosen = rng.choice(known, batch_size, replace=False)
+        out = network(plan(chosen), features).seeds
+        optimizer.zero_grad()
+        head.loss(out, head.targets(labels[chosen])).backward()
+        optimizer.step()
+    network.eval()
+    held_out = np.arange(known, len(labels))
+    with torch.no_grad():
+        predicted = head.predict(network(plan(held_out), features).seeds)
+    gates = {} if network.roles is None else {
+        str(route): float(network.roles.average[i]) for route, i in network.roles.number.items()
+    }  # fmt: skip
+    return float(roc_auc_score(labels[held_out], predicted)), gates

@@ -60,7 +60,8 @@ class Config:
         channels: size of all embeddings.
         layers: rounds of messages.
         neighbors: children per row and foreign key at the first hop; half of it at each further.
-        hops: hops that are sampled; 0 for one per layer.
+        hops: hops that are sampled; 0 for one per layer, and one more where there are routes, which
+            reach two.
         strategy: which children: "uniform" or "last".
         sharing: whether seeds with the same time share a subgraph: "shared" or "separate".
         aggregation: "sum", "mean", "max" or "recent": a mean in which recent rows count more.
@@ -103,16 +104,16 @@ class Config:
     model: str = "frog"
     roles: str = "learned"
     completion: str = "along"
-    channels: int = 128
+    channels: int = 64
     layers: int = 2
-    neighbors: int = 128
+    neighbors: int = 16
     hops: int = 0
     strategy: str = "last"
     sharing: str = "shared"
-    aggregation: str = "sum"
+    aggregation: str = "recent"
     encoder_depth: int = 1
     bins: int = 8
-    column_dropout: float = 0.1
+    column_dropout: float = 0.3
     dropout: float = 0.2
     alpha: float = 0.99
     beta: float = 1e-6
@@ -138,7 +139,7 @@ class Config:
     schedule: str = "constant"
     weight_decay: float = 0.0
     clip: float = 1.0
-    average: float = 0.0
+    average: float = 0.99
     precision: str = "float32"
     seed: int = 0
 
@@ -254,7 +255,7 @@ def default_settings(seeds: int, size: str = "medium") -> dict[str, Any]:
     while batch < 512 and batch * 40 < seeds:
         batch *= 2
     # Validation after so many steps at the latest: large data are never run through in vain.
-    return {"channels": SIZES[size], "batch_size": batch, "steps_per_epoch": 200}
+    return {"channels": SIZES[size], "batch_size": batch, "steps_per_epoch": 100}
 
 
 def resolve(

@@ -191,7 +191,7 @@ class Prepared:
         config = self.config
         sampler = TemporalSampler(
             self.graph, self.task.entity_table,
-            halving(config.neighbors, config.hops or config.layers),
+            halving(config.neighbors, config.hops or config.layers + bool(self.routes)),
             mode=config.sharing, strategy=config.strategy, seed=config.seed, routes=self.routes,
         )  # fmt: skip
         return Loader(

@@ -360,7 +360,8 @@ def advance(
                     # so there the time stands for the row: the future must not choose.
                     who = row
                     if tables[table, TIMES] >= 0:
-                        who = times[tables[table, TIMES] + row]
+                        # A seed of the future has not told its time yet.
+                        who = min(times[tables[table, TIMES] + row], at)
                     state = mix(choices ^ mix(np.uint64(who) + np.uint64(key + 1) * GOLDEN))
                     choose(state + np.uint64(high - low), high - low, taken, seen, chosen)
                     for i in range(taken):
