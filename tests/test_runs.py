@@ -272,7 +272,7 @@ def test_keys_of_several_columns_on_an_awkward_database(tmp_path: Path) -> None:
     key = relfrog.open_dataset(tmp_path / "ds").manifest.tables["order"].pkey
     relfrog.add_task(
         tmp_path / "ds", "lines",
-        f"""SELECT t.timestamp, o."{key}", CAST((count(l.at) + o."{key}") % 2 AS INTEGER) AS y FROM timestamps t CROSS JOIN "order" o
+        f"""SELECT t.timestamp, o."{key}", CAST(hash(max(l.at), o."{key}") % 2 AS INTEGER) AS y FROM timestamps t CROSS JOIN "order" o
         LEFT JOIN "order lines" l ON l.at > t.timestamp AND l.at <= t.timestamp +
         INTERVAL '{{timedelta}}' WHERE o.placed_at <= t.timestamp GROUP BY 1, 2""",
         type="binary", entity="order", horizon="5 days",
