@@ -15,8 +15,11 @@ from pathlib import Path
 import click
 import pytest
 
+import relfrog as library
 from helpers import csv_folder, sqlite
 from relfrog.cli import cli, main
+from relfrog.runfiles import locked
+from small_store import QUICK, change, copied, fit
 from test_tasks import BUYS, shop  # noqa: F401
 
 
@@ -109,15 +112,18 @@ def workplace(shop: Path, tmp_path: Path) -> Path:  # noqa: F811
 
 
 def test_the_examples_run(workplace: Path) -> None:
-    for name in ("import", "task", "inspect", "check", "demo"):
+    order = ["import", "task", "inspect", "check", "train", "evaluate", "predict", "roles"]
+    assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
+    for name in order:
         command = cli.commands[name]
         example = command.example  # type: ignore[attr-defined]
         words = shlex.split(example)
         assert words[:2] == ["relfrog", name]
         code, out, err = relfrog(*words[1:], folder=workplace)
         assert code == 0, (example, err)
-        assert out
+        assert out or name == "predict"
         assert "Traceback" not in err
+    assert len((workplace / "churn.csv").read_text().splitlines()) == 1 + 5
 
 
 def test_the_journey_with_its_streams(workplace: Path) -> None:
@@ -263,3 +269,242 @@ def test_nothing_is_printed_for_a_csv_folder_but_the_summary(tmp_path: Path) -> 
     assert code == 0
     assert "read t: 2 rows" in err
     assert "no table has a time column" in out
+
+
+# Runs.
+
+SET = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
+
+
+@pytest.fixture(scope="module")
+def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a dataset, a finished run and one that was interrupted."""
+    folder = tmp_path_factory.mktemp("cli-runs")
+    (folder / "store").symlink_to(store)
+    fit(folder / "store", folder / "run")
+    fit(folder / "store", folder / "half", epochs=1)
+    about = json.loads((folder / "half" / "run.json").read_text())
+    (folder / "half" / "run.json").write_text(json.dumps({**about, "status": "training"}))
+    (folder / "folder").mkdir()
+    (folder / "folder" / "thesis.tex").write_text("years of work")
+    (folder / "gates.json").write_text("{}")
+    (folder / "who.csv").write_text("code\nP03\nP01\nP03\n")
+    (folder / "strangers.csv").write_text("code\nP03\nnobody\n")
+    return folder
+
+
+def test_training_says_how_far_it_is_and_what_came_out(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(runs)
+    out = str(tmp_path / "a run")
+    code, said, err = inside(capfd, "train", "store", "buys", "--out", out, *SET)
+    assert code == 0, err
+    lines = err.splitlines()
+    assert lines[0].startswith("284 training seeds, ")
+    assert [line.split("  ")[0] for line in lines if line.startswith("epoch")] == ["epoch"] * 2
+    assert lines[-1].startswith("kept: epoch ")
+    table = said.splitlines()
+    assert table[0].startswith("buys on ")
+    assert [line.split()[:2] for line in table[4:8]] == [
+        [split, regime] for split in ("val", "test") for regime in ("frozen", "rolling")
+    ]
+    assert table[-1] == f"  relfrog predict '{out}' --out predictions.csv"
+    code, said, err = inside(
+        capfd, "train", "store", "buys", "--out", out, "--overwrite", "--json", "--model", "sage",
+        "--seed", "3", *SET,
+    )  # fmt: skip
+    found = json.loads(said)
+    assert found == {"run": out, "metrics": library.load_run(out).metrics}
+    assert library.load_run(out).config.seed == 3
+    code, said, err = inside(capfd, "roles", out)
+    assert (code, said) == (0, "This model has no routes: every table is a node.\n")
+    code, said, err = inside(capfd, "train", "store", "buys", "--out", out, "--resume", "--json")
+    assert json.loads(said) == found  # it has ended already
+
+
+def test_scores_as_json_and_as_a_table(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    metrics = library.load_run("run").metrics
+    for split in ("val", "test"):
+        for regime in ("frozen", "rolling"):
+            asked = ["evaluate", "run", "--split", split, "--regime", regime]
+            code, out, err = inside(capfd, *asked, "--json")
+            assert (code, err) == (0, "")
+            assert json.loads(out) == {
+                "task": "buys", "split": split, "regime": regime,
+                "metrics": metrics[split][regime], "rows": 60,
+            }  # fmt: skip
+    assert list(json.loads(out)) == ["task", "split", "regime", "metrics", "rows"]
+    code, plain, err = inside(capfd, "evaluate", "run")
+    assert plain.splitlines()[0] == "buys, test, rolling, 60 seeds"
+    assert f"{metrics['test']['rolling']['roc_auc']:.4f}" in plain
+    code, out, err = inside(capfd, "roles", "run", "--json")
+    roles = library.load_run("run").roles()
+    assert json.loads(out) == roles.to_dict("records")
+    code, out, err = inside(capfd, "roles", "run")
+    gates = [float(line.split()[-2]) for line in out.splitlines()[2:]]
+    assert gates == sorted(gates, reverse=True)
+    assert len(gates) == len(roles)
+
+
+def test_predictions_into_files_and_databases(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import sqlite3
+
+    import pandas as pd
+
+    monkeypatch.chdir(runs)
+    expected = library.load_run("run").predict("2020-10-01", ["P03", "P01", "P03"])
+    asked = ["predict", "run", "--at", "2020-10-01", "--entities", "who.csv", "--out"]
+    address = f"sqlite:///{tmp_path / 'out.db'}"
+    for out in (str(tmp_path / "a.csv"), str(tmp_path / "a.parquet"), address):
+        more = ["--table", "answers"] if out == address else []
+        code, said, err = inside(capfd, *asked, out, *more)
+        assert (code, said) == (0, ""), err
+        assert err.startswith("3 predictions written to ")
+        code, _, err = inside(capfd, *asked, out, *more)
+        assert code == 1
+        assert "--overwrite" in err
+        assert inside(capfd, *asked, out, *more, "--overwrite")[0] == 0
+    connection = sqlite3.connect(tmp_path / "out.db")
+    answers = pd.read_sql("SELECT * FROM answers", connection, parse_dates=["time"])
+    connection.close()
+    for found in (
+        pd.read_csv(tmp_path / "a.csv", parse_dates=["time"]),
+        pd.read_parquet(tmp_path / "a.parquet"),
+        answers,
+    ):
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["train", "store", "buys"], 2, "Missing option '--out'"),
+        (["train", "store", "bys", "--out", "new"], 1, "TaskError: there is no task 'bys'"),
+        (["train", "nowhere/", "buys", "--out", "new"], 1, "DatasetError: nowhere does not exist"),
+        (["train", "store", "buys", "--out", "new", "--set", "lr"], 2, "takes KEY=VALUE (got 'lr')"),
+        (["train", "store", "buys", "--out", "new", "--set", "lr=fast"], 2, "lr must be a number"),
+        (["train", "store", "buys", "--out", "new", "--set", "epochs=0"], 2, "epochs must be from 1"),
+        (["train", "store", "buys", "--out", "new", "--set", "rl=1"], 2, "no setting 'rl'"),
+        (["train", "store", "buys", "--out", "new", "--seed", "1", "--set", "seed=2"], 2, "seed is given"),
+        (["train", "store", "buys", "--out", "new", "--seed", "-1"], 2, "--seed"),
+        (["train", "store", "buys", "--out", "new", "--preset", "mine"], 2, "no preset 'mine'"),
+        (["train", "store", "buys", "--out", "new", "--model", "tree"], 2, "--model"),
+        (["train", "store", "buys", "--out", "new", "--size", "huge"], 2, "--size"),
+        (["train", "store", "buys", "--out", "new", "--roles", "none.json"], 2, "roles must be learned"),
+        (["train", "store", "buys", "--out", "new", "--roles", "gates.json"], 2, "have no gate"),
+        (["train", "store", "buys", "--out", "new", "--device", "abacus"], 2, "device 'abacus'"),
+        (["train", "store", "buys", "--out", "new", "--resume"], 1, "nothing to resume"),
+        (["train", "store", "buys", "--out", "run"], 1, "Replace it with --overwrite"),
+        (["train", "store", "buys", "--out", "folder", "--overwrite"], 1, "is no run folder"),
+        (["train", "store", "buys", "--out", "who.csv"], 1, "is no run folder"),
+        (["train", "store", "spends", "--out", "half", "--resume"], 2, "is a run of task buys"),
+        (["train", "store", "buys", "--out", "half", "--resume", "--overwrite"], 2, "either"),
+        (["evaluate", "none"], 1, "RunError: none is no run folder"),
+        (["evaluate", "folder"], 1, "RunError: folder is no run folder"),
+        (["evaluate", "half"], 1, "--out half --resume"),
+        (["evaluate", "run", "--split", "train"], 2, "--split"),
+        (["evaluate", "run", "--regime", "warm"], 2, "--regime"),
+        (["evaluate", "run", "--device", "abacus"], 2, "device 'abacus'"),
+        (["predict", "run"], 2, "Missing option '--out'"),
+        (["predict", "run", "--out", "x.xlsx"], 2, ".parquet"),
+        (["predict", "run", "--out", "new.csv", "--table", "t"], 2, "is a file"),
+        (["predict", "run", "--out", "who.csv"], 1, "exists already"),
+        (["predict", "run", "--out", "new.csv", "--at", "soon"], 2, "'soon' is no time"),
+        (["predict", "run", "--out", "new.csv", "--entities", "none.csv"], 2, "no file none.csv"),
+        (["predict", "run", "--out", "new.csv", "--entities", "strangers.csv"], 1, "code=nobody"),
+        (["predict", "half", "--out", "new.csv"], 1, "has not ended"),
+        (["roles", "none"], 1, "RunError: none is no run folder"),
+    ],
+)  # fmt: skip
+def test_wrong_input_about_runs_gets_one_clear_answer(
+    arguments: list[str],
+    code: int,
+    words: str,
+    runs: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(runs)
+    before = set(os.listdir(runs))
+    got, out, err = inside(capfd, *arguments)
+    assert (got, out) == (code, "")
+    assert words in err
+    assert "Traceback" not in err
+    assert set(os.listdir(runs)) == before
+
+
+def test_a_recommendation_is_not_trained_yet(
+    shop: Path,  # noqa: F811
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    from test_tasks import LIST
+
+    library.add_task(
+        shop, "things", LIST, type="recommendation", source="people", target="things.thing",
+        horizon="20 days", overwrite=True,
+    )  # fmt: skip
+    code, out, err = inside(capfd, "train", str(shop), "things", "--out", str(tmp_path / "run"))
+    assert (code, out) == (1, "")
+    assert err == "TaskError: task things: recommendation cannot be trained yet.\n"
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_second_process_is_kept_out(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    with locked(runs / "half"):
+        for flag in ("--resume", "--overwrite"):
+            code, _, err = inside(capfd, "train", "store", "buys", "--out", "half", flag)
+            assert code == 1
+            assert "half is in use: another process is training there" in err
+
+
+def test_what_is_new_in_the_database_is_one_line_each(
+    store: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    changed = copied(store, tmp_path)
+    fit(changed, tmp_path / "run", epochs=1)
+    change(changed, "people", lambda f: f.assign(hat="top"))
+    for arguments in (["evaluate", "--json"], ["predict", "--out", str(tmp_path / "a.csv")]):
+        code, out, err = inside(capfd, arguments[0], str(tmp_path / "run"), *arguments[1:])
+        assert code == 0
+        lines = [line for line in err.splitlines() if "predictions written" not in line]
+        assert len(lines) == 1
+        assert lines[0].startswith("warning: table people: new and ignored: 1 column (hat).")
+    change(changed, "people", lambda f: f.drop(columns=["hat", "age"]))
+    code, out, err = inside(capfd, "evaluate", str(tmp_path / "run"))
+    assert (code, out) == (1, "")
+    assert "SchemaError: not in the database: 1 column (people.age)." in err
+
+
+def test_ctrl_c_says_how_to_go_on(runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "relfrog", "train", "store", "buys", "--out", str(out), *SET,
+         "--set", "epochs=100000", "--set", "patience=100000"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=runs,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("epoch   1"):
+            break
+    process.send_signal(signal.SIGINT)
+    said, err = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+    again = err.splitlines()[-1].removeprefix("Interrupted. Go on with: ")
+    assert "Traceback" not in err
+    words = shlex.split(again)
+    assert words[:2] == ["relfrog", "train"]
+    assert words[3:] == ["buys", "--out", str(out), "--resume"]
+    assert Path(words[2]).samefile(runs / "store")
+    with pytest.raises(library.RunError, match="has not ended"):
+        library.load_run(out)
+    assert (out / "checkpoint.safetensors").exists()

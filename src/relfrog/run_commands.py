@@ -30,9 +30,7 @@ def _one_line_warnings() -> Iterator[None]:
         yield
 
 
-@click.command(
-    "train", cls=Command, example="relfrog train relfrog-demo/flights plane-delay --out runs/delay"
-)
+@click.command("train", cls=Command, example="relfrog train shop churn --out runs/churn")
 @click.argument("dataset")
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
@@ -76,7 +74,7 @@ def train_command(
         click.echo(run_summary(run))
 
 
-@click.command("evaluate", cls=Command, example="relfrog evaluate runs/delay --split test --json")
+@click.command("evaluate", cls=Command, example="relfrog evaluate runs/churn --split test --json")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--split", default="test", show_default=True, type=click.Choice(["val", "test"]),
               help="Which labels.")  # fmt: skip
@@ -110,7 +108,7 @@ def evaluate_command(run: Path, split: str, regime: str, device: str, as_json: b
 
 @click.command(
     "predict", cls=Command,
-    example="relfrog predict runs/delay --at 2013-12-01 --out predictions.csv",
+    example="relfrog predict runs/churn --at 2020-12-01 --out churn.csv",
 )  # fmt: skip
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--out", required=True, metavar="FILE",
@@ -140,7 +138,7 @@ def predict_command(
     click.echo(f"{len(frame):,} predictions written to {where}", err=True)
 
 
-@click.command("roles", cls=Command, example="relfrog roles runs/delay")
+@click.command("roles", cls=Command, example="relfrog roles runs/churn")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the roles as JSON.")
 def roles_command(run: Path, as_json: bool) -> None:

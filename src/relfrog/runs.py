@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -118,35 +119,48 @@ class Run:
 
     def roles(self) -> pd.DataFrame:
         """The learned role of each route: route, paradigm, tables, gate, role."""
+        names = ["route", "paradigm", "u", "v", "w", "gate"]
         try:
-            frame = pd.DataFrame(
-                read_json(self.folder / "roles.json"),
-                columns=["route", "paradigm", "u", "v", "w", "gate"],
-            )
-            frame["role"] = [role_of(gate) for gate in frame["gate"]]
-        except (TypeError, ValueError) as error:
-            raise RunError(
-                f"{self.folder / 'roles.json'}: damaged ({error}). Train again."
-            ) from None
-        return frame
+            found = [[entry[name] for name in names] for entry in self._read("roles.json", list)]
+            roles = [role_of(float(entry[-1])) for entry in found]
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._damaged("roles.json", error) from None
+        return pd.DataFrame(found, columns=names).assign(role=roles)
 
     def history(self) -> pd.DataFrame:
         """One row per epoch."""
-        path = self.folder / "history.jsonl"
-        return pd.read_json(path, lines=True) if path.exists() else pd.DataFrame()
+        try:
+            lines = (self.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+            return pd.DataFrame([dict(json.loads(line)) for line in lines])
+        except (OSError, TypeError, ValueError) as error:
+            raise self._damaged("history.jsonl", error) from None
 
     @property
     def metrics(self) -> dict[str, dict[str, dict[str, float]]]:
         """Scores of the saved weights, as they were computed after training: split, regime."""
-        found: dict[str, dict[str, dict[str, float | None]]]
-        found = read_json(self.folder / "metrics.json")
-        return {
-            split: {
-                regime: {name: float("nan") if v is None else v for name, v in scores.items()}
-                for regime, scores in regimes.items()
+        found = self._read("metrics.json", dict)
+        try:
+            return {
+                split: {
+                    regime: {
+                        name: float("nan") if value is None else float(value)
+                        for name, value in found[split][regime].items()
+                    }
+                    for regime in REGIMES
+                }
+                for split in ("val", "test")
             }
-            for split, regimes in found.items()
-        }
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._damaged("metrics.json", error) from None
+
+    def _read(self, name: str, kind: type) -> Any:
+        found = read_json(self.folder / name)
+        if not isinstance(found, kind):
+            raise self._damaged(name, f"a {type(found).__name__}, not a {kind.__name__}")
+        return found
+
+    def _damaged(self, name: str, why: object) -> RunError:
+        return RunError(f"{self.folder / name} is damaged ({why}). Train again.")
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -162,8 +176,8 @@ class Run:
         weights = {k[8:]: v for k, v in tensors.items() if k.startswith("network.")}
         fixed = None
         if self.config.roles == "fixed":
-            saved = read_json(self.folder / "roles.json")
-            fixed = {entry["route"]: entry["gate"] for entry in saved}
+            roles = self.roles()
+            fixed = dict(zip(roles["route"], roles["gate"], strict=True))
         network = self.prepared.network(self.about["labels"], fixed)
         try:
             network.load_state_dict(weights)
