@@ -154,7 +154,9 @@ def dependency_pairs(
     Both ends are taken from the last layer that has computed both of them.
     """
     batch = plan.batch
-    found = {}
+    # Rows are gathered per table: each time costs a gradient of the size of the whole table.
+    wanted: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    found: dict[ForeignKey, Tensor] = {}
     for key in keys:
         pointers = batch.parents[key][: plan.sizes[key.table]]
         children = torch.nonzero((pointers >= 0) & (pointers < plan.sizes[key.parent])).squeeze(1)
@@ -164,16 +166,37 @@ def dependency_pairs(
             drawn = torch.randint(len(children), (most,), generator=generator)
             children = children[drawn.to(children.device)]
         parents = pointers[children]
-        child = output.states[0][key.table].index_select(0, children)
-        parent = output.states[0][key.parent].index_select(0, parents)
-        for state in output.states[1:]:
-            deep = (children < len(state[key.table])) & (parents < len(state[key.parent]))
-            at = deep.nonzero().squeeze(1)
-            if len(at):
-                child = child.index_copy(0, at, state[key.table].index_select(0, children[at]))
-                parent = parent.index_copy(0, at, state[key.parent].index_select(0, parents[at]))
-        found[key] = Pairs(child, parent, batch.tables[key.parent].index[parents])
-    return found
+        depth = torch.zeros_like(children)
+        for number, state in enumerate(output.states):
+            depth[(children < len(state[key.table])) & (parents < len(state[key.parent]))] = number
+        wanted.setdefault(key.table, []).append((children, depth))
+        wanted.setdefault(key.parent, []).append((parents, depth))
+        found[key] = parents
+    gathered = {
+        name: iter(_gather([state[name] for state in output.states], some))
+        for name, some in wanted.items()
+    }
+    return {
+        key: Pairs(
+            next(gathered[key.table]),
+            next(gathered[key.parent]),
+            batch.tables[key.parent].index[parents],
+        )
+        for key, parents in found.items()
+    }
+
+
+def _gather(states: Sequence[Tensor], wanted: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """Some rows of a table, each after so many layers. Shapes: [n] each -> [n, c] each."""
+    rows, depth = (torch.cat(parts) for parts in zip(*wanted, strict=True))
+    order = [(depth == number).nonzero().squeeze(1) for number in range(len(states))]
+    parts = [
+        state.index_select(0, rows[at]) for state, at in zip(states, order, strict=True) if len(at)
+    ]
+    back = torch.empty_like(rows)
+    back[torch.cat(order)] = torch.arange(len(rows), device=rows.device)
+    sizes = [len(some) for some, _ in wanted]
+    return list(torch.cat(parts).index_select(0, back).split(sizes))
 
 
 __all__ += ["Dependencies", "dependency_pairs"]
