@@ -8,10 +8,13 @@ A test fails when README does not show what the files say.
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
+SCORES = HERE.parent / "experiments" / "scores.jsonl"
 BEGIN, END = "<!-- numbers: made by benchmarks/tables.py -->", "<!-- /numbers -->"
 
 
@@ -20,6 +23,8 @@ def numbers() -> str:
     parts = [importing(), sampling()]
     if (HERE / "training.json").exists():
         parts.append(training())
+    if SCORES.exists():
+        parts.append(scores())
     return "\n\n".join([BEGIN, *parts, END])
 
 
@@ -123,6 +128,46 @@ def training() -> str:
     )
     lines += ["", f"Figures of others in seeds a second, reported and not of this run: {known}."]
     return "\n".join(lines)
+
+
+def scores() -> str:
+    """Mean and deviation over seeds, per task, settings and regime."""
+    entries = [json.loads(line) for line in SCORES.read_text(encoding="utf-8").splitlines()]
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for entry in entries:
+        groups.setdefault((entry["dataset"], entry["task"], entry["name"]), []).append(entry)
+    lines = [
+        "Test scores (`experiments/scores.py`; every run is a line of `experiments/scores.jsonl` "
+        "with its command). ROC-AUC in per cent, or MAE; mean ± deviation over seeds. frozen: the "
+        "database stops at the test time; rolling: each seed sees everything up to its own time. "
+        "Settings and epochs are chosen on validation alone:",
+        "",
+        "| task | answer | seeds | frozen | rolling | seconds | memory |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for (dataset, task, name), runs in sorted(groups.items()):
+        cells = []
+        for regime in ("frozen", "rolling"):
+            found = [run["test"][regime] for run in runs if regime in run["test"]]
+            cells.append(_score(found) if found else "")
+        timed = [run for run in runs if "seconds" in run]
+        if timed:
+            mean = statistics.fmean(run["seconds"] for run in timed)
+            memory = max(run["peak_memory_bytes"] for run in timed) / 1e9
+            cells += [f"{mean:.0f}", f"{memory:.1f} GB"]
+        else:
+            cells += ["", ""]
+        lines.append(f"| {dataset} {task} | {name} | {len(runs)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _score(metrics: list[dict[str, float]]) -> str:
+    if "roc_auc" in metrics[0]:
+        values, digits = [100 * m["roc_auc"] for m in metrics], 1
+    else:
+        values, digits = [m["mae"] for m in metrics], 3
+    text = f"{statistics.fmean(values):.{digits}f}"
+    return f"{text} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else text
 
 
 def _speed(value: float) -> str:
