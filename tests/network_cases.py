@@ -256,6 +256,10 @@ class ToyTask:
         """The seeds, whatever the split."""
         return SimpleNamespace(df=self.seeds)
 
+    def hidden_columns(self) -> list[tuple[str, str]]:
+        """None."""
+        return []
+
 
 def toy_labels(kind: str, count: int, rng: np.random.Generator) -> list[Any]:
     """Labels that nothing explains."""
