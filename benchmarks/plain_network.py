@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ from relfrog.nn.model import Network, dependency_pairs
 from relfrog.nn.roles import RoleMode, Roles
 from relfrog.nn.sums import Aggregation
 from relfrog.routes import Route
-from relfrog.sampling import Batch, TemporalSampler, halving
+from relfrog.sampling import Batch
 from relfrog.training import Trainer
 
 __all__ = ["PlainGraph", "PlainNetwork", "PlainTrainer", "differences", "stir"]
@@ -58,30 +58,34 @@ class PlainGraph:
 
     @classmethod
     def of(cls, batch: Batch, routes: Sequence[Route]) -> PlainGraph:
-        """List who sends to whom.
+        """List who sends to whom, by the rules of `relfrog.nn.links`.
 
-        A child sends to a parent that is at most one hop nearer to the seeds; see
-        `relfrog.nn.links`.
+        A child sends to a parent that is at most one hop nearer to the seeds; a parent sends to
+        its children, unless it is a seed that is not visible itself.
         """
+        hidden = torch.zeros(len(batch.tables[batch.seed_table]), dtype=torch.bool)
+        hidden[batch.seeds] = batch.hidden()
         edges: dict[Relation, Tensor] = {}
-        sends: dict[ForeignKey, Tensor] = {}
+        sends: dict[Relation, Tensor] = {}  # for each child: along this key, does one send?
         for key, parents in batch.parents.items():
             children = (parents >= 0).nonzero().squeeze(1)
             ends = torch.stack([children, parents[children]])
             hops = batch.tables[key.table].hop[ends[0]], batch.tables[key.parent].hop[ends[1]]
             near = hops[0] <= hops[1] + 1
+            seen = torch.ones_like(near)
+            if key.parent == batch.seed_table:
+                seen = ~hidden[ends[1]]
             edges[key, True] = ends[:, near]
-            edges[key, False] = ends.flip(0)
-            sends[key] = torch.zeros(len(parents), dtype=torch.bool)
-            sends[key][children[near]] = True
+            edges[key, False] = ends[:, seen].flip(0)
+            for upwards, which in ((True, near), (False, seen)):
+                sends[key, upwards] = torch.zeros(len(parents), dtype=torch.bool)
+                sends[key, upwards][children[which]] = True
         matches = {}
         for route in routes:
             u, v, w = batch.matches(route)
-            keep = torch.ones(len(u), dtype=torch.bool)
-            if route.paradigm.arrows[0].forward:
-                keep &= sends[route.first][u]
-            if route.paradigm.arrows[1].forward:
-                keep &= sends[route.second][v]
+            up, again = (arrow.forward for arrow in route.paradigm.arrows)
+            keep = sends[route.first, up][u if up else v]
+            keep &= sends[route.second, again][v if again else w]
             matches[route] = u[keep], v[keep], w[keep]
         return cls(batch, edges, matches)
 
@@ -289,11 +293,12 @@ class PlainNetwork(nn.Module):
                 moments = features[name].moments[each]
                 spans = seconds[rows.group.long()].unsqueeze(1) - moments
             h[name] = times(encoder(features[name], each), ages.get(name), spans)
-        x, group = h[self.seed_table], batch.tables[self.seed_table].group[batch.seeds].long()
-        seeds = self.seed_encoder(
-            x[batch.seeds], seconds[group], batch.group_lags[group], batch.hidden()
+        seeds = batch.tables[self.seed_table]
+        hidden = torch.zeros(len(seeds), dtype=torch.bool)
+        hidden[batch.seeds] = batch.hidden()
+        h[self.seed_table] = self.seed_encoder(
+            h[self.seed_table], seeds.group.long(), hidden, seconds, batch.group_lags
         )
-        h[self.seed_table] = x.index_copy(0, batch.seeds, seeds)
         return h
 
 
@@ -365,11 +370,7 @@ class PlainTrainer:
             self.dependencies = PlainDependencies(ours.dependencies)
             self.fd_optimizer = _same(ours.fd_optimizer, self.dependencies)
         config = self.config
-        sampler = TemporalSampler(
-            prepared.graph, prepared.task.entity_table,
-            halving(config.neighbors, config.hops or config.layers),
-            mode="separate", strategy=config.strategy, seed=config.seed, routes=prepared.routes,
-        )  # fmt: skip
+        sampler = replace(ours.loader.sampler, mode="separate")
         self.loader = Loader(
             sampler, ours.train_seeds.rows, ours.train_seeds.times, config.batch_size,
             prepare=lambda batch: PlainGraph.of(batch, prepared.routes),

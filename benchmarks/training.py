@@ -69,8 +69,9 @@ class Case:
 
 #: Settings of RelBench's example: uniform neighbours, sums, nothing dropped, no label history.
 EXAMPLE: dict[str, Any] = {
-    "channels": 128, "layers": 2, "neighbors": 128, "strategy": "uniform", "aggregation": "sum",
-    "dropout": 0.0, "column_dropout": 0.0, "history": "off", "batch_size": 512,
+    "channels": 128, "layers": 2, "neighbors": 128, "hops": 2, "strategy": "uniform",
+    "aggregation": "sum", "dropout": 0.0, "column_dropout": 0.0, "average": 0.0,
+    "history": "off", "batch_size": 512,
 }  # fmt: skip
 SAGE = {**EXAMPLE, "model": "sage"}
 CASES = [
@@ -161,7 +162,7 @@ def run_case(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     row = {
         "case": case.name, "task": case.task, "model": config.model,
         "channels": config.channels, "layers": config.layers,
-        "fanouts": halving(config.neighbors, config.hops or config.layers),
+        "fanouts": trainer.loader.sampler.fanouts,
         "batch": config.batch_size, "aggregation": config.aggregation,
         "strategy": config.strategy, "history": config.history, "dropout": config.dropout,
         "weights": number_of_weights(trainer.network),

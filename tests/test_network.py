@@ -205,7 +205,7 @@ def check_future(db: Database, name: str, rows, at: pd.Timestamp, times, seed: i
     return int(outputs[0][1].sum())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seeded(), st.integers(0, 4), st.integers(0, 99))
 def test_the_future_does_not_exist(case, day: int, seed: int) -> None:
     db, name, rows, times = case

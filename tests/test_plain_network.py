@@ -41,7 +41,6 @@ def plain_network() -> ModuleType:
 
 @pytest.mark.parametrize("aggregation", ["sum", "mean", "recent"])
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.filterwarnings("ignore:Initializing zero-element")
 @settings(max_examples=10, deadline=None)
 @given(seeds=seeded(), fanout=st.sampled_from([-1, 1, 2]), with_routes=st.booleans())
 def test_same_outputs_and_gradients(
