@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from helpers import sqlite
+from test_cli import inside
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -49,6 +51,52 @@ def test_the_guide_runs_as_it_stands(tmp_path: Path) -> None:
         for line in shown.strip().splitlines():
             assert line in said, line
     assert "ok: task late" in said
+
+
+def shape(text: str) -> set[str]:
+    """Lines without their numbers, which depend on the machine, and without their columns."""
+    return {
+        re.sub(r"\s+", " ", re.sub(r"-?\d[\d,.]*(e-\d+)?|\*", "#", line)).replace(" #", "#")
+        for line in text.splitlines()
+    }
+
+
+def test_the_guide_to_training_runs_as_it_stands(
+    demo: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "relfrog-demo").symlink_to(demo)
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "train.md"
+    said = ""
+    for block in blocks(page, "sh"):
+        # A process for each of them would spend its time on importing libraries.
+        for command in re.findall(r"^(?:cat > .*?^CSV$|.*?$)", block.strip(), re.M | re.S):
+            if command.startswith("relfrog "):
+                code, out, err = inside(capfd, *shlex.split(command)[1:])
+                assert code == 0, (command, err)
+                said += out + err
+            else:
+                done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+                assert done.returncode == 0, command
+                said += done.stdout
+    for shown in blocks(page, "text"):
+        assert shape(shown) <= shape(said) | {""}
+    (block,) = blocks(page, "python")
+    exec(block, {})
+    out, _ = capfd.readouterr()
+    assert "'mae': " in out
+    assert "SFO" in out
+
+
+def test_readmes_session_is_that_of_the_demo(demo: Path) -> None:
+    session = blocks(ROOT / "README.md", "text")[0]
+    assert session.startswith("$ relfrog import")
+    said = (demo / "said.txt").read_text().replace(str(demo), "relfrog-demo")
+    said = said.replace("--set steps_per_epoch=2 --set neighbors=4", "")
+    assert shape(session) <= shape(said) | {""}
 
 
 def test_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
