@@ -318,7 +318,9 @@ def gradients_of(loss: Tensor, module: nn.Module) -> dict[str, Tensor]:
 @pytest.mark.parametrize("model", ["frog", "sage"])
 @pytest.mark.parametrize("kind", HEADS)
 def test_one_batch_can_be_learned_by_heart(kind: str, model: str, tmp_path: Path) -> None:
-    prepared = toy(kind, model=model, lr=0.01, layers=1 if model == "frog" else 2)
+    # The regulariser is there to hinder this.
+    layers = 1 if model == "frog" else 2
+    prepared = toy(kind, model=model, lr=0.01, layers=layers, beta=0.0, gamma=0.0)
     trainer = Trainer(prepared, tmp_path)
     (plan,) = list(trainer.loader)
     losses = []
