@@ -9,6 +9,7 @@ import subprocess
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,22 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from small_store import make_store
 
     return make_store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `relfrog demo` leaves, after as little training as can be; and what it said."""
+    from relfrog import DatasetError
+    from relfrog.demo import _package_data, run_demo
+
+    try:
+        _package_data()
+    except DatasetError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("demo")
+    with open(folder / "said.txt", "w", encoding="utf-8") as file, redirect_stdout(file):
+        run_demo(folder, False, {"epochs": 1, "steps_per_epoch": 2, "neighbors": 4})
+    return folder
 
 
 @pytest.fixture(scope="session")

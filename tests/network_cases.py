@@ -65,6 +65,43 @@ class Case:
         return replace(self, rows=self.rows[own], times=self.times[own], cutoffs=cutoffs)
 
 
+def dense_database(rng: np.random.Generator) -> Database:
+    """Tables in which most keys name a row, so that there are many ways between any two rows.
+
+    Children that are earlier than their parents, parallel keys, self-references and cycles are
+    the rule; NULLs, values that name no row, missing times and an empty table occur.
+    """
+    names = ["a", "b", "c"][: rng.integers(2, 4)]
+    sizes = {name: int(rng.integers(3, 8)) for name in names}
+    if rng.random() < 0.2:
+        sizes[names[-1]] = 0
+    tables = {}
+    for name, size in sizes.items():
+        keys = {f"k{i}": str(rng.choice(names)) for i in range(rng.integers(1, 3))}
+        columns: dict[str, Any] = {"x": rng.normal(size=size)}
+        timed = rng.random() < 0.6
+        if timed:
+            days = START + pd.to_timedelta(rng.integers(0, 6, size), unit="D")
+            columns["when"] = pd.Series(days).mask(rng.random(size) < 0.1)
+        for column, parent in keys.items():
+            values = rng.integers(0, max(1, sizes[parent]), size).astype(float)
+            values[rng.random(size) < 0.1] = 99
+            values[rng.random(size) < 0.1] = np.nan
+            columns[column] = pd.array(values, dtype="Int64")
+        tables[name] = table(columns, keys, "when" if timed else None)
+    return Database(tables)
+
+
+@st.composite
+def dense(draw: st.DrawFn) -> tuple[Database, str, Any, pd.Series]:
+    """As `seeded`, with a denser database."""
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 20)))
+    db = dense_database(rng)
+    name = str(rng.choice([name for name, some in db.table_dict.items() if len(some)]))
+    rows = rng.integers(0, len(db.table_dict[name]), rng.integers(1, 5))
+    return db, name, rows, pd.Series(START + pd.to_timedelta(rng.integers(0, 6, len(rows)), "D"))
+
+
 @st.composite
 def cases(
     draw: st.DrawFn,
@@ -74,7 +111,7 @@ def cases(
     cut: bool = True,
 ) -> Case:
     """A batch of a random database; sometimes the database stops before the seeds do."""
-    db, name, rows, times = draw(seeded())
+    db, name, rows, times = draw(st.one_of(seeded(), dense()))
     cutoffs = None
     if cut and draw(st.booleans()):
         cutoffs = [START + draw(st.integers(0, 5)) * DAY] * len(rows)
@@ -109,10 +146,17 @@ def fit_features(db: Database) -> tuple[dict[str, Any], dict[str, Features]]:
 
 
 def fill(module: nn.Module, seed: int = 0, size: float = 0.4) -> Any:
-    """Give a module weights that are the same each time, and nowhere 0 or 1."""
+    """Give a module weights that are the same each time, and nowhere 0 or 1.
+
+    Norms get some that leave most rectifiers after them open: a closed one hides mistakes.
+    """
     with torch.no_grad():
         for number, weight in enumerate(module.parameters()):
             weight.copy_(size * normal(*weight.shape, seed=1000 * seed + number))
+        for part in module.modules():
+            if isinstance(part, nn.LayerNorm):
+                part.weight.add_(1.0)
+                part.bias.add_(1.0)
     return module
 
 
@@ -218,6 +262,10 @@ class ToyTask:
     def get_table(self, split: str, mask_input_cols: bool | None = None) -> Any:
         """The seeds, whatever the split."""
         return SimpleNamespace(df=self.seeds)
+
+    def hidden_columns(self) -> list[tuple[str, str]]:
+        """Nothing is to be hidden."""
+        return []
 
 
 def toy_labels(kind: str, count: int, rng: np.random.Generator) -> list[Any]:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 import relbench
 
-from relfrog import DatasetError, build_demo, check, inspect
-
-pytest.importorskip("relfrog.demo")
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from relfrog.demo import _package_data
-
-    try:
-        _package_data()
-    except DatasetError as error:
-        pytest.skip(str(error))
-    folder = tmp_path_factory.mktemp("demo")
-    build_demo(folder)
-    return folder
+from relfrog import DatasetError, build_demo, inspect, load_run
+from relfrog.cli import cli
 
 
 def test_its_shape(demo: Path) -> None:
@@ -44,8 +32,9 @@ def test_its_shape(demo: Path) -> None:
 
 
 def test_it_passes_its_own_check(demo: Path) -> None:
-    report = check(demo / "flights")
-    assert report.findings == []
+    said = (demo / "said.txt").read_text()
+    assert "full resolution: rebuilt 5 tables, 368 k rows, identical" in said
+    assert "\n0 errors, 0 warnings\n" in said
 
 
 def names(dataset: Path, table: str, key: str, column: str) -> dict[int, str]:
@@ -93,3 +82,31 @@ def test_labels_equal_those_of_the_reference_dataset(demo: Path, shared_data: Pa
 def test_it_is_not_overwritten(demo: Path) -> None:
     with pytest.raises(DatasetError, match="--overwrite"):
         build_demo(demo)
+    with pytest.raises(DatasetError, match="--overwrite"):
+        cli.main(["demo", "--out", str(demo)], standalone_mode=False)
+
+
+def test_the_journey(demo: Path) -> None:
+    said = (demo / "said.txt").read_text()
+    commands = re.findall(r"^\$ (.*)$", said, re.M)
+    assert [command.split()[:2] for command in commands] == [
+        ["relfrog", name] for name in ("import", "check", "inspect", "train", "roles", "predict")
+    ]
+    run = load_run(demo / "run")
+    assert f"--out {run.folder} --size small --set epochs=1" in commands[3]
+    for split in ("val", "test"):
+        for regime in ("frozen", "rolling"):
+            score = run.metrics[split][regime]["roc_auc"]
+            assert re.search(rf"^{split} +{regime} +{score:.4f} ", said, re.M)
+    for route, gate in zip(run.roles()["route"], run.roles()["gate"]):
+        assert re.search(rf"^{re.escape(route)} +\S+ +{gate:.3f} ", said, re.M)
+    lines = (demo / "predictions.csv").read_text().splitlines()
+    assert lines[0] == "tailnum,time,prediction"
+    assert len(lines) == 1 + 3322
+    assert "\n".join(lines[:4]) in said
+    # What is named at the end is there.
+    for name in ("flights.db", "flights", "schema.svg", "run"):
+        assert (demo / name).exists()
+    for command in re.findall(r"^  (relfrog .*)$", said, re.M):
+        words = shlex.split(command)
+        assert words[1] in cli.commands

@@ -126,7 +126,7 @@ def compare(
 
 
 @pytest.mark.parametrize("how", AGGREGATIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(cases())
 def test_edge_messages_are_those_of_a_loop_over_matches(how: Aggregation, case: Case) -> None:
     """Eq. (10) and (11), along and against, with two keys to one table, and within one table."""

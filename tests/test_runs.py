@@ -326,6 +326,21 @@ def test_new_columns_and_tables_are_ignored_and_named(
         assert other.evaluate() == run.evaluate()
 
 
+def test_a_table_that_is_empty_does_no_harm(run: relfrog.Run, store: Path, tmp_path: Path) -> None:
+    changed = copied(store, tmp_path)
+    manifest = yaml.safe_load((changed / "manifest.yaml").read_text())
+    early = {"archive": {"pkey": None, "fkeys": {"who": "people"}, "time_col": "at"}}
+    manifest["tables"] = early | manifest["tables"]
+    (changed / "manifest.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
+    empty = pd.DataFrame({"who": pd.Series([], dtype="Int64"), "at": pd.to_datetime([])})
+    empty.to_parquet(changed / "db" / "archive.parquet")
+    trained = fit(changed, tmp_path / "trained", epochs=1)
+    assert trained.prepared.newest == run.prepared.newest
+    history = [r.prepared.graph.num_rows["labels of the task"] for r in (run, trained)]
+    assert history[0] == history[1] > 0
+    assert len(trained.predict()) == 20
+
+
 def test_a_new_key_between_old_tables_says_that_the_weights_do_not_fit(
     run: relfrog.Run, store: Path, tmp_path: Path
 ) -> None:

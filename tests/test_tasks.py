@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import relbench
+import yaml
 
 from helpers import sqlite
 from relfrog import (
@@ -77,6 +79,23 @@ def test_an_entity_task_is_completed_from_its_sql(shop: Path) -> None:
     pd.testing.assert_frame_equal(
         stored, made.get_table("test", mask_input_cols=False).df, check_dtype=False
     )
+
+
+def test_an_empty_first_table_does_no_harm(shop: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(shop, tmp_path / "ds"))
+    manifest = yaml.safe_load((copy / "manifest.yaml").read_text())
+    early = {name: {"pkey": None, "fkeys": {}, "time_col": "at"} for name in ("aaa", "aab")}
+    manifest["tables"] = early | manifest["tables"]
+    (copy / "manifest.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
+    times = pd.Series(pd.to_datetime(["2020-11-20"]))  # one that begins in the test split
+    pd.DataFrame({"at": times[:0]}).to_parquet(copy / "db" / "aaa.parquet")
+    pd.DataFrame({"at": times}).to_parquet(copy / "db" / "aab.parquet")
+    options = {"type": "binary", "entity": "people", "horizon": "20 days", "overwrite": True}
+    both = [add_task(where, "early", BUYS, **options) for where in (shop, copy)]  # type: ignore[arg-type]
+    assert both[0].stats == both[1].stats
+    dataset = open_dataset(copy)
+    task, full = load_task(dataset, "early"), dataset.get_db(upto_test_timestamp=False)
+    assert len(seed_times(dataset, task, "train", full)) == both[0].stats["train"].seed_times
 
 
 def test_a_recommendation_task(shop: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -205,8 +206,14 @@ def build_demo(out: str | Path, *, overwrite: bool = False, progress: Any = None
     return result
 
 
-def run_demo(out: Path, overwrite: bool) -> None:
-    """The journey: a database, imported, checked and inspected."""
+def run_demo(out: Path, overwrite: bool, settings: Mapping[str, Any]) -> None:
+    """The journey: a database, imported, checked, inspected, learned from and predicted with.
+
+    Args:
+        out: The folder for everything.
+        overwrite: Whether to replace what an earlier demo left there.
+        settings: Of the training.
+    """
     import click
 
     from relfrog.checking import check
@@ -230,9 +237,44 @@ def run_demo(out: Path, overwrite: bool) -> None:
     click.echo(inspection(found))
     drawing = out / "schema.svg"
     drawing.write_text(schema_svg(found), encoding="utf-8")
+    run, predictions = out / "run", out / "predictions.csv"
+    _learn(dataset, run, predictions, settings)
     click.echo(
-        f"\nThe database is {out / 'flights.db'}, the dataset {dataset}, its drawing {drawing}.\n"
+        f"\nThe database is {out / 'flights.db'}, the dataset {dataset}, its drawing {drawing}, "
+        f"the run {run}.\n"
         "Try next:\n"
-        f"  relfrog inspect {dataset} --json\n"
+        f"  relfrog evaluate {run} --split test --regime frozen\n"
+        f"  relfrog train {dataset} airport-delay --out {out / 'airport-delay'}\n"
         "  relfrog import YOUR_DATABASE YOUR_DATASET"
     )
+
+
+def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, Any]) -> None:
+    """Train on one task, show what was learned, and predict."""
+    import click
+
+    from relfrog.learning import train
+    from relfrog.outputs import write_frame
+    from relfrog.progress import TrainingProgress
+    from relfrog.summary import role_table, run_summary
+
+    task = DEMO_TASKS[0]
+    given = " ".join(f"--set {name}={value}" for name, value in settings.items())
+    click.echo(
+        f"\n{task.options['description']}\n\n"
+        f"$ relfrog train {dataset} {task.name} --out {run} --size small {given}\n"
+    )
+    with TrainingProgress() as progress:
+        trained = train(
+            dataset, task.name, run, size="small", settings=settings,
+            overwrite=True, callbacks=[progress],
+        )  # fmt: skip
+    click.echo(run_summary(trained))
+    click.echo(f"\n$ relfrog roles {run}\n")
+    click.echo(role_table(trained.roles()))
+    click.echo(f"\n$ relfrog predict {run} --out {predictions}\n")
+    frame = trained.predict()
+    where = write_frame(frame, predictions, overwrite=True)
+    click.echo(f"{len(frame):,} predictions written to {where}, such as\n")
+    with open(predictions, encoding="utf-8") as file:
+        click.echo("".join(line for line, _ in zip(file, range(4), strict=False)), nl=False)

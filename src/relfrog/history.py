@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 from relbench.base import Database, Table
 
-from relfrog.labels import SPLITS, seed_times
+from relfrog.labels import SPLITS, seed_times, timed_first
 from relfrog.tasks import NoLabels
 
 __all__ = ["history_name", "known_labels", "with_history"]
@@ -42,7 +42,7 @@ def known_labels(dataset: Any, task: Any, db: Any) -> pd.DataFrame:
     if not hasattr(task, "_sql"):
         frames = [task.get_table(split, mask_input_cols=False).df for split in SPLITS[:2]]
         return _in_order(task, pd.concat(frames))
-    last = max(db.max_timestamp, dataset.test_timestamp) - task.timedelta
+    last = max(timed_first(db).max_timestamp, dataset.test_timestamp) - task.timedelta
     times = seed_times(dataset, task, "train", db)
     for first, end in (
         (dataset.val_timestamp, dataset.test_timestamp - task.timedelta),

@@ -11,7 +11,10 @@ import pandas as pd
 
 from relfrog.errors import TaskError
 
-__all__ = ["SPLITS", "LabelStats", "label_stats", "run_sql", "seed_times", "window_problems"]
+__all__ = [
+    "SPLITS", "LabelStats", "label_stats", "run_sql", "seed_times", "timed_first",
+    "window_problems",
+]  # fmt: skip
 
 SPLITS = ("train", "val", "test")
 
@@ -79,8 +82,23 @@ def run_sql(
         connection.close()
 
 
+def timed_first(db: Any) -> Any:
+    """The same database, tables that hold a time first.
+
+    RelBench's first and last time of a database are NaT if those of its first table are.
+    """
+    tables = db.table_dict
+
+    def has_none(name: str) -> bool:
+        column = tables[name].time_col
+        return column is None or not tables[name].df[column].notna().any()
+
+    return type(db)({name: tables[name] for name in sorted(tables, key=has_none)})
+
+
 def seed_times(dataset: Any, task: Any, split: str, db: Any) -> pd.DatetimeIndex:
     """The seed times of a split, as RelBench lays them out."""
+    db = timed_first(db)
     step = task.timedelta
     if split == "train":
         return pd.date_range(dataset.val_timestamp - step, db.min_timestamp, freq=-step)

@@ -15,6 +15,7 @@ from relfrog.config import Config
 from relfrog.errors import TaskError
 from relfrog.graph import RelationalGraph, build_graph
 from relfrog.history import history_name, with_history
+from relfrog.labels import timed_first
 from relfrog.loading import Loader
 from relfrog.nn.heads import HEADS
 from relfrog.nn.links import make_plan
@@ -217,6 +218,7 @@ def prepare(
     """
     if db is None:
         db = dataset.get_db(upto_test_timestamp=False)
+    db = timed_first(db)
     newest = db.max_timestamp
     seeds = None
     if columns is None:

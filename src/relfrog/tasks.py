@@ -14,7 +14,7 @@ from relbench.load import _ForecastEntityTask, _ForecastRecommendationTask, buil
 from relbench.manifest import KIND_FORECAST, TaskManifest
 
 from relfrog.errors import TaskError
-from relfrog.labels import run_sql
+from relfrog.labels import run_sql, timed_first
 from relfrog.mapping import unknown
 
 __all__ = [
@@ -31,7 +31,14 @@ class NoLabels(TaskError):
     """The SQL gives no row; RelBench itself would end in a traceback."""
 
 
-class _EntityTask(_ForecastEntityTask):  # type: ignore[misc]
+class _TimedFirst:
+    """Labels also where the first table is empty, or is in a split."""
+
+    def _split_db(self, split: str, db: Any = None) -> Any:
+        return timed_first(super()._split_db(split, db))  # type: ignore[misc]
+
+
+class _EntityTask(_TimedFirst, _ForecastEntityTask):  # type: ignore[misc]
     """RelBench's entity task, with its SQL in the locked room."""
 
     def make_table(self, db: Any, timestamps: Any) -> Any:
@@ -47,7 +54,7 @@ class _EntityTask(_ForecastEntityTask):  # type: ignore[misc]
         return float(self.get_table("train").df[self.target_col].std(ddof=1))
 
 
-class _RecommendationTask(_ForecastRecommendationTask):  # type: ignore[misc]
+class _RecommendationTask(_TimedFirst, _ForecastRecommendationTask):  # type: ignore[misc]
     """RelBench's recommendation task, with its SQL in the locked room."""
 
     def make_table(self, db: Any, timestamps: Any) -> Any:
