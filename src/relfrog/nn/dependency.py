@@ -102,10 +102,14 @@ class Dependencies(nn.Module):
         hidden, score = self.hidden[number], self.score[number]
         assert isinstance(hidden, nn.Linear)
         parent = nn.functional.linear(pairs.parent, hidden.weight)
-        child = nn.functional.linear(pairs.child, hidden.weight)
-        everyone = torch.cat([parent.unsqueeze(1), parent[drawn]], 1)
-        scores = score((everyone - child.unsqueeze(1) + hidden.bias).relu()).squeeze(2) / self.tau
-        scores[:, 1:] = scores[:, 1:].masked_fill(~allowed, -torch.inf)
+        child = nn.functional.linear(pairs.child, hidden.weight, -hidden.bias)
+        count, many = drawn.shape
+        own = torch.arange(count, device=drawn.device).unsqueeze(1)
+        everyone = torch.cat([own, drawn], 1).flatten()
+        apart = parent.index_select(0, everyone).view(count, many + 1, -1) - child.unsqueeze(1)
+        scores = score(apart.relu_()).squeeze(2) / self.tau
+        wrong = torch.cat([torch.zeros_like(own, dtype=torch.bool), ~allowed], 1)
+        scores = scores.masked_fill(wrong, -torch.inf)
         return -scores.log_softmax(1)[:, 0].mean()  # Eq. (15)
 
     def forward(
