@@ -1,4 +1,4 @@
-"""Write docs/commands.md and docs/reference.md from the commands' help and the docstrings.
+"""Write docs/commands.md, reference.md and settings.md from help texts and docstrings.
 
     python docs/generate.py
 
@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import fields
+from importlib import resources
 from pathlib import Path
 
 import click
 
 import relfrog
 from relfrog.cli import cli
+from relfrog.config import SIZES, Config, default_settings, presets, read_preset
 
 HERE = Path(__file__).parent
 
@@ -53,7 +56,22 @@ def reference() -> str:
         if signature:
             parts += ["```python", _wrapped(f"{name}{signature}"), "```", ""]
         parts += ["```text", inspect.getdoc(value) or "", "```"]
+        if inspect.isclass(value):
+            parts += _methods(name, value)
     return "\n".join(parts) + "\n"
+
+
+def _methods(name: str, owner: type) -> list[str]:
+    """What a class can be asked, beside its own description."""
+    parts = []
+    for method, member in vars(owner).items():
+        if method.startswith("_") or not inspect.isfunction(member):
+            continue
+        signature = _signature(member).replace("(self, ", "(").replace("(self)", "()")
+        shown = _wrapped(f"{name}.{method}{signature}")
+        parts += ["", "```python", shown, "```", ""]
+        parts += ["```text", inspect.getdoc(member) or "", "```"]
+    return parts
 
 
 def _signature(function: object) -> str:
@@ -80,7 +98,54 @@ def _wrapped(signature: str) -> str:
     return f"{head}(\n    " + ",\n    ".join(pieces) + f",\n){after}"
 
 
-PAGES = {"commands.md": commands, "reference.md": reference}
+def settings() -> str:
+    """Every setting with its default and meaning, and the presets."""
+    small, large = default_settings(0), default_settings(10**9)
+    sizes = ", ".join(f"`{name}` {channels}" for name, channels in SIZES.items())
+    parts = [
+        "# Settings",
+        "",
+        "Made from `relfrog.config.Config` by `docs/generate.py`. One at a time: "
+        "`relfrog train ... --set lr=0.0005 --set epochs=40`; many at once: `--preset FILE`, a "
+        "YAML file with one `name: value` per line, or the name of a preset. What comes later "
+        "counts: default < preset < `--set`. `config.yaml` in a run folder holds all of them, and "
+        "is a preset itself.",
+        "",
+        "| setting | default | meaning |",
+        "|---|---|---|",
+    ]
+    meanings = _meanings()
+    for entry in fields(Config):
+        default = entry.default
+        shown = str(default).lower() if isinstance(default, bool) else str(default)
+        if small.get(entry.name, default) != large.get(entry.name, default):
+            shown = f"{small[entry.name]} to {large[entry.name]}, by the number of training seeds"
+        elif entry.name in small:
+            shown = str(small[entry.name])
+        parts.append(f"| `{entry.name}` | {shown} | {meanings[entry.name]} |")
+    parts += [
+        "",
+        f"`channels` is what `--size` sets: {sizes}.",
+        "",
+        "## Presets",
+    ]
+    for name in presets():
+        text = (resources.files("relfrog") / "presets" / f"{name}.yaml").read_text("utf-8")
+        about = " ".join(line[1:].strip() for line in text.splitlines() if line.startswith("#"))
+        found = read_preset(name).items()
+        given = ", ".join(f"`{key}` {str(value).lower()}" for key, value in found)
+        parts += ["", f"`{name}`: {about} {given}."]
+    return "\n".join(parts) + "\n"
+
+
+def _meanings() -> dict[str, str]:
+    """What the docstring says of each setting, as a sentence."""
+    text = inspect.getdoc(Config) or ""
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text.split("Attributes:")[1], re.M)
+    return {name: " ".join(meaning.split()).replace("|", "\\|") for name, meaning in found}
+
+
+PAGES = {"commands.md": commands, "reference.md": reference, "settings.md": settings}
 
 if __name__ == "__main__":
     for file, make in PAGES.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from helpers import sqlite
+from test_cli import inside
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -20,6 +22,15 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 def blocks(page: Path, language: str) -> list[str]:
     text = page.read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+def test_readme_names_every_module() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## File map")[2]
+    for path in (ROOT / "src" / "relfrog").iterdir():
+        if path.suffix == ".py" and not path.name.startswith("_"):
+            assert f"`{path.name}`" in text or path.name.endswith("_checks.py"), path.name
+        elif (path / "__init__.py").exists() or path.name == "presets":
+            assert f"`{path.name}/`" in text, path.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -51,7 +62,54 @@ def test_the_guide_runs_as_it_stands(tmp_path: Path) -> None:
     assert "ok: task late" in said
 
 
-def test_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def shape(text: str) -> set[str]:
+    """Lines without numbers and roles, which depend on the machine, and without columns."""
+    found = set()
+    for line in text.splitlines():
+        line = re.sub(r"-?\d[\d,.]*(e-\d+)?|\*|\b(edge|node|undecided)$", "#", line)
+        found.add(re.sub(r"\s+", " ", line).replace(" #", "#").rstrip())
+    return found
+
+
+def test_the_guide_to_training_runs_as_it_stands(
+    demo: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "relfrog-demo").symlink_to(demo)
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "train.md"
+    said = ""
+    for block in blocks(page, "sh"):
+        # A process for each of them would spend its time on importing libraries.
+        for command in re.findall(r"^(?:cat > .*?^CSV$|.*?$)", block.strip(), re.M | re.S):
+            if command.startswith("relfrog "):
+                code, out, err = inside(capfd, *shlex.split(command)[1:])
+                assert code == 0, (command, err)
+                said += out + err
+            else:
+                done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+                assert done.returncode == 0, command
+                said += done.stdout
+    for shown in blocks(page, "text"):
+        assert shape(shown) <= shape(said) | {""}
+    (block,) = blocks(page, "python")
+    exec(block, {})
+    out, _ = capfd.readouterr()
+    assert "'mae': " in out
+    assert "SFO" in out
+
+
+def test_readmes_session_is_that_of_the_demo(demo: Path) -> None:
+    session = blocks(ROOT / "README.md", "text")[0]
+    assert session.startswith("$ relfrog import")
+    said = (demo / "said.txt").read_text().replace(str(demo), "relfrog-demo")
+    said = said.replace("--set steps_per_epoch=2 --set neighbors=4", "")
+    assert shape(session) <= shape(said) | {""}
+
+
+def test_readmes_python_runs(tmp_path: Path) -> None:
     days = ", ".join(
         f"({i}, {i % 5}, '2020-{i % 12 + 1:02d}-{i % 28 + 1:02d}')" for i in range(1, 400)
     )
@@ -63,13 +121,18 @@ def test_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "INSERT INTO customers VALUES (0, 'a'), (1, 'b'), (2, 'c'), (3, 'd'), (4, 'e');"
         f"INSERT INTO orders VALUES {days};",
     )
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "churn.sql").write_text(
+        "SELECT t.timestamp, c.id, CAST(count(o.id) < 7 AS INTEGER) AS churn FROM timestamps t "
+        "CROSS JOIN customers c LEFT JOIN orders o ON o.customer = c.id AND o.ordered_at > "
+        "t.timestamp AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}' GROUP BY ALL"
+    )
     (block,) = blocks(ROOT / "README.md", "python")
     done = subprocess.run(
         [sys.executable, "-c", block], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("full resolution: rebuilt 2 tables, ")
+    assert (tmp_path / "runs" / "churn" / "metrics.json").exists()
 
 
 def test_readmes_numbers_are_those_measured() -> None:

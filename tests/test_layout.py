@@ -98,7 +98,7 @@ def test_every_command_and_option_is_documented() -> None:
                     assert option in commands, f"{name} {option}"
 
 
-@pytest.mark.parametrize("page", ["commands.md", "reference.md"])
+@pytest.mark.parametrize("page", ["commands.md", "reference.md", "settings.md"])
 def test_generated_pages_are_up_to_date(page: str) -> None:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None

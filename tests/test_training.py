@@ -85,6 +85,8 @@ def test_what_is_saved_predicts_the_same(store: Path, tmp_path: Path) -> None:
         "run.json", "config.yaml", "columns.json", "columns.safetensors", "model.safetensors",
         "roles.json", "history.jsonl", "metrics.json", ".lock",
     }  # fmt: skip
+    modes = {path.stat().st_mode for path in (tmp_path / "run").iterdir()}
+    assert len(modes) == 1  # who may read one may read all
 
 
 def test_roles_survive(run: relfrog.Run) -> None:

@@ -151,6 +151,8 @@ class Columns:
         save_file(arrays, folder / "columns.safetensors")
         text = json.dumps(about, indent=1, allow_nan=False)
         (folder / "columns.json").write_text(text + "\n", encoding="utf-8")
+        # safetensors keeps everyone else out.
+        (folder / "columns.safetensors").chmod((folder / "columns.json").stat().st_mode)
 
     @classmethod
     def load(cls, folder: str | Path) -> Columns:

@@ -80,7 +80,10 @@ def save_tensors(path: Path, tensors: dict[str, Any], about: dict[str, str] | No
 
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
+        partial.touch()
+        mode = partial.stat().st_mode
         save_file({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, partial, about)
+        partial.chmod(mode)  # safetensors keeps everyone else out
         with open(partial, "rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
