@@ -343,14 +343,16 @@ def gradients_of(loss: Tensor, module: nn.Module) -> dict[str, Tensor]:
     ("kind", "model"), [*((kind, "frog") for kind in HEADS), ("regression", "sage")]
 )
 def test_one_batch_can_be_learned_by_heart(kind: str, model: str, tmp_path: Path) -> None:
+    # The regulariser is there to hinder this.
     layers = 1 if model == "frog" else 2
-    prepared = toy(kind, model=model, lr=0.01, layers=layers, channels=32)
+    prepared = toy(kind, model=model, lr=0.01, layers=layers, beta=0.0, gamma=0.0)
     trainer = Trainer(prepared, tmp_path)
     (plan,) = list(trainer.loader)
-    losses = [trainer.fit_model(plan)[0] for _ in range(150)]
-    for group in trainer.optimizer.param_groups:
-        group["lr"] /= 10
-    losses += [trainer.fit_model(plan)[0] for _ in range(50)]
+    losses = []
+    for steps in (120, 80, 40):
+        losses += [trainer.fit_model(plan)[0] for _ in range(steps)]
+        for group in trainer.optimizer.param_groups:
+            group["lr"] /= 10
     assert losses[0] > 0.5
     assert np.mean(losses[-10:]) < 0.05
     scores = trainer.validate()
