@@ -298,13 +298,7 @@ def test_calendar_and_moments_are_those_of_pandas() -> None:
     past = frame["when"].isna() | (frame["when"] <= CUT)
     for name in ("when", "due"):
         stamps = frame[name].dt
-        years = stamps.year[past].dropna()
-        spread = years.std(ddof=0)
-        expected = {
-            "year": ((stamps.year - years.mean()) / spread if spread else 0 * stamps.year).clip(
-                -3, 3
-            )
-        }
+        expected = {}  # no year: it does not come again
         minutes = stamps.hour * 60 + stamps.minute
         waves = {
             "month": (stamps.month - 1) / 12,
@@ -584,3 +578,30 @@ def test_real_databases(name: str, tmp_path: Path) -> None:
         assert np.abs(features.dense.numpy()).max(initial=0) <= 10
     early = fit_columns(source.get_db(), before=source.val_timestamp)  # without the test's rows
     assert saved(early, tmp_path / "early") == saved(columns, tmp_path)
+
+
+def test_what_only_counts_on_with_time_is_left_out() -> None:
+    rng = np.random.default_rng(0)
+    size = 400
+    when = pd.Series(pd.date_range("2019-01-01", periods=size, freq="D"))
+    frame = pd.DataFrame(
+        {
+            "when": when,
+            "serial": np.arange(size) + rng.integers(0, 3, size),  # the time in other words
+            "price": rng.normal(size=size),
+            "season": np.arange(size) // 10,  # always new: as a code it says nothing later
+            "shop": rng.integers(0, 5, size),
+        }
+    )
+    db = Database({"t": Table(frame, {}, None, "when")})
+    table = fit_columns(db, before=when.iloc[-1]).tables["t"]
+    assert set(table.skipped) == {"serial", "season"}
+    assert [c.name for c in table.numbers] == ["price", "shop"]
+    assert [c.name for c in table.categories] == ["shop"]
+    # Codes that are always new, but not in order of time, stay as numbers alone.
+    shuffled = frame.assign(season=(np.arange(size) // 10 * 7919) % 1009).drop(columns="serial")
+    table = fit_columns(
+        Database({"t": Table(shuffled, {}, None, "when")}), before=when.iloc[-1]
+    ).tables["t"]
+    assert "season" in [c.name for c in table.numbers]
+    assert [c.name for c in table.categories] == ["shop"]

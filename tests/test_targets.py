@@ -158,7 +158,7 @@ def test_columns_have_the_types_of_the_database(place: Place) -> None:
     queries = {
         "sqlite": "SELECT name, type FROM pragma_table_info('t')",
         "duckdb": "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 't'",
-        "mysql": "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_NAME = 't'",
+        "mysql": "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_NAME = 't' AND TABLE_SCHEMA = DATABASE()",
         "postgresql": "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
         "WHERE attrelid = 't'::regclass AND attnum > 0",
     }

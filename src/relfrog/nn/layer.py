@@ -12,7 +12,7 @@ from relfrog.nn.encoders import Recency
 from relfrog.nn.links import LayerPlan
 from relfrog.nn.messages import NodeMessage, message_for
 from relfrog.nn.roles import Roles
-from relfrog.nn.sums import Aggregation
+from relfrog.nn.sums import Aggregation, first
 from relfrog.routes import Route
 
 __all__ = ["RoleLayer"]
@@ -80,10 +80,10 @@ class RoleLayer(nn.Module):
         for number, recency in self.recency.items():
             name = self.tables[int(number)]
             if ages is not None and len(h[name]):
-                weights[name] = recency(ages[name][: len(h[name])])
+                weights[name] = recency(first(ages[name], len(h[name])))
         for name, norm in zip(self.tables, self.norms, strict=True):
             count = plan.targets[name]
-            h_w = h[name][:count]
+            h_w = first(h[name], count)
             if count:
                 h_w = self.dropout(
                     torch.relu(norm(h_w + self._fused(name, h_w, h, plan, roles, weights)))

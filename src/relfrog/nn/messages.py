@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from relfrog.nn.links import Links, RouteLinks
-from relfrog.nn.sums import Aggregation, aggregate, largest, linked_sum
+from relfrog.nn.sums import Aggregation, aggregate, first, largest, linked_sum
 from relfrog.routes import Completion, CoOccurrence, Paradigm
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
@@ -22,7 +22,7 @@ def _project_and_sum(x: Tensor, project: nn.Linear, links: Links, how: Aggregati
     Shapes: [sources, c] -> [targets, c].
     """
     if how is not Aggregation.MAX and links.sources < links.targets:
-        return aggregate(nn.functional.linear(x[: links.sources], project.weight), links, how)
+        return aggregate(nn.functional.linear(first(x, links.sources), project.weight), links, how)
     return nn.functional.linear(aggregate(x, links, how), project.weight)
 
 
@@ -51,7 +51,7 @@ class NodeMessage(nn.Module):
         self, h_v: Tensor, h_w: Tensor, links: Links, weights: Tensor | None = None
     ) -> Tensor:
         """The whole message."""
-        return self.from_neighbors(h_v, links, weights) + self.self(h_w[: links.targets])
+        return self.from_neighbors(h_v, links, weights) + self.self(first(h_w, links.targets))
 
     def from_neighbors(self, h_v: Tensor, links: Links, weights: Tensor | None = None) -> Tensor:
         """The message but for W2 h_w, which several relations can compute together.
@@ -62,9 +62,8 @@ class NodeMessage(nn.Module):
             weights: how much each sender counts in the mean, by channel. Shape [sources, c].
         """
         if weights is not None:
-            count = links.sources
-            weights = weights[:count]
-            mean = linked_sum(h_v[:count] * weights, links) / (linked_sum(weights, links) + 1e-9)
+            h_v, weights = first(h_v, links.sources), first(weights, links.sources)
+            mean = linked_sum(h_v * weights, links) / (linked_sum(weights, links) + 1e-9)
             assert self.count is not None
             return self.neighbor(mean) + self.count(links.counts().log1p().unsqueeze(1))
         return _project_and_sum(h_v, self.neighbor, links, self.aggregation) + self.neighbor.bias
@@ -86,7 +85,7 @@ class CoOccurrenceMessage(nn.Module):
     def forward(self, h_u: Tensor, h_v: Tensor, h_w: Tensor, links: RouteLinks) -> Tensor:
         """The aggregated message."""
         counts = links.v.counts().unsqueeze(1)
-        h_w = h_w[: links.v.targets]
+        h_w = first(h_w, links.v.targets)
         if self.aggregation is Aggregation.MAX:
             # The maximum does not split into parts: here the matches are projected one by one.
             both = self.v(h_v).index_select(0, links.v.source) + self.u(h_u).index_select(
@@ -119,7 +118,8 @@ class CompletionMessage(nn.Module):
 
     def forward(self, h_u: Tensor, h_v: Tensor, h_w: Tensor, links: RouteLinks) -> Tensor:
         """The aggregated message."""
-        h_u, h_v, h_w = h_u[: links.u.sources], h_v[: links.v.sources], h_w[: links.v.targets]
+        h_u, h_v = first(h_u, links.u.sources), first(h_v, links.v.sources)
+        h_w = first(h_w, links.v.targets)
         counts = links.v.counts().unsqueeze(1)
         # One scalar per match, in the order of the links.
         gate_v = self.gate_v(h_v).index_select(0, links.v.source)

@@ -11,7 +11,7 @@ from torch.nn.functional import embedding_bag
 
 from relfrog.nn.links import Links
 
-__all__ = ["Aggregation", "aggregate", "largest", "linked_sum"]
+__all__ = ["Aggregation", "aggregate", "first", "largest", "linked_sum"]
 
 
 class Aggregation(str, Enum):
@@ -59,13 +59,17 @@ def _bags(x: Tensor, source: Tensor, begin: Tensor, weight: Tensor | None) -> Te
     )
 
 
+def first(x: Tensor, count: int) -> Tensor:
+    """The first so many rows. All of them are no slice, whose gradient would be a copy."""
+    return x if len(x) == count else x[:count]
+
+
 def linked_sum(x: Tensor, links: Links, weight: Tensor | None = None) -> Tensor:
     """Sum, for each target, of the rows that are linked to it, each times the weight of its link.
 
     Shapes: x [sources or more, c], weight [links] -> [targets, c].
     """
-    x = x[: links.sources]
-    return _LinkedSum.apply(x, weight, links)
+    return _LinkedSum.apply(first(x, links.sources), weight, links)
 
 
 def largest(x: Tensor, source: Tensor, begin: Tensor) -> Tensor:
