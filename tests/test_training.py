@@ -25,6 +25,7 @@ from relfrog.columns import Columns
 from relfrog.config import Config
 from relfrog.learning import RunInterrupted
 from relfrog.preparing import prepare, seeds_of, training_seeds
+from relfrog.progress import TrainingProgress
 from relfrog.runfiles import locked
 from relfrog.tasks import load_task
 from relfrog.training import Callback, EpochRecord, Trainer
@@ -304,6 +305,31 @@ def test_a_loss_that_is_no_number_stops_with_a_remedy(store: Path, tmp_path: Pat
     fit(store, tmp_path / "whole")
     fit(store, tmp_path / "run", resume=True)
     assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["terminal", "file"])
+def test_progress_is_shown_and_put_away(
+    live: bool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    if live:
+        monkeypatch.setenv("FORCE_COLOR", "1")  # makes a terminal of anything
+    progress = TrainingProgress()
+    progress._live = live
+    with progress, pytest.raises(RunInterrupted):
+        fit(store, tmp_path / "run", callbacks=[progress, Stop(5)])
+    said = capfd.readouterr().err
+    assert ("seeds/s" in said.split("epoch   0")[0]) == live  # the bar
+    assert ("\x1b[?25l" in said) == live
+    assert said.rfind("\x1b[?25h") >= said.rfind("\x1b[?25l")  # the cursor is back
+    with TrainingProgress() as progress:
+        progress._live = live
+        fit(store, tmp_path / "run", resume=True, callbacks=[progress], history="on")
+    said = capfd.readouterr().err
+    assert "epoch   1  loss " in said
+    assert "epoch   0" not in said
+    assert "kept: epoch " in said.splitlines()[-1]
+    assert said.rfind("\x1b[?25h") >= said.rfind("\x1b[?25l")
 
 
 # The two phases.
