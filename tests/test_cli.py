@@ -111,7 +111,9 @@ def workplace(shop: Path, tmp_path: Path) -> Path:  # noqa: F811
     return tmp_path
 
 
-def test_the_examples_run(workplace: Path) -> None:
+def test_the_examples_run(
+    workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     order = ["import", "task", "inspect", "check", "train", "evaluate", "predict", "roles"]
     assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
     for name in order:
@@ -119,7 +121,11 @@ def test_the_examples_run(workplace: Path) -> None:
         example = command.example  # type: ignore[attr-defined]
         words = shlex.split(example)
         assert words[:2] == ["relfrog", name]
-        code, out, err = relfrog(*words[1:], folder=workplace)
+        if name in ("evaluate", "predict", "roles"):
+            monkeypatch.chdir(workplace)
+            code, out, err = inside(capfd, *words[1:])
+        else:
+            code, out, err = relfrog(*words[1:], folder=workplace)
         assert code == 0, (example, err)
         assert out or name == "predict"
         assert "Traceback" not in err
