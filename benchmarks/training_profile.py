@@ -43,7 +43,7 @@ PARTS: list[tuple[Any, str, str]] = [
     (SeedEncoder, "forward", "time encoding"),
     (model, "age_parts", "time encoding"),
     (NodeMessage, "forward", "node messages"),
-    (NodeMessage, "from_neighbors", "node messages"),
+    (NodeMessage, "add_neighbors", "node messages"),
     (CoOccurrenceMessage, "forward", "routes"),
     (CompletionMessage, "forward", "routes"),
     (Roles, "forward", "gates"),

@@ -9,13 +9,16 @@ from torch import Tensor, nn
 
 from relfrog.graph import ForeignKey
 from relfrog.nn.encoders import Recency
-from relfrog.nn.links import LayerPlan
+from relfrog.nn.links import LayerPlan, Links
 from relfrog.nn.messages import NodeMessage, message_for
 from relfrog.nn.roles import Roles
-from relfrog.nn.sums import Aggregation, first
+from relfrog.nn.sums import Aggregation, add_product, first
 from relfrog.routes import Route
 
 __all__ = ["RoleLayer"]
+
+#: A relation into a table: its message, what is sent (rows, links, weights), and its routes.
+_Relation = tuple[NodeMessage, tuple[Tensor, Links, Tensor | None], Sequence[int]]
 
 
 class RoleLayer(nn.Module):
@@ -54,6 +57,11 @@ class RoleLayer(nn.Module):
                 if aggregation is Aggregation.RECENT and name in timed
             }
         )
+        # Per table the relations into it: the number of the key, the key, whether from its child.
+        self.into: dict[str, list[tuple[int, ForeignKey, bool]]] = {name: [] for name in tables}
+        for number, key in enumerate(keys):
+            self.into[key.parent].append((number, key, True))
+            self.into[key.table].append((number, key, False))
         # The routes built on each relation: the foreign key between v and w, as it is walked.
         self.built_on: dict[tuple[ForeignKey, bool], list[int]] = {}
         for number, route in enumerate(routes):
@@ -85,9 +93,8 @@ class RoleLayer(nn.Module):
             count = plan.targets[name]
             h_w = first(h[name], count)
             if count:
-                h_w = self.dropout(
-                    torch.relu(norm(h_w + self._fused(name, h_w, h, plan, roles, weights)))
-                )
+                total = self._fused(name, h_w, h, plan, roles, weights)
+                h_w = self.dropout(norm(total).relu_())
             out[name] = h_w
         return out
 
@@ -99,34 +106,36 @@ class RoleLayer(nn.Module):
         plan: LayerPlan,
         roles: Roles | None,
         weights: Mapping[str, Tensor],
-    ) -> Tensor | int:
-        """Eq. (8) for the rows of one table. Shapes: [n, c] -> [n, c]."""
-        total: Tensor | int = 0
-        plain: list[Tensor] = []  # weights W2 of relations that nothing is mixed with
-        for number, key in enumerate(self.keys):
-            for upwards, into, other, links, node in (
-                (True, key.parent, key.table, plan.up[key], self.up[number]),
-                (False, key.table, key.parent, plan.down[key], self.down[number]),
-            ):
-                if into != name:
-                    continue
-                assert isinstance(node, NodeMessage)
-                built = self.built_on.get((key, upwards))
-                weight = weights.get(other) if upwards else None
-                if not built or roles is None:
-                    total = total + node.from_neighbors(h[other], links, weight)
-                    plain.append(node.self.weight)
-                    continue
-                message = node(h[other], h_w, links, weight)
-                for route_number in built:
-                    route = self.routes[route_number]
-                    matches = plan.routes[route]
-                    u, v, _ = route.tables
-                    edge = self.edges[route_number](h[u], h[v], h_w, matches)
-                    matched = matches.v.begin.diff() > 0
-                    gate = roles(route, message, edge, matched)
-                    total = total + torch.lerp(message, edge, gate)
+    ) -> Tensor:
+        """h_w + Eq. (8), for the rows of one table. Shapes: [n, c] -> [n, c]."""
+        plain: list[_Relation] = []  # that add their message as it is
+        mixed: list[_Relation] = []
+        for number, key, upwards in self.into[name]:
+            node = (self.up if upwards else self.down)[number]
+            assert isinstance(node, NodeMessage)
+            other, links = (key.table, plan.up[key]) if upwards else (key.parent, plan.down[key])
+            senders = (h[other], links, weights.get(other) if upwards else None)
+            built: Sequence[int] = ()
+            if roles is not None:
+                built = self.built_on.get((key, upwards), ())
+            (mixed if built else plain).append((node, senders, built))
+        total = h_w
         if plain:
-            # sum of W2 h_w over relations = (sum of W2) h_w
-            total = total + nn.functional.linear(h_w, torch.stack(plain).sum(0))
+            # One product for all of them: sum of W2 h_w over relations = (sum of W2) h_w.
+            own = torch.stack([node.self.weight for node, _, _ in plain]).sum(0)
+            bias = torch.stack([node.neighbor.bias for node, _, _ in plain]).sum(0)
+            total = add_product(h_w + bias, h_w, own)
+            for node, senders, _ in plain:
+                total = node.add_neighbors(total, *senders)
+        for node, (x, links, weight), built in mixed:
+            message = node(x, h_w, links, weight)
+            for number in built:
+                route = self.routes[number]
+                matches = plan.routes[route]
+                u, v, _ = route.tables
+                edge = self.edges[number](h[u], h[v], h_w, matches)
+                assert roles is not None
+                gate = roles(route, message, edge, matches.v.begin.diff() > 0)
+                both = torch.lerp(message, edge, gate)
+                total = h_w + both if total is h_w else total.add_(both)
         return total

@@ -10,20 +10,23 @@ import torch
 from torch import Tensor, nn
 
 from relfrog.nn.links import Links, RouteLinks
-from relfrog.nn.sums import Aggregation, aggregate, first, largest, linked_sum
+from relfrog.nn.sums import Aggregation, add_product, aggregate, first, largest, linked_sum
 from relfrog.routes import Completion, CoOccurrence, Paradigm
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
 
 
-def _project_and_sum(x: Tensor, project: nn.Linear, links: Links, how: Aggregation) -> Tensor:
-    """W agg(x) without its bias, computed on the side with fewer rows.
+def _add_projected(
+    total: Tensor, x: Tensor, project: nn.Linear, links: Links, how: Aggregation
+) -> Tensor:
+    """Add W agg(x), projected on the side with fewer rows, to a total that may be overwritten.
 
-    Shapes: [sources, c] -> [targets, c].
+    Shapes: total [targets, c], x [sources, c] -> [targets, c].
     """
     if how is not Aggregation.MAX and links.sources < links.targets:
-        return aggregate(nn.functional.linear(first(x, links.sources), project.weight), links, how)
-    return nn.functional.linear(aggregate(x, links, how), project.weight)
+        projected = nn.functional.linear(first(x, links.sources), project.weight)
+        return total.add_(aggregate(projected, links, how))
+    return add_product(total, aggregate(x, links, how), project.weight)
 
 
 def _largest_match(sent: Tensor, links: RouteLinks) -> Tensor:
@@ -51,22 +54,28 @@ class NodeMessage(nn.Module):
         self, h_v: Tensor, h_w: Tensor, links: Links, weights: Tensor | None = None
     ) -> Tensor:
         """The whole message."""
-        return self.from_neighbors(h_v, links, weights) + self.self(first(h_w, links.targets))
+        own = nn.functional.linear(first(h_w, links.targets), self.self.weight, self.neighbor.bias)
+        return self.add_neighbors(own, h_v, links, weights)
 
-    def from_neighbors(self, h_v: Tensor, links: Links, weights: Tensor | None = None) -> Tensor:
-        """The message but for W2 h_w, which several relations can compute together.
+    def add_neighbors(
+        self, total: Tensor, h_v: Tensor, links: Links, weights: Tensor | None = None
+    ) -> Tensor:
+        """Add the message but for bias and W2 h_w, which several relations can compute together.
 
         Args:
+            total: what to add it to; may be overwritten. Shape [targets, c].
             h_v: the senders.
             links: from them to the receivers.
             weights: how much each sender counts in the mean, by channel. Shape [sources, c].
         """
-        if weights is not None:
-            h_v, weights = first(h_v, links.sources), first(weights, links.sources)
-            mean = linked_sum(h_v * weights, links) / (linked_sum(weights, links) + 1e-9)
-            assert self.count is not None
-            return self.neighbor(mean) + self.count(links.counts().log1p().unsqueeze(1))
-        return _project_and_sum(h_v, self.neighbor, links, self.aggregation) + self.neighbor.bias
+        if weights is None:
+            return _add_projected(total, h_v, self.neighbor, links, self.aggregation)
+        h_v, weights = first(h_v, links.sources), first(weights, links.sources)
+        mean = linked_sum(h_v * weights, links) / (linked_sum(weights, links) + 1e-9)
+        total = add_product(total, mean, self.neighbor.weight)
+        assert self.count is not None
+        counts = links.counts().log1p().unsqueeze(1).to(mean.dtype)
+        return add_product(total, counts, self.count.weight)
 
 
 class CoOccurrenceMessage(nn.Module):
@@ -93,11 +102,9 @@ class CoOccurrenceMessage(nn.Module):
             )
             return self.w(h_w) * (counts > 0) + _largest_match(both, links)
         share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
-        return (
-            self.w(h_w) * share
-            + _project_and_sum(h_v, self.v, links.v, self.aggregation)
-            + _project_and_sum(h_u, self.u, links.u, self.aggregation)
-        )
+        total = self.w(h_w) * share
+        total = _add_projected(total, h_v, self.v, links.v, self.aggregation)
+        return _add_projected(total, h_u, self.u, links.u, self.aggregation)
 
 
 class CompletionMessage(nn.Module):

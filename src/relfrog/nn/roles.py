@@ -8,6 +8,7 @@ from enum import Enum
 import torch
 from torch import Tensor, nn
 
+from relfrog.nn.sums import add_product
 from relfrog.routes import Route
 
 __all__ = ["RoleMode", "Roles", "role_of"]
@@ -79,7 +80,7 @@ class Roles(nn.Module):
         # Eq. (6), without the copy of [h^N || h^E].
         width = node.shape[1]
         hidden = torch.addmm(first.bias, node, first.weight[:, :width].T)
-        hidden = torch.addmm(hidden, edge, first.weight[:, width:].T).relu()
+        hidden = add_product(hidden, edge, first.weight[:, width:]).relu_()
         gate = torch.sigmoid(last(hidden))
         gate = (1 - self.alpha) * gate + self.alpha * self.average[number]  # Eq. (7)
         with torch.no_grad():

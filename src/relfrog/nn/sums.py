@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
+from torch.nn.functional import embedding_bag, linear
 
 from relfrog.nn.links import Links
 
-__all__ = ["Aggregation", "aggregate", "first", "largest", "linked_sum"]
+__all__ = ["Aggregation", "add_product", "aggregate", "first", "largest", "linked_sum"]
 
 
 class Aggregation(str, Enum):
@@ -62,6 +62,16 @@ def _bags(x: Tensor, source: Tensor, begin: Tensor, weight: Tensor | None) -> Te
 def first(x: Tensor, count: int) -> Tensor:
     """The first so many rows. All of them are no slice, whose gradient would be a copy."""
     return x if len(x) == count else x[:count]
+
+
+def add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """Add x W^T to a total, which is overwritten where that can be.
+
+    Shapes: total [n, d], x [n, c], weight [d, c] -> [n, d].
+    """
+    if torch.is_autocast_enabled(total.device.type):  # which casts for no such function
+        return total + linear(x, weight)
+    return total.addmm_(x, weight.T)
 
 
 def linked_sum(x: Tensor, links: Links, weight: Tensor | None = None) -> Tensor:
