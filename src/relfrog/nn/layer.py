@@ -12,7 +12,7 @@ from relfrog.nn.encoders import Recency
 from relfrog.nn.links import LayerPlan, Links
 from relfrog.nn.messages import NodeMessage, message_for
 from relfrog.nn.roles import Roles
-from relfrog.nn.sums import Aggregation, add_product, first
+from relfrog.nn.sums import Aggregation, Known, add_product, first
 from relfrog.routes import Route
 
 __all__ = ["RoleLayer"]
@@ -85,6 +85,7 @@ class RoleLayer(nn.Module):
         """
         out = {}
         weights = {}
+        known: Known = {}
         for number, recency in self.recency.items():
             name = self.tables[int(number)]
             if ages is not None and len(h[name]):
@@ -93,7 +94,7 @@ class RoleLayer(nn.Module):
             count = plan.targets[name]
             h_w = first(h[name], count)
             if count:
-                total = self._fused(name, h_w, h, plan, roles, weights)
+                total = self._fused(name, h_w, h, plan, roles, weights, known)
                 h_w = self.dropout(norm(total).relu_())
             out[name] = h_w
         return out
@@ -106,6 +107,7 @@ class RoleLayer(nn.Module):
         plan: LayerPlan,
         roles: Roles | None,
         weights: Mapping[str, Tensor],
+        known: Known,
     ) -> Tensor:
         """h_w + Eq. (8), for the rows of one table. Shapes: [n, c] -> [n, c]."""
         plain: list[_Relation] = []  # that add their message as it is
@@ -126,14 +128,14 @@ class RoleLayer(nn.Module):
             bias = torch.stack([node.neighbor.bias for node, _, _ in plain]).sum(0)
             total = add_product(h_w + bias, h_w, own)
             for node, senders, _ in plain:
-                total = node.add_neighbors(total, *senders)
+                total = node.add_neighbors(total, *senders, known)
         for node, (x, links, weight), built in mixed:
-            message = node(x, h_w, links, weight)
+            message = node(x, h_w, links, weight, known)
             for number in built:
                 route = self.routes[number]
                 matches = plan.routes[route]
                 u, v, _ = route.tables
-                edge = self.edges[number](h[u], h[v], h_w, matches)
+                edge = self.edges[number](h[u], h[v], h_w, matches, known)
                 assert roles is not None
                 gate = roles(route, message, edge, matches.v.begin.diff() > 0)
                 both = torch.lerp(message, edge, gate)

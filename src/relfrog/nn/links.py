@@ -82,15 +82,11 @@ class RouteLinks:
 
     Attributes:
         u: links from u to w.
-        v: links from v to w.
+        v: links from v to w; the very links of the relation where each of them has a match.
     """
 
     u: Links
     v: Links
-
-    def to(self, device: torch.device | str) -> RouteLinks:
-        """The same on another device."""
-        return RouteLinks(self.u.to(device), self.v.to(device))
 
 
 @dataclass(frozen=True)
@@ -128,12 +124,22 @@ class Plan:
         """The same on another device."""
         if torch.device(device).type == "cpu":
             return self
+        moved: dict[int, Links] = {}  # links that were the same stay the same
+
+        def move(links: Links) -> Links:
+            if id(links) not in moved:
+                moved[id(links)] = links.to(device)
+            return moved[id(links)]
+
         layers = tuple(
             replace(
                 layer,
-                up={key: links.to(device) for key, links in layer.up.items()},
-                down={key: links.to(device) for key, links in layer.down.items()},
-                routes={route: links.to(device) for route, links in layer.routes.items()},
+                up={key: move(links) for key, links in layer.up.items()},
+                down={key: move(links) for key, links in layer.down.items()},
+                routes={
+                    route: RouteLinks(move(links.u), move(links.v))
+                    for route, links in layer.routes.items()
+                },
             )
             for layer in self.layers
         )
@@ -226,20 +232,24 @@ def make_plan(
     for layer in range(1, layers + 1):
         targets = within(reach * (layers - layer))
         sources = within(reach * (layers - layer + 1))
-        up, down = {}, {}
+        up, down, pairs = {}, {}, {}
         for key, pointer in pointers.items() if keys is None else ((k, pointers[k]) for k in keys):
             children = np.flatnonzero(nearby[key] & (pointer < targets[key.parent]))
             up[key] = link(children, pointer[children], sources[key.table], targets[key.parent])
+            pairs[key, True] = children, pointer[children], up[key]
             children = np.flatnonzero(seen[key][: targets[key.table]])
             down[key] = link(pointer[children], children, sources[key.parent], targets[key.table])
+            pairs[key, False] = pointer[children], children, down[key]
         linked = {}
         for route, (u, v, w) in matches.items():
             chosen = np.flatnonzero(w < targets[route.tables[2]])
             names = route.tables
-            sent = [part[chosen] for part in (u, v, w)]
-            linked[route] = RouteLinks(
-                link(sent[0], sent[2], sources[names[0]], targets[names[2]]),
-                link(sent[1], sent[2], sources[names[1]], targets[names[2]]),
-            )
+            u, v, w = u[chosen], v[chosen], w[chosen]
+            pair = pairs.get((route.second, route.paradigm.arrows[1].forward))
+            if pair and np.array_equal(pair[0], v) and np.array_equal(pair[1], w):
+                last = pair[2]
+            else:
+                last = link(v, w, sources[names[1]], targets[names[2]])
+            linked[route] = RouteLinks(link(u, w, sources[names[0]], targets[names[2]]), last)
         plans.append(LayerPlan(targets, up, down, linked))
     return Plan(batch, sizes, tuple(plans))

@@ -10,14 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from relfrog.nn.links import Links, RouteLinks
-from relfrog.nn.sums import Aggregation, add_product, aggregate, first, largest, linked_sum
+from relfrog.nn.sums import Aggregation, Known, add_product, aggregate, first, largest, linked_sum
 from relfrog.routes import Completion, CoOccurrence, Paradigm
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
 
 
 def _add_projected(
-    total: Tensor, x: Tensor, project: nn.Linear, links: Links, how: Aggregation
+    total: Tensor,
+    x: Tensor,
+    project: nn.Linear,
+    links: Links,
+    how: Aggregation,
+    known: Known | None,
 ) -> Tensor:
     """Add W agg(x), projected on the side with fewer rows, to a total that may be overwritten.
 
@@ -26,7 +31,7 @@ def _add_projected(
     if how is not Aggregation.MAX and links.sources < links.targets:
         projected = nn.functional.linear(first(x, links.sources), project.weight)
         return total.add_(aggregate(projected, links, how))
-    return add_product(total, aggregate(x, links, how), project.weight)
+    return add_product(total, aggregate(x, links, how, known), project.weight)
 
 
 def _largest_match(sent: Tensor, links: RouteLinks) -> Tensor:
@@ -51,14 +56,24 @@ class NodeMessage(nn.Module):
         self.count = nn.Linear(1, channels, bias=False) if recent else None
 
     def forward(
-        self, h_v: Tensor, h_w: Tensor, links: Links, weights: Tensor | None = None
+        self,
+        h_v: Tensor,
+        h_w: Tensor,
+        links: Links,
+        weights: Tensor | None = None,
+        known: Known | None = None,
     ) -> Tensor:
         """The whole message."""
         own = nn.functional.linear(first(h_w, links.targets), self.self.weight, self.neighbor.bias)
-        return self.add_neighbors(own, h_v, links, weights)
+        return self.add_neighbors(own, h_v, links, weights, known)
 
     def add_neighbors(
-        self, total: Tensor, h_v: Tensor, links: Links, weights: Tensor | None = None
+        self,
+        total: Tensor,
+        h_v: Tensor,
+        links: Links,
+        weights: Tensor | None = None,
+        known: Known | None = None,
     ) -> Tensor:
         """Add the message but for bias and W2 h_w, which several relations can compute together.
 
@@ -67,11 +82,15 @@ class NodeMessage(nn.Module):
             h_v: the senders.
             links: from them to the receivers.
             weights: how much each sender counts in the mean, by channel. Shape [sources, c].
+            known: what other relations of the layer have aggregated.
         """
         if weights is None:
-            return _add_projected(total, h_v, self.neighbor, links, self.aggregation)
-        h_v, weights = first(h_v, links.sources), first(weights, links.sources)
-        mean = linked_sum(h_v * weights, links) / (linked_sum(weights, links) + 1e-9)
+            return _add_projected(total, h_v, self.neighbor, links, self.aggregation, known)
+        known = {} if known is None else known
+        weighted = known.get(id(weights))
+        if weighted is None:
+            weighted = known[id(weights)] = first(h_v, len(weights)) * weights
+        mean = linked_sum(weighted, links) / (linked_sum(weights, links) + 1e-9)
         total = add_product(total, mean, self.neighbor.weight)
         assert self.count is not None
         counts = links.counts().log1p().unsqueeze(1).to(mean.dtype)
@@ -91,7 +110,14 @@ class CoOccurrenceMessage(nn.Module):
         self.v = nn.Linear(channels, channels, bias=False)
         self.u = nn.Linear(channels, channels, bias=False)
 
-    def forward(self, h_u: Tensor, h_v: Tensor, h_w: Tensor, links: RouteLinks) -> Tensor:
+    def forward(
+        self,
+        h_u: Tensor,
+        h_v: Tensor,
+        h_w: Tensor,
+        links: RouteLinks,
+        known: Known | None = None,
+    ) -> Tensor:
         """The aggregated message."""
         counts = links.v.counts().unsqueeze(1)
         h_w = first(h_w, links.v.targets)
@@ -103,8 +129,8 @@ class CoOccurrenceMessage(nn.Module):
             return self.w(h_w) * (counts > 0) + _largest_match(both, links)
         share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
         total = self.w(h_w) * share
-        total = _add_projected(total, h_v, self.v, links.v, self.aggregation)
-        return _add_projected(total, h_u, self.u, links.u, self.aggregation)
+        total = _add_projected(total, h_v, self.v, links.v, self.aggregation, known)
+        return _add_projected(total, h_u, self.u, links.u, self.aggregation, known)
 
 
 class CompletionMessage(nn.Module):
@@ -123,7 +149,14 @@ class CompletionMessage(nn.Module):
         self.w2_w = nn.Linear(channels, channels, bias=False)
         self.w2_m = nn.Linear(channels, channels, bias=False)
 
-    def forward(self, h_u: Tensor, h_v: Tensor, h_w: Tensor, links: RouteLinks) -> Tensor:
+    def forward(
+        self,
+        h_u: Tensor,
+        h_v: Tensor,
+        h_w: Tensor,
+        links: RouteLinks,
+        known: Known | None = None,
+    ) -> Tensor:
         """The aggregated message."""
         h_u, h_v = first(h_u, links.u.sources), first(h_v, links.v.sources)
         h_w = first(h_w, links.v.targets)

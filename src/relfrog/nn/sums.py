@@ -11,7 +11,7 @@ from torch.nn.functional import embedding_bag, linear
 
 from relfrog.nn.links import Links
 
-__all__ = ["Aggregation", "add_product", "aggregate", "first", "largest", "linked_sum"]
+__all__ = ["Aggregation", "Known", "add_product", "aggregate", "first", "largest", "linked_sum"]
 
 
 class Aggregation(str, Enum):
@@ -22,6 +22,11 @@ class Aggregation(str, Enum):
     MAX = "max"
     #: A mean in which recent rows count more, where rows have times; elsewhere the plain mean.
     RECENT = "recent"
+
+
+#: What has been aggregated in a layer, by the identity of the links or of the weights: routes on
+#: the same relation often have the same links to w.
+Known = dict[int, Tensor]
 
 
 class _LinkedSum(torch.autograd.Function):
@@ -92,11 +97,21 @@ def largest(x: Tensor, source: Tensor, begin: Tensor) -> Tensor:
     return embedding_bag(source, x, begin, mode="max", include_last_offset=True)
 
 
-def aggregate(x: Tensor, links: Links, how: Aggregation) -> Tensor:
+def aggregate(x: Tensor, links: Links, how: Aggregation, known: Known | None = None) -> Tensor:
     """Sum, mean or maximum of the rows linked to each target; 0 where there is none.
 
     Shapes: [sources or more, c] -> [targets, c].
+
+    Args:
+        x: the senders.
+        links: from them to the receivers.
+        how: what becomes of several.
+        known: what has been computed of the same senders already, to be looked up and added to.
     """
+    if known is not None:
+        if id(links) not in known:
+            known[id(links)] = aggregate(x, links, how)
+        return known[id(links)]
     if how is Aggregation.MAX:
         return largest(x, links.source, links.begin)
     total = linked_sum(x, links)
