@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from relfrog.columns import Features, TableColumns
+from relfrog.nn.sums import add_product
 
 __all__ = ["Recency", "RowEncoder", "SeedEncoder", "TimeEncoder", "age_parts", "time_parts"]
 
@@ -29,7 +30,7 @@ def time_parts(seconds: Tensor) -> Tensor:
     """
     knots = torch.tensor(KNOTS, dtype=torch.float32, device=seconds.device).log1p()
     known = torch.log1p(seconds.nan_to_num(0.0).clamp(min=0.0)).float().unsqueeze(-1)
-    return ((known - knots[:-1]) / knots.diff()).clamp(0.0, 1.0)
+    return (known - knots[:-1]).div_(knots.diff()).clamp_(0.0, 1.0)
 
 
 def age_parts(age: Tensor) -> Tensor:
@@ -101,7 +102,9 @@ class RowEncoder(nn.Module):
         if self.codes is not None:
             nn.init.normal_(self.codes.weight, std=0.1)
         self.blocks = nn.ModuleList(
-            nn.Sequential(nn.LayerNorm(channels), nn.ReLU(), nn.Linear(channels, channels))
+            nn.Sequential(
+                nn.LayerNorm(channels), nn.ReLU(inplace=True), nn.Linear(channels, channels)
+            )
             for _ in range(depth)
         )
 
@@ -111,20 +114,20 @@ class RowEncoder(nn.Module):
         if self.bins:
             numbers = dense[:, : self.num_numerical, None]
             low, width = self.quantiles[:, :-1], self.quantiles.diff(dim=1)
-            pieces = ((numbers - low) / width.clamp(min=1e-6)).clamp(0.0, 1.0)
+            pieces = (numbers - low).div_(width.clamp(min=1e-6)).clamp_(0.0, 1.0)
             dense = torch.cat([dense, pieces.flatten(1)], 1)
         kept = None
         if self.training and self.column_dropout:
             draws = torch.rand(len(rows), self.num_columns, device=rows.device)
             kept = draws >= self.column_dropout
-            dense = dense * kept.index_select(1, self.dense_from)
+            dense = dense.mul_(kept.index_select(1, self.dense_from))
         x = self.dense(dense)
         if self.codes is not None:
             if features.codes.shape[1]:
                 codes = features.codes.index_select(0, rows)
                 if kept is not None:  # so that unknown is something the network knows
                     codes = torch.where(kept[:, self.codes_from], codes, self.unknown)
-                x = x + embedding_bag(codes.long(), self.codes.weight, mode="sum")
+                x = x.add_(embedding_bag(codes.long(), self.codes.weight, mode="sum"))
             if features.bag_offsets is not None and features.bag_values is not None:
                 begin = features.bag_offsets[rows]
                 length = features.bag_offsets[rows + 1] - begin
@@ -137,7 +140,7 @@ class RowEncoder(nn.Module):
                     values, self.codes.weight, offsets, mode="sum", include_last_offset=True
                 )
         for block in self.blocks:
-            x = x + block(x)
+            x = block(x).add_(x)
         return x
 
 
@@ -195,7 +198,7 @@ class TimeEncoder(nn.Module):
             spans: seconds from other timestamps to the seed's time, NaN where there is none.
         """
         if self.shift is not None and parts is not None:
-            x = x + self.shift(parts)
+            x = add_product(x + self.shift.bias, parts.to(x.dtype), self.shift.weight)
         if self.moments is not None and spans is not None:
             both = torch.cat([time_parts(spans), time_parts(-spans)], -1)
             x = x + self.moments(both.flatten(1))
