@@ -103,7 +103,9 @@ class Dependencies(nn.Module):
         assert isinstance(hidden, nn.Linear)
         parent = nn.functional.linear(pairs.parent, hidden.weight)
         child = nn.functional.linear(pairs.child, hidden.weight)
-        everyone = torch.cat([parent.unsqueeze(1), parent[drawn]], 1)
+        # Not parent[drawn]: threads add up its gradient in another order every time.
+        others = parent.index_select(0, drawn.flatten()).view(*drawn.shape, -1)
+        everyone = torch.cat([parent.unsqueeze(1), others], 1)
         scores = score((everyone - child.unsqueeze(1) + hidden.bias).relu()).squeeze(2) / self.tau
         scores[:, 1:] = scores[:, 1:].masked_fill(~allowed, -torch.inf)
         return -scores.log_softmax(1)[:, 0].mean()  # Eq. (15)
