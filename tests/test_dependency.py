@@ -221,3 +221,25 @@ def test_some_pairs_are_some_of_all(case: Case, most: int) -> None:
         }
         for child, parent, row in zip(pairs.child, pairs.parent, pairs.parent_row.tolist()):
             assert (*child.tolist(), *parent.tolist(), row) in known
+
+
+def test_two_threads_add_up_gradients_in_the_same_order() -> None:
+    """What users have by default; a gradient that threads add up as they come is another one."""
+    torch.manual_seed(0)
+    key = ForeignKey("child", "key", "parent")
+    module = Dependencies([key], channels=64, negatives=64)
+    rows = torch.randint(40, (300,))
+    child, parent = torch.randn(300, 64), torch.randn(40, 64)[rows]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = set()
+        for _ in range(40):
+            torch.manual_seed(1)
+            ends = [child.clone().requires_grad_(), parent.clone().requires_grad_()]
+            losses = module({key: Pairs(ends[0], ends[1], rows)})
+            (losses.emb + losses.pair).backward()
+            found.add(tuple(end.grad.numpy().tobytes() for end in ends))
+    finally:
+        torch.set_num_threads(threads)
+    assert len(found) == 1

@@ -281,6 +281,7 @@ def _versions() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
+        "threads": str(torch.get_num_threads()),
     }
 
 

@@ -106,6 +106,7 @@ class Dependencies(nn.Module):
         count, many = drawn.shape
         own = torch.arange(count, device=drawn.device).unsqueeze(1)
         everyone = torch.cat([own, drawn], 1).flatten()
+        # Not parent[everyone]: threads add up its gradient in another order every time.
         apart = parent.index_select(0, everyone).view(count, many + 1, -1) - child.unsqueeze(1)
         scores = score(apart.relu_()).squeeze(2) / self.tau
         wrong = torch.cat([torch.zeros_like(own, dtype=torch.bool), ~allowed], 1)
