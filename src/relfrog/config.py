@@ -13,11 +13,14 @@ import yaml
 from relfrog.errors import UsageError
 from relfrog.mapping import unknown
 
-__all__ = ["MODELS", "SIZES", "Config", "default_settings", "parse_settings", "presets",
+__all__ = ["MODELS", "NETWORKS", "RANKERS", "SIZES", "Config", "default_settings", "parse_settings", "presets",
            "read_preset", "resolve"]  # fmt: skip
 
 #: Models that are networks.
-MODELS = ("frog", "sage")
+NETWORKS = ("frog", "sage")
+#: Those for recommendations that are none.
+RANKERS = ("popularity", "past-visit", "lightgbm")
+MODELS = (*NETWORKS, *RANKERS)
 #: The one dial: channels.
 SIZES = {"small": 32, "medium": 64, "large": 128}
 CHOICES = {
@@ -32,6 +35,7 @@ CHOICES = {
     "regime": ("rolling", "frozen"),
     "schedule": ("constant", "cosine"),
     "precision": ("float32", "mixed"),
+    "ranking": ("both", "sampled", "towers"),
 }
 #: Types in words.
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -54,7 +58,8 @@ class Config:
 
     Attributes:
         model: "frog", or "sage" for the plain relational GNN: all tables nodes, no gates, no
-            functional dependencies.
+            functional dependencies. For recommendations also "popularity", "past-visit" and
+            "lightgbm".
         roles: "learned", "node", "edge", "random", or "fixed" with gates from a file.
         completion: which way completion routes send: "along", "against", "both" or "none".
         channels: size of all embeddings.
@@ -97,6 +102,8 @@ class Config:
         clip: largest norm of the gradient; 0 for any.
         average: how slowly an average of the weights moves, which is what is evaluated and
             saved; 0 for the weights themselves.
+        ranking: how targets of a recommendation are scored: "sampled" (those in the subgraph of
+            the seed, as in the paper), "towers" (all, by a product of two vectors), or "both".
         precision: "float32", or "mixed" for bfloat16 where the device has it.
         seed: of all random choices.
     """
@@ -140,6 +147,7 @@ class Config:
     weight_decay: float = 0.0
     clip: float = 1.0
     average: float = 0.99
+    ranking: str = "both"
     precision: str = "float32"
     seed: int = 0
 
@@ -247,13 +255,19 @@ def read_preset(name: str) -> dict[str, Any]:
     return parse_settings(settings)
 
 
-def default_settings(seeds: int, size: str = "medium") -> dict[str, Any]:
-    """Settings that follow from the data: how many training seeds there are."""
+def default_settings(seeds: int, size: str = "medium", kind: str = "") -> dict[str, Any]:
+    """Settings that follow from the data: how many training seeds there are, of what task."""
     if size not in SIZES:
         raise UsageError(str(unknown("size", size, list(SIZES))))
     batch = 64
     while batch < 512 and batch * 40 < seeds:
         batch *= 2
+    if kind == "recommendation":
+        # A seed has a subgraph of its own, so a batch costs as much as a larger one elsewhere.
+        return {
+            "channels": SIZES[size], "batch_size": min(batch, 256), "steps_per_epoch": 100,
+            "sharing": "separate",
+        }  # fmt: skip
     # Validation after so many steps at the latest: large data are never run through in vain.
     return {"channels": SIZES[size], "batch_size": batch, "steps_per_epoch": 100}
 
@@ -264,10 +278,15 @@ def resolve(
     size: str = "medium",
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    kind: str = "",
 ) -> Config:
     """The settings of a run: those that follow from the data < preset < given one by one."""
-    chosen = default_settings(seeds, size)
+    chosen = default_settings(seeds, size, kind)
     if preset is not None:
         chosen |= read_preset(preset)
     chosen |= parse_settings(settings or {})
+    if kind != "recommendation" and chosen.get("model") in RANKERS:
+        raise UsageError(f"model {chosen['model']} is for recommendations; this is {kind}.")
+    if kind == "recommendation" and chosen.get("sharing") != "separate":
+        raise UsageError("a recommendation marks its seed: sharing must be separate.")
     return Config(**chosen)

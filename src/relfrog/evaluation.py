@@ -21,17 +21,25 @@ REGIMES = ("frozen", "rolling")
 
 
 def predict_seeds(
-    network: Network, loader: Loader, features: Mapping[str, Any], device: torch.device
+    network: Network,
+    loader: Loader,
+    features: Mapping[str, Any],
+    device: torch.device,
+    wish: Any = None,
 ) -> NDArray[Any]:
-    """Predictions in the order of the loader's seeds. Shape [seeds] or [seeds, k]."""
+    """Predictions in the order of the loader's seeds. Shape [seeds] or [seeds, k].
+
+    For a recommendation [seeds, k, 2]: targets and scores, as a `relfrog.nn.ranking.Wish` says.
+    """
     was_training = network.training
     network.eval()
     parts, numbers = [], []
     try:
         with torch.no_grad():
             for plan in loader:
-                out = network(plan.to(device), features)
-                parts.append(network.head.predict(out.seeds).cpu())
+                plan = plan.to(device)
+                out = network(plan, features)
+                parts.append(network.head.batch_predict(out.seeds, plan, features, wish).cpu())
                 numbers.append(plan.batch.seed_ids.cpu())
     finally:
         network.train(was_training)
@@ -55,6 +63,7 @@ def compute_metrics(
         label_std: spread of the training labels, for NMAE.
     """
     import sklearn.metrics as skm
+    from relbench.metrics import map as ranking_map
 
     scores: dict[str, Callable[[], float]]
     if kind == "binary_classification":
@@ -79,6 +88,16 @@ def compute_metrics(
         scores = {
             "accuracy": lambda: skm.accuracy_score(truth, chosen),
             "macro_f1": lambda: skm.f1_score(truth, chosen, average="macro"),
+        }
+    elif kind == "recommendation":
+        lists = predicted[:, :, 0].astype(np.int64)
+        hit = np.array([np.isin(row, some) for row, some in zip(lists, labels, strict=True)])
+        hit, count = hit.reshape(lists.shape), np.array([len(some) for some in labels])
+        scores = {
+            "map": lambda: ranking_map(hit, count),
+            "precision": lambda: hit.mean(),
+            "recall": lambda: (hit.sum(1) / count).mean(),
+            "mrr": lambda: (hit / np.arange(1, hit.shape[1] + 1)).max(1).mean(),
         }
     else:
         truth = np.stack(labels.tolist()).astype(int)

@@ -71,6 +71,7 @@ def with_history(dataset: Any, task: Any, db: Any, name: str) -> Any:
     frame = known_labels(dataset, task, db)[[task.entity_col, task.time_col, task.target_col]]
     closed = pd.to_datetime(frame[task.time_col]) + task.timedelta
     entity, time, label = "entity", "window_end", "label"
+    keys = {entity: task.entity_table}
     table = pd.DataFrame(
         {
             entity: frame[task.entity_col].astype("int64"),
@@ -78,9 +79,11 @@ def with_history(dataset: Any, task: Any, db: Any, name: str) -> Any:
             label: frame[task.target_col],
         }
     )
-    return Database(
-        {
-            **db.table_dict,
-            name: Table(table, {entity: task.entity_table}, None, time),
-        }
-    )
+    if task.task_type.value == "recommendation":
+        # One row for each target of a list: an earlier label joins the two as any row does.
+        table = table.explode(label, ignore_index=True)
+        inside = table[label] < len(db.table_dict[task.dst_entity_table])
+        table = table[inside.to_numpy(bool)].reset_index(drop=True)
+        table[label] = table[label].astype("int64")
+        keys[label] = task.dst_entity_table
+    return Database({**db.table_dict, name: Table(table, keys, None, time)})

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from relfrog._version import __version__
-from relfrog.config import Config, parse_settings, read_preset, resolve
+from relfrog.config import NETWORKS, Config, parse_settings, read_preset, resolve
 from relfrog.dataset import open_dataset
 from relfrog.errors import DatasetError, RunError, TaskError, UsageError
-from relfrog.evaluation import REGIMES, better
+from relfrog.evaluation import REGIMES, better, compute_metrics
 from relfrog.folders import appearing
 from relfrog.preparing import Prepared, prepare, seeds_of
+from relfrog.rankers import RANKERS
 from relfrog.runfiles import FORMAT, is_run, locked, read_json, write_json, write_text
 from relfrog.runs import Run, chosen_device, load_run, read_run, resume_command
 from relfrog.tasks import load_task
@@ -91,17 +92,17 @@ def train(
     opened = open_dataset(dataset)
     loaded = load_task(opened, task)
     kind = loaded.task_type.value
-    if kind == "recommendation":
-        raise TaskError(f"task {task}: recommendation cannot be trained yet.")
     try:
         count = len(seeds_of(loaded, "train"))
     except (AssertionError, ValueError, LookupError) as error:
         raise TaskError(f"task {task}: no training labels ({error}).") from None
     if not count:
         raise TaskError(f"task {task}: no training labels. See relfrog check {dataset} {task}")
-    config = resolve(count, size=size, preset=preset, settings=given)
+    config = resolve(count, size=size, preset=preset, settings=given, kind=kind)
     if config.roles == "fixed" and gates is None:
         raise UsageError("roles are fixed by a file of gates: --roles FILE.")
+    if config.model not in NETWORKS:
+        config = replace(config, history="on")  # these know nothing else
     prepared = prepare(
         opened, loaded, replace(config, history="on") if config.history == "auto" else config
     )
@@ -123,6 +124,8 @@ def train(
             write_json(partial / "run.json", about)
     except DatasetError as error:
         raise RunError(str(error)) from None
+    if config.model not in NETWORKS:
+        return _fit_ranker(folder, about, prepared)
     return _fit(folder, about, config, prepared, device, callbacks, resume=False)
 
 
@@ -208,6 +211,44 @@ def _fit(
     return load_run(folder, device=chosen)
 
 
+def _fit_ranker(folder: Path, about: dict[str, Any], prepared: Prepared) -> Run:
+    """Fit what is no network, and write the same folder."""
+    started = time.monotonic()
+    with locked(folder):
+        train_seeds = prepared.train_seeds
+        assert train_seeds is not None
+        labels = prepared.describe_labels(train_seeds)
+        ranker = RANKERS[prepared.config.model](prepared, labels["k"])
+        ranker.fit()
+        ranker.save(folder)
+        prepared.columns.save(folder)
+        write_json(folder / "roles.json", [])
+        write_text(folder / "history.jsonl", "")
+        metrics = {}
+        for split in ("val", "test"):
+            seeds = seeds_of(prepared.task, split)
+            assert seeds.labels is not None
+            metrics[split] = {
+                regime: compute_metrics(
+                    about["task_type"], seeds.labels,
+                    ranker.predict(seeds, prepared.cutoff(split, regime)),
+                )
+                for regime in REGIMES
+            }  # fmt: skip
+        write_json(folder / "metrics.json", metrics)
+        about |= {
+            "status": "complete", "labels": labels, "weights": 0, "best_epoch": 0, "epochs": 0,
+            "seconds": round(time.monotonic() - started, 1), "peak_memory_bytes": _peak_memory(),
+        }  # fmt: skip
+        write_json(folder / "run.json", about)
+    return load_run(folder)
+
+
+def _peak_memory() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024)
+
+
 def _candidates(config: Config, prepared: Prepared) -> list[tuple[str, Prepared]]:
     """What to train: one model, or one with and one without label history."""
     if config.history != "auto":
@@ -256,8 +297,7 @@ def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: floa
         "best_epoch": trainer.at.best_epoch,
         "epochs": trainer.at.epoch,
         "seconds": round(time.monotonic() - started, 1),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        * (1 if sys.platform == "darwin" else 1024),
+        "peak_memory_bytes": _peak_memory(),
     }
     write_json(folder / "run.json", about)
     (folder / "checkpoint.safetensors").unlink(missing_ok=True)

@@ -17,9 +17,11 @@ from relfrog.graph import RelationalGraph, build_graph
 from relfrog.history import history_name, with_history
 from relfrog.labels import timed_first
 from relfrog.loading import Loader
-from relfrog.nn.heads import HEADS
+from relfrog.nn.heads import HEADS, Head
 from relfrog.nn.links import make_plan
 from relfrog.nn.model import Network
+from relfrog.nn.ranking import RankingHead
+from relfrog.popularity import Popularity
 from relfrog.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm, Route, routes
 from relfrog.sampling import TemporalSampler, halving
 
@@ -107,7 +109,7 @@ def _known(db: Any, columns: Columns) -> Any:
 
 def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
     """The routes that the network of these settings has."""
-    if config.model == "sage" or config.roles == "node":
+    if config.model != "frog" or config.roles == "node":
         return ()
     paradigms: list[Paradigm] = [CoOccurrence()]
     if config.completion in ("along", "both"):
@@ -149,6 +151,9 @@ class Prepared:
         """What head and metrics must know of the training labels, for JSON."""
         assert seeds.labels is not None
         kind = self.task.task_type.value
+        if kind == "recommendation":
+            about = RankingHead.describe(seeds.labels)
+            return about | {"k": int(self.task.eval_k), "parts": self.config.ranking}
         about = HEADS[kind].describe(seeds.labels)
         if kind == "regression":
             about["std"] = float(np.std(seeds.labels.astype(float), ddof=1))
@@ -168,7 +173,12 @@ class Prepared:
             roles: the gates, where they are fixed.
         """
         config = self.config
-        head = HEADS[self.task.task_type.value].build(about, config.channels, config.dropout)
+        ranks = self.task.task_type.value == "recommendation"
+        head = (
+            self._ranking_head(about)
+            if ranks
+            else HEADS[self.task.task_type.value].build(about, config.channels, config.dropout)
+        )
         timed = [name for name in self.graph.num_rows if self.graph.time(name) is not None]
         return Network(
             self.columns.tables, timed, self.graph.foreign_keys, self.routes,
@@ -177,6 +187,19 @@ class Prepared:
             encoder_depth=config.encoder_depth, bins=config.bins,
             column_dropout=config.column_dropout,
             mode=config.roles, alpha=config.alpha, roles=roles, unit=self.graph.unit,
+            marked=ranks,
+        )  # fmt: skip
+
+    def _ranking_head(self, about: dict[str, Any]) -> Head:
+        config, table = self.config, self.task.dst_entity_table
+        joined = [key for key in self.graph.foreign_keys if key.table == self.history]
+        popularity = Popularity(
+            self.graph, table, self.task.timedelta.total_seconds(),
+            next((key for key in joined if key.column == "label"), None),
+        )  # fmt: skip
+        return RankingHead(
+            config.channels, about, self.columns.tables[table], table, popularity,
+            dropout=config.dropout, bins=config.bins, column_dropout=config.column_dropout,
         )  # fmt: skip
 
     def loader(
@@ -190,6 +213,8 @@ class Prepared:
             staleness: see `Loader`.
         """
         config = self.config
+        ranks = self.task.task_type.value == "recommendation"
+        answers = self.task.dst_entity_table if ranks else None
         sampler = TemporalSampler(
             self.graph, self.task.entity_table,
             halving(config.neighbors, config.hops or config.layers + bool(self.routes)),
@@ -199,7 +224,7 @@ class Prepared:
             sampler, seeds.rows, seeds.times, config.batch_size, config.times_per_batch,
             cutoffs=None if cutoff is None else [cutoff] * len(seeds), staleness=staleness,
             prepare=lambda batch: make_plan(
-                batch, config.layers, self.routes, trim=not config.fd_final
+                batch, config.layers, self.routes, trim=not config.fd_final, answers=answers
             ),
         )  # fmt: skip
 

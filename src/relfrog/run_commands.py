@@ -34,8 +34,9 @@ def _one_line_warnings() -> Iterator[None]:
 @click.argument("dataset")
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
-@click.option("--model", type=click.Choice(["frog", "sage"]),
-              help="frog, or sage: the plain relational GNN.  [default: frog]")  # fmt: skip
+@click.option("--model", type=click.Choice(["frog", "sage", "popularity", "past-visit", "lightgbm"]),
+              help="frog, or sage: the plain relational GNN; for recommendations also popularity, "
+              "past-visit and lightgbm.  [default: frog]")  # fmt: skip
 @click.option("--roles", metavar="ROLES", help="learned, node, edge, random, or a run's "
               "roles.json.  [default: learned]")  # fmt: skip
 @click.option("--size", default="medium", show_default=True,
@@ -116,12 +117,18 @@ def evaluate_command(run: Path, split: str, regime: str, device: str, as_json: b
 @click.option("--at", metavar="TIME", help="When.  [default: the newest time in the database]")
 @click.option("--entities", type=click.Path(path_type=Path), metavar="FILE",
               help="CSV or Parquet with keys: whom to predict for.  [default: all]")  # fmt: skip
+@click.option("--k", type=click.IntRange(min=1), help="Length of recommended lists.  "
+              "[default: the task's]")  # fmt: skip
+@click.option("--targets", type=click.Path(path_type=Path), metavar="FILE",
+              help="CSV or Parquet with keys: what may be recommended.  [default: all]")  # fmt: skip
+@click.option("--exclude-known", is_flag=True, help="Recommend nothing that the entity was joined "
+              "to before.")  # fmt: skip
 @click.option("--table", metavar="NAME", help="Table to make in the database.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 @click.option("--overwrite", is_flag=True, help="Replace a file or table that is there already.")
 def predict_command(
     run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
-    overwrite: bool,
+    overwrite: bool, **ranking: Any,
 ) -> None:  # fmt: skip
     """Predict for any time, for all or some entities, with the source's own keys.
 
@@ -133,7 +140,7 @@ def predict_command(
     check_output(out, table, overwrite)
     opened = load_run(run, device=device)
     with _one_line_warnings():
-        frame = opened.predict(at, entities)
+        frame = opened.predict(at, entities, **ranking)
     where = write_frame(frame, out, table=table, overwrite=overwrite)
     click.echo(f"{len(frame):,} predictions written to {where}", err=True)
 

@@ -15,16 +15,21 @@ import pandas as pd
 import yaml
 
 from relfrog.columns import Columns
-from relfrog.config import Config, parse_settings
+from relfrog.config import NETWORKS, Config, parse_settings
 from relfrog.dataset import open_dataset
 from relfrog.entities import key_frame, read_entities
 from relfrog.errors import RunError, UsageError
 from relfrog.evaluation import REGIMES, compute_metrics, predict_seeds
 from relfrog.names import free_name
 from relfrog.nn.roles import role_of
+from relfrog.popularity import Wish, joined_before
 from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
+from relfrog.rankers import RANKERS, Ranker
 from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
 from relfrog.tasks import load_task
+
+#: Keys of rows: a CSV or Parquet file, a data frame, or a list.
+Keys = str | Path | pd.DataFrame | Sequence[Any]
 
 __all__ = ["Run", "chosen_device", "load_run", "read_run", "resume_command"]
 
@@ -60,15 +65,19 @@ class Run:
         seeds = seeds_of(self.prepared.task, split)
         predicted = self._predict(seeds, self.prepared.cutoff(split, regime))
         assert seeds.labels is not None
+        truth = seeds.labels if self.ranker else self.network.head.truth(seeds.labels)
         return compute_metrics(
-            self.about["task_type"], self.network.head.truth(seeds.labels), predicted,
-            self.about["labels"].get("std"),
-        )  # fmt: skip
+            self.about["task_type"], truth, predicted, self.about["labels"].get("std")
+        )
 
     def predict(
         self,
         at: Any = None,
-        entities: str | Path | pd.DataFrame | Sequence[Any] | None = None,
+        entities: Keys | None = None,
+        *,
+        k: int | None = None,
+        targets: Keys | None = None,
+        exclude_known: bool = False,
     ) -> pd.DataFrame:
         """Predictions for any time, with the source's own keys.
 
@@ -77,12 +86,21 @@ class Run:
                 used.
             entities: whom for, in this order: a CSV or Parquet file with key columns, a data
                 frame, or a list of keys; by default everyone who exists at that time.
+            k: for a recommendation, the length of the lists; by default that of the task.
+            targets: for a recommendation, what may be recommended, given as `entities` are; by
+                default everything that exists at that time.
+            exclude_known: for a recommendation, whether to leave out what the entity was joined to
+                before: by a row with keys to both, or by an earlier label.
 
         Returns:
             One row per entity: its key, the time, and `prediction`: a probability, or a value in
             the label's unit; for several classes the likeliest and a probability for each; for
-            several labels a probability for each.
+            several labels a probability for each. For a recommendation one row per entity and
+            rank, the best first: both keys, the time, `rank` from 1, and `score`.
         """
+        ranks = self.about["task_type"] == "recommendation"
+        if not ranks and (k is not None or targets is not None or exclude_known):
+            raise UsageError("k, targets and exclude_known are for recommendations only.")
         task = self.prepared.task
         table = task.entity_table
         time = self._time(at)
@@ -103,7 +121,11 @@ class Run:
                 if asked.times is not None
                 else pd.Series(np.repeat(time.to_datetime64(), len(rows)))
             )
-        predicted = self._predict(Seeds(rows, times), None)
+        seeds = Seeds(rows, times)
+        if ranks:
+            wish = self._wish(seeds, k, targets, exclude_known)
+            return self._ranked(keys, seeds, self._predict(seeds, None, wish))
+        predicted = self._predict(seeds, None)
         frame = keys.reset_index(drop=True)
         taken = {str(column).lower() for column in frame}
         for name, values in {
@@ -111,6 +133,44 @@ class Run:
             **self.network.head.columns(predicted),
         }.items():
             frame[free_name(name, taken)] = values
+        return frame
+
+    def _wish(self, seeds: Seeds, k: int | None, targets: Keys | None, exclude: bool) -> Wish:
+        """What the lists shall be, in terms of rows."""
+        task, graph = self.prepared.task, self.prepared.graph
+        table = task.dst_entity_table
+        count = graph.num_rows[table]
+        if k is not None and k < 1:
+            raise UsageError(f"k must be 1 or more (got {k}).")
+        allowed = None
+        if targets is not None:
+            primary = self.prepared.dataset.manifest.tables[table].pkey
+            chosen = read_entities(self._dataset_folder, table, primary, count, targets)
+            allowed = np.zeros(count, bool)
+            allowed[chosen.rows] = True
+        known = None
+        if exclude:
+            known = joined_before(graph, task.entity_table, table, seeds.rows, seeds.times)
+        return Wish(min(k or int(task.eval_k), count), allowed, known)
+
+    def _ranked(self, keys: pd.DataFrame, seeds: Seeds, predicted: Any) -> pd.DataFrame:
+        """Lists as a table: one row per entity and rank."""
+        table = self.prepared.task.dst_entity_table
+        primary = self.prepared.dataset.manifest.tables[table].pkey
+        lists = predicted.reshape(len(seeds), -1, 2)
+        who, rank = np.nonzero(lists[:, :, 0] >= 0)
+        frame = keys.iloc[who].reset_index(drop=True)
+        taken = {str(column).lower() for column in frame}
+        frame[free_name("time", taken)] = seeds.times.to_numpy()[who]
+        frame[free_name("rank", taken)] = rank + 1
+        found = key_frame(
+            self._dataset_folder, table, primary, lists[who, rank, 0].astype(np.int64)
+        )
+        for column in found:
+            # Where both tables call their key the same, the target's says whose it is.
+            name = str(column) if str(column).lower() not in taken else f"{table}.{column}"
+            frame[free_name(name, taken)] = found[column]
+        frame[free_name("score", taken)] = lists[who, rank, 1]
         return frame
 
     def count(self, split: str) -> int:
@@ -170,6 +230,15 @@ class Run:
         return prepare(dataset, task, self.config, Columns.load(self.folder))
 
     @cached_property
+    def ranker(self) -> Ranker | None:
+        """What recommends, if it is no network."""
+        if self.config.model in NETWORKS:
+            return None
+        ranker = RANKERS[self.config.model](self.prepared, int(self.about["labels"]["k"]))
+        ranker.load(self.folder)
+        return ranker
+
+    @cached_property
     def network(self) -> Any:
         """The network with the saved weights."""
         tensors = load_tensors(self.folder / "model.safetensors")
@@ -189,13 +258,15 @@ class Run:
             ) from None
         return network.to(self.device).eval()
 
-    def _predict(self, seeds: Seeds, cutoff: pd.Timestamp | None) -> Any:
+    def _predict(self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None) -> Any:
         import torch
 
+        if self.ranker is not None:
+            return self.ranker.predict(seeds, cutoff, wish)
         loader = self.prepared.loader(seeds, cutoff=cutoff)
         device = torch.device(self.device)
         features = {name: part.to(device) for name, part in self.prepared.features.items()}
-        return predict_seeds(self.network, loader, features, device)
+        return predict_seeds(self.network, loader, features, device, wish)
 
     def _time(self, at: Any) -> pd.Timestamp:
         if at is None:

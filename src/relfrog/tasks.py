@@ -191,9 +191,9 @@ def task_from(
     try:
         manifest.validate()
         if manifest.kind != KIND_FORECAST:
-            return build_task(dataset, manifest, task_dir=folder, regenerate=regenerate)
+            return _named(build_task(dataset, manifest, task_dir=folder, regenerate=regenerate))
         kind = _RecommendationTask if manifest.task_type == "recommendation" else _EntityTask
-        return kind(dataset, manifest, task_dir=folder, regenerate=regenerate)
+        return _named(kind(dataset, manifest, task_dir=folder, regenerate=regenerate))
     except (
         AssertionError,
         AttributeError,
@@ -204,6 +204,14 @@ def task_from(
     ) as error:
         # RuntimeError also covers what RelBench says of settings it does not have yet.
         raise TaskError(f"task {manifest.name}: {error}") from None
+
+
+def _named(task: Any) -> Any:
+    """The task; who gets a list is called as in all other tasks: the entity, and the label."""
+    if task.task_type.value == "recommendation":
+        task.entity_table, task.entity_col = task.src_entity_table, task.src_entity_col
+        task.target_col = task.dst_entity_col
+    return task
 
 
 def load_task(dataset: Any, name: str, *, regenerate: bool = False) -> Any:

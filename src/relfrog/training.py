@@ -204,9 +204,7 @@ class Trainer:
         self.network.train()
         with self._precision():
             output = self.network(plan, self.features)
-            task = self.network.head.loss(
-                output.seeds.float(), self.targets[plan.batch.seed_ids.to(self.device)]
-            )
+            task = self.network.head.batch_loss(output.seeds, plan, self.targets, self.features)
         total, pairs = task, {}
         emb = pair = 0.0
         if self.dependencies is not None:

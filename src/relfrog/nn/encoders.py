@@ -210,18 +210,26 @@ class SeedEncoder(nn.Module):
 
     Added to all rows of the seeds' table, seeds or not: who else is asked about at the same time
     must not change a prediction. Also stands in for a row that is not visible to its own seed.
+    Where subgraphs are separate, the seed may be marked: other rows then know their way from it.
 
     Shapes: [n, c] -> [n, c].
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, marked: bool = False) -> None:
         super().__init__()
+        self.mark = nn.Parameter(torch.randn(channels)) if marked else None
         self.context = nn.Linear(6 + len(KNOTS) - 1, channels, bias=False)
         nn.init.zeros_(self.context.weight)
         self.unseen = nn.Parameter(torch.zeros(channels))
 
     def forward(
-        self, x: Tensor, group: Tensor, hidden: Tensor, seconds: Tensor, lags: Tensor
+        self,
+        x: Tensor,
+        group: Tensor,
+        hidden: Tensor,
+        seconds: Tensor,
+        lags: Tensor,
+        seeds: Tensor,
     ) -> Tensor:
         """Encode rows of the seeds' table.
 
@@ -231,8 +239,12 @@ class SeedEncoder(nn.Module):
             hidden: which of them are seeds that are not visible themselves. Shape [n].
             seconds: times of the subgraphs, since 1970. Shape [groups].
             lags: seconds from the end of what they see to their times. Shape [groups].
+            seeds: which rows are the seeds, to be marked. Shape [seeds].
         """
         turns = [2 * math.pi * (seconds / period % 1.0) for period in (YEAR, 7 * DAY, DAY)]
         season = torch.stack([f(t) for t in turns for f in (torch.sin, torch.cos)], 1).float()
         context = self.context(torch.cat([season, time_parts(lags)], 1))
-        return torch.where(hidden.unsqueeze(1), self.unseen, x) + context.index_select(0, group)
+        x = torch.where(hidden.unsqueeze(1), self.unseen, x) + context.index_select(0, group)
+        if self.mark is not None:
+            x = x.index_add(0, seeds, self.mark.expand(len(seeds), -1))
+        return x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+
+from relfrog.columns import Features
+from relfrog.nn.links import Plan
 
 __all__ = ["HEADS", "BinaryHead", "Head", "MulticlassHead", "MultilabelHead", "RegressionHead"]
 
@@ -36,6 +40,22 @@ class Head(nn.Module, ABC):
         """Raw outputs."""
         return self.last(self.hidden(h))
 
+    def read(self, h: Mapping[str, Tensor], plan: Plan) -> Any:
+        """The answer for the seeds of a batch, from what the last layer has made of the rows."""
+        return self(h[plan.batch.seed_table].index_select(0, plan.batch.seeds))
+
+    def batch_loss(
+        self, answer: Any, plan: Plan, targets: Any, features: Mapping[str, Features]
+    ) -> Tensor:
+        """The mean loss of a batch, given the targets of all seeds. Shape []."""
+        return self.loss(answer.float(), targets[plan.batch.seed_ids.to(answer.device)])
+
+    def batch_predict(
+        self, answer: Any, plan: Plan, features: Mapping[str, Features], wish: Any = None
+    ) -> Tensor:
+        """The predictions for a batch. Shape [seeds, ...]."""
+        return self.predict(answer)
+
     @classmethod
     @abstractmethod
     def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
@@ -47,7 +67,7 @@ class Head(nn.Module, ABC):
         """A head for labels that `describe` has described."""
 
     @abstractmethod
-    def targets(self, labels: NDArray[Any]) -> Tensor:
+    def targets(self, labels: NDArray[Any]) -> Any:
         """Labels as the loss wants them."""
 
     @abstractmethod

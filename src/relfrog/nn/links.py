@@ -177,6 +177,7 @@ def make_plan(
     *,
     trim: bool = True,
     keys: Iterable[ForeignKey] | None = None,
+    answers: str | None = None,
 ) -> Plan:
     """What each layer has to compute so that the last one knows the seeds.
 
@@ -190,14 +191,17 @@ def make_plan(
         trim: whether to leave out what the seeds do not need; if not, every layer computes every
             row.
         keys: foreign keys whose messages are computed; by default all.
+        answers: a table whose rows are wanted as well as the seeds, wherever they are. The last
+            layer then computes all rows of both tables, the others those of every table.
     """
     routes = tuple(routes)
+    whole = not trim or answers is not None
     reach = 2 if routes else 1
     hops = {name: rows.hop.numpy() for name, rows in batch.tables.items()}
     pointers = {key: values.numpy() for key, values in batch.parents.items()}
 
     def within(radius: int) -> dict[str, int]:
-        if not trim:
+        if whole:
             return {name: len(rows) for name, rows in batch.tables.items()}
         return {name: rows.within(radius) for name, rows in batch.tables.items()}
 
@@ -231,6 +235,9 @@ def make_plan(
     sizes = within(reach * layers)
     for layer in range(1, layers + 1):
         targets = within(reach * (layers - layer))
+        if trim and answers is not None and layer == layers:
+            wanted = (answers, batch.seed_table)
+            targets = {name: count if name in wanted else 0 for name, count in targets.items()}
         sources = within(reach * (layers - layer + 1))
         up, down, pairs = {}, {}, {}
         for key, pointer in pointers.items() if keys is None else ((k, pointers[k]) for k in keys):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,12 +27,12 @@ class Output(NamedTuple):
     """What a forward pass gives.
 
     Attributes:
-        seeds: the head's raw output. Shape [seeds, outputs].
+        seeds: what the head says of the seeds; for most [seeds, outputs].
         states: embeddings per table, before the first layer and after each; each layer has
             computed a prefix of the occurrences.
     """
 
-    seeds: Tensor
+    seeds: Any
     states: list[dict[str, Tensor]]
 
 
@@ -57,6 +57,8 @@ class Network(nn.Module):
         alpha: how slowly the average gate moves.
         roles: the gates, where they are fixed.
         unit: of the graph's times.
+        marked: whether the seed carries a vector that tells it from all other rows; subgraphs
+            must then be separate.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Network(nn.Module):
         alpha: float = 0.99,
         roles: Mapping[str, float] | None = None,
         unit: str = "us",
+        marked: bool = False,
     ) -> None:
         super().__init__()
         self.tables = tuple(sorted(columns))
@@ -92,7 +95,7 @@ class Network(nn.Module):
             TimeEncoder(channels, name in timed, len(columns[name].moment_names))
             for name in self.tables
         )
-        self.seed_encoder = SeedEncoder(channels)
+        self.seed_encoder = SeedEncoder(channels, marked)
         self.roles = Roles(routes, channels, RoleMode(mode), alpha, roles) if len(routes) else None
         self.layers = nn.ModuleList(
             RoleLayer(self.tables, keys, routes, channels, how, dropout, timed)
@@ -112,8 +115,7 @@ class Network(nn.Module):
         for layer, layer_plan in zip(self.layers, plan.layers, strict=True):
             h = layer(h, layer_plan, self.roles, ages)
             states.append(h)
-        seeds = h[self.seed_table].index_select(0, plan.batch.seeds)
-        return Output(self.head(seeds), states)
+        return Output(self.head.read(h, plan), states)
 
     def encode(
         self, plan: Plan, features: Mapping[str, Features], ages: Mapping[str, Tensor]
@@ -140,7 +142,7 @@ class Network(nn.Module):
         hidden = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         hidden[batch.seeds] = batch.hidden()
         h[self.seed_table] = self.seed_encoder(
-            x, rows.group[: len(x)].long(), hidden, seconds, batch.group_lags
+            x, rows.group[: len(x)].long(), hidden, seconds, batch.group_lags, batch.seeds
         )
         return h
 

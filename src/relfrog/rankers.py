@@ -1,0 +1,298 @@
+"""Recommendations without a network: what most get, what one had before, and LightGBM on both."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.errors import RunError, TaskError
+from relfrog.graph import ForeignKey
+from relfrog.popularity import Popularity, Wish, children_at, joined_before
+from relfrog.preparing import Prepared, Seeds, seeds_of
+
+__all__ = ["RANKERS", "LightGBMRanker", "PastVisitRanker", "PopularityRanker", "Ranker"]
+
+Ints = NDArray[np.int64]
+
+
+class Ranker(ABC):
+    """Lists of targets for seeds, from what was known at their times.
+
+    Args:
+        prepared: the database with its label history.
+        k: the length of the lists.
+    """
+
+    #: As `relfrog train --model` calls it.
+    name: ClassVar[str]
+
+    def __init__(self, prepared: Prepared, k: int) -> None:
+        self.prepared, self.graph, self.k = prepared, prepared.graph, k
+        task = prepared.task
+        self.source, self.target = task.entity_table, task.dst_entity_table
+        labels = {
+            key.column: key for key in self.graph.foreign_keys if key.table == prepared.history
+        }
+        self.of_source: ForeignKey = labels["entity"]
+        self.of_target: ForeignKey = labels["label"]
+        self.popularity = Popularity(
+            self.graph, self.target, task.timedelta.total_seconds(), self.of_target
+        )
+
+    def fit(self) -> None:
+        """Learn, where there is something to learn."""
+
+    def save(self, folder: Path) -> None:
+        """Write what was learned."""
+
+    def load(self, folder: Path) -> None:
+        """Read what was learned."""
+
+    @abstractmethod
+    def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """Targets that are worth a thought: the number of the seed, the target, its score.
+
+        Those that are not among them come later, the most asked for first.
+
+        Args:
+            seed: rows of the source table. Shape [n].
+            limits: up to when each sees. Shape [n].
+        """
+
+    def predict(
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+    ) -> NDArray[np.float64]:
+        """The best targets and their scores; -1 where there are no more. Shape [seeds, k, 2]."""
+        wish = wish or Wish(self.k)
+        limits = self.graph.ticks(seeds.times)
+        if cutoff is not None:
+            limits = np.minimum(limits, self.graph.ticks([cutoff])[0])
+        found = np.full((len(seeds), wish.k, 2), -1.0)
+        found[:, :, 1] = -np.inf
+        who, rows, scores = self.scores(np.asarray(seeds.rows), limits)
+        order = np.lexsort((rows, -scores, who))
+        who, rows, scores = who[order], rows[order], scores[order]
+        begin = np.searchsorted(who, np.arange(len(seeds) + 1))
+        for i in range(len(seeds)):
+            standing = self.popularity.at(int(limits[i]))
+            some = rows[begin[i] : begin[i + 1]]
+            use = standing.visible.numpy()[some]
+            banned = set()
+            if wish.exclude is not None:
+                first, known = wish.exclude
+                banned = set(known[first[i] : first[i + 1]].tolist())
+            at = 0
+            taken: set[int] = set()
+
+            def offer(row: int, score: float) -> bool:
+                nonlocal at
+                allowed = wish.allowed is None or bool(wish.allowed[row])
+                if row not in taken and row not in banned and allowed:
+                    found[i, at] = row, score
+                    taken.add(row)
+                    at += 1
+                return at == wish.k
+
+            own = zip(
+                some[use].tolist(), scores[begin[i] : begin[i + 1]][use].tolist(), strict=True
+            )
+            if any(offer(row, score) for row, score in own):
+                continue
+            lowest = float(scores[begin[i] : begin[i + 1]].min(initial=0.0))
+            named = standing.named.numpy()
+            for row in standing.order.tolist():
+                # Below everything that has a score of its own.
+                if offer(row, lowest - 1.0 - 1.0 / (1.0 + float(named[row]))):
+                    break
+        return found
+
+
+class PopularityRanker(Ranker):
+    """The same list for everyone: the targets with most labels in the last window."""
+
+    name = "popularity"
+
+    def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """None: the most asked for come first."""
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+
+
+class PastVisitRanker(Ranker):
+    """What was in the seed's own earlier labels, the most frequent first; then popularity."""
+
+    name = "past-visit"
+
+    def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """How often each was a label."""
+        who, label = children_at(self.graph, self.of_source, seed, limits)
+        target = self.graph.parent(self.of_target)[label].astype(np.int64)
+        pairs, count = np.unique(np.stack([who, target], 1), axis=0, return_counts=True)
+        return pairs[:, 0], pairs[:, 1], count.astype(float)
+
+
+class LightGBMRanker(Ranker):
+    """LightGBM's LambdaRank on counts and columns of seed and target.
+
+    Candidates are what the seed was joined to before and what most get; features: how often and
+    how lately the two were joined, by earlier labels and by rows that name both, how much the
+    target is asked for, and the columns of both.
+    """
+
+    name = "lightgbm"
+    #: Popular targets that every seed is asked about.
+    POPULAR = 100
+    #: Pairs that it learns from, at most.
+    PAIRS = 1_000_000
+    FILE = "lightgbm.txt"
+
+    def __init__(self, prepared: Prepared, k: int) -> None:
+        super().__init__(prepared, k)
+        self.model: Any = None
+
+    def fit(self) -> None:
+        """Learn on training seeds, the latest first; stop by validation."""
+        import lightgbm
+
+        task = self.prepared.task
+        train, val = (seeds_of(task, split) for split in ("train", "val"))
+        sets = [self._data(self._latest(train)), self._data(val)]
+        if not sets[0][1].any():
+            raise TaskError("lightgbm: no label is among the candidates. Try --model popularity.")
+        data = [lightgbm.Dataset(x, y, group=g, free_raw_data=True) for x, y, g in sets]
+        settings = {
+            "objective": "lambdarank", "metric": "map", "eval_at": [self.k], "verbosity": -1,
+            "learning_rate": 0.05, "num_leaves": 31, "min_data_in_leaf": 50,
+            "seed": self.prepared.config.seed, "deterministic": True, "num_threads": 2,
+            "lambdarank_truncation_level": 2 * self.k,
+        }  # fmt: skip
+        stop = lightgbm.early_stopping(30, verbose=False)
+        self.model = lightgbm.train(settings, data[0], 300, [data[1]], callbacks=[stop])
+
+    def save(self, folder: Path) -> None:
+        """As LightGBM's text."""
+        text = self.model.model_to_string(num_iteration=self.model.best_iteration)
+        (folder / self.FILE).write_text(text, encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """From LightGBM's text."""
+        import lightgbm
+
+        try:
+            text = (folder / self.FILE).read_text(encoding="utf-8")
+            self.model = lightgbm.Booster(model_str=text)
+        except (OSError, UnicodeDecodeError, lightgbm.basic.LightGBMError) as error:
+            raise RunError(f"{folder / self.FILE} is damaged ({error}). Train again.") from None
+
+    def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """What the model says of the candidates."""
+        who, rows = self._candidates(seed, limits)
+        if not len(who):
+            return who, rows, np.zeros(0)
+        parts = np.array_split(np.arange(len(who)), max(1, len(who) // 200_000))
+        found = [
+            self.model.predict(self._features(seed, limits, who[at], rows[at])) for at in parts
+        ]
+        return who, rows, np.concatenate(found)
+
+    def _latest(self, seeds: Seeds) -> Seeds:
+        """As many of the latest seeds as there may be pairs of."""
+        most = max(1, self.PAIRS // (2 * self.POPULAR))
+        order = np.argsort(seeds.times.to_numpy(), kind="stable")[::-1]
+        rng = np.random.default_rng(self.prepared.config.seed)
+        late = order[: 4 * most]
+        chosen = np.sort(rng.permutation(late)[:most])
+        assert seeds.labels is not None
+        times = seeds.times.iloc[chosen].reset_index(drop=True)
+        return Seeds(seeds.rows[chosen], times, seeds.labels[chosen])
+
+    def _data(self, seeds: Seeds) -> tuple[NDArray[np.float32], NDArray[np.bool_], Ints]:
+        """Features, labels, and candidates per seed."""
+        limits = self.graph.ticks(seeds.times)
+        who, rows = self._candidates(np.asarray(seeds.rows), limits)
+        assert seeds.labels is not None
+        lengths = [len(some) for some in seeds.labels]
+        labels = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, seeds.labels)])
+        count = self.graph.num_rows[self.target]
+        wanted = np.repeat(np.arange(len(seeds)), lengths) * count + labels.astype(np.int64)
+        right = np.isin(who * count + rows, wanted)
+        group = np.bincount(who, minlength=len(seeds))
+        x = self._features(np.asarray(seeds.rows), limits, who, rows)
+        return x, right, group[group > 0]
+
+    def _candidates(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints]:
+        begin, known = joined_before(self.graph, self.source, self.target, seed, limits, ticks=True)
+        own = np.repeat(np.arange(len(seed)), np.diff(begin))
+        ticks, moment = np.unique(limits, return_inverse=True)
+        tops = [self.popularity.at(int(t)).order.numpy()[: self.POPULAR] for t in ticks]
+        popular = np.concatenate([np.zeros(0, np.int64), *(tops[m] for m in moment)])
+        sizes = np.array([len(top) for top in tops], np.int64)[moment]
+        both = np.stack([
+            np.concatenate([own, np.repeat(np.arange(len(seed)), sizes)]),
+            np.concatenate([known, popular]),
+        ], 1)  # fmt: skip
+        both = np.unique(both, axis=0)
+        return both[:, 0].copy(), both[:, 1].copy()
+
+    def _features(self, seed: Ints, limits: Ints, who: Ints, rows: Ints) -> NDArray[np.float32]:
+        """Numbers of pairs of a seed and a target. Shape [pairs, features]."""
+        ticks, moment = np.unique(limits, return_inverse=True)
+        standing = [self.popularity.at(int(t)).counts.numpy() for t in ticks]
+        asked = np.empty((len(who), self.popularity.parts), np.float32)
+        for number, counts in enumerate(standing):
+            at = moment[who] == number
+            asked[at] = counts[rows[at]]
+        parts = [asked]
+        for first, second in self._joins():
+            parts.append(self._joined(first, second, seed, limits, who, rows))
+        for table, chosen in ((self.source, seed[who]), (self.target, rows)):
+            parts.append(self.prepared.features[table].dense.numpy()[chosen])
+        return np.concatenate(parts, 1)
+
+    def _joins(self) -> list[tuple[ForeignKey, ForeignKey]]:
+        keys = self.graph.foreign_keys
+        return [
+            (first, second)
+            for first in keys
+            for second in keys
+            if first.table == second.table and first != second
+            and first.parent == self.source and second.parent == self.target
+        ]  # fmt: skip
+
+    def _joined(
+        self, first: ForeignKey, second: ForeignKey, seed: Ints, limits: Ints, who: Ints, rows: Ints
+    ) -> NDArray[np.float32]:
+        """How often and how lately rows name both: count, share, windows since the last one."""
+        owner, child = children_at(self.graph, first, seed, limits)
+        target = self.graph.parent(second)[child].astype(np.int64)
+        size = self.graph.num_rows[self.target]
+        pair = owner * size + target
+        pair, owner, child = pair[target >= 0], owner[target >= 0], child[target >= 0]
+        known, place, count = np.unique(pair, return_inverse=True, return_counts=True)
+        times = self.graph.time(first.table)
+        since = np.full(len(known), np.nan)
+        if times is not None and len(known):
+            last = np.full(len(known), np.iinfo(np.int64).min)
+            np.maximum.at(last, place, times[child])
+            since = (limits[known // size] - last) / self.popularity.window
+        at = np.searchsorted(known, who * size + rows)
+        at = np.minimum(at, max(len(known) - 1, 0))
+        total = np.bincount(owner, minlength=len(seed))
+        out = np.zeros((len(who), 3), np.float32)
+        out[:, 2] = np.nan
+        if len(known):
+            met = known[at] == who * size + rows
+            out[met, 0] = count[at[met]]
+            out[met, 1] = count[at[met]] / total[who[met]]
+            out[met, 2] = since[at[met]]
+        return out
+
+
+#: By name.
+RANKERS: dict[str, type[Ranker]] = {
+    ranker.name: ranker for ranker in (PopularityRanker, PastVisitRanker, LightGBMRanker)
+}
