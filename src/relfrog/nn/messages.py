@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from relfrog.nn.links import Links, RouteLinks
 from relfrog.nn.sums import (
-    Aggregation, Known, add_product, aggregate, first, largest, linked_sum, matched_sum,
+    Aggregation,
+    Known,
+    add_product,
+    aggregate,
+    first,
+    largest,
+    linked_sum,
+    matched_sum,
 )  # fmt: skip
 from relfrog.routes import Completion, CoOccurrence, Paradigm
 
