@@ -117,8 +117,10 @@ class PlainCoOccurrence(nn.Module):
         super().__init__()
         self.w = _joined(ours.w, ours.v, ours.u)
 
-    def forward(self, h_w: Tensor, h_v: Tensor, h_u: Tensor) -> Tensor:
-        """W [h_w || h_v || h_u]."""
+    def forward(self, h_w: Tensor, h_v: Tensor, h_u: Tensor, share: Tensor | None = None) -> Tensor:
+        """W [h_w || h_v || h_u]; with a share, of what the match brings."""
+        if share is not None:
+            h_v, h_u = share * h_v, share * h_u
         return self.w(torch.cat([h_w, h_v, h_u], 1))
 
 
@@ -131,10 +133,13 @@ class PlainCompletion(nn.Module):
         self.w1 = _joined(ours.w1_v, ours.w1_u)
         self.w2 = _joined(ours.w2_w, ours.w2_m)
 
-    def forward(self, h_w: Tensor, h_v: Tensor, h_u: Tensor) -> Tensor:
-        """W2 [h_w || sigmoid(f(h_v || h_u)) * W1 (h_v || h_u)]."""
+    def forward(self, h_w: Tensor, h_v: Tensor, h_u: Tensor, share: Tensor | None = None) -> Tensor:
+        """W2 [h_w || sigmoid(f(h_v || h_u)) * W1 (h_v || h_u)]; with a share, of what it brings."""
         both = torch.cat([h_v, h_u], 1)
-        return self.w2(torch.cat([h_w, torch.sigmoid(self.gate(both)) * self.w1(both)], 1))
+        gate = torch.sigmoid(self.gate(both))
+        if share is not None:
+            both = both * torch.cat([share, share], 1)
+        return self.w2(torch.cat([h_w, gate * self.w1(both)], 1))
 
 
 def _joined(*parts: nn.Linear) -> nn.Linear:
@@ -210,8 +215,16 @@ class PlainLayer(nn.Module):
             for number in numbers:
                 route = self.routes[number]
                 u, v, w = graph.matches[route]
-                sent = self.edges[number](h[name][w], h[route.tables[1]][v], h[route.tables[0]][u])
-                edge = scatter(sent, w, 0, len(node), self.reduce)
+                h_u, h_v, h_w = h[route.tables[0]][u], h[route.tables[1]][v], h[name][w]
+                if weight:
+                    own = weight[0][v]
+                    whole = scatter(own, w, 0, len(node), "sum") + 1e-9
+                    count = scatter(torch.ones_like(own), w, 0, len(node), "sum")
+                    sent = self.edges[number](h_w / count[w], h_v, h_u, own / whole[w])
+                    edge = scatter(sent, w, 0, len(node), "sum")
+                else:
+                    sent = self.edges[number](h_w, h_v, h_u)
+                    edge = scatter(sent, w, 0, len(node), self.reduce)
                 matched = torch.zeros(len(node), dtype=torch.bool)
                 matched[w] = True
                 gate = roles(number, node, edge, matched)

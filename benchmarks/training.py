@@ -57,7 +57,7 @@ class Case:
         task: of rel-f1.
         settings: those that differ from `relfrog train`.
         preset: where they come from, too.
-        weights: the fewest channels, an even number, with which the network has so many weights.
+        weights: the fewest channels, a multiple of 8, with which the network has so many weights.
     """
 
     name: str
@@ -107,7 +107,7 @@ def prepare_case(case: Case, data: Path) -> Prepared:
     prepared = prepare(dataset, task, resolve(seeds, preset=case.preset, settings=case.settings))
     if not case.weights:
         return prepared
-    sizes = ((c, weights(with_channels(prepared, c))) for c in range(8, 513, 2))
+    sizes = ((c, weights(with_channels(prepared, c))) for c in range(8, 513, 8))
     return with_channels(prepared, next(c for c, size in sizes if size >= case.weights))
 
 
@@ -312,7 +312,9 @@ def significant(value: float) -> float:
 def in_process(part: str, name: str, argv: list[str]) -> Any:
     """Run a part in a process of its own."""
     command = [sys.executable, __file__, *argv, "--part", part, "--name", name]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    waiting = {"GOMP_SPINCOUNT": "100000"}  # as the command line has it
+    env = {**waiting, **os.environ}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env)
     if done.returncode:
         print(f"{part} {name} failed (exit {done.returncode})", file=sys.stderr, flush=True)
         return None

@@ -149,7 +149,8 @@ def main() -> None:
                     # A process of its own, so that memory is that of one run.
                     child = subprocess.run(
                         [sys.executable, "-c", CHILD, json.dumps(asked)],
-                        stdout=subprocess.PIPE, text=True, check=True, env=os.environ,
+                        stdout=subprocess.PIPE, text=True, check=True,
+                        env={"GOMP_SPINCOUNT": "100000", **os.environ},
                     )  # fmt: skip
                 result = json.loads(child.stdout.splitlines()[-1])
                 about = result["about"]

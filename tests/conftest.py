@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 # As the command line does: see relfrog.cli.main.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "100000")
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 

@@ -117,12 +117,31 @@ def slow_node_message(
 
 
 def slow_edge_message(
-    module: nn.Module, matches: Sequence[tuple[Tensor, Tensor]], h_w: Tensor
+    module: nn.Module,
+    matches: Sequence[tuple[Tensor, Tensor]],
+    h_w: Tensor,
+    weights: Sequence[Tensor] | None = None,
 ) -> Tensor:
-    """The message of each match (h_u, h_v), aggregated."""
+    """The message of each match (h_u, h_v), aggregated.
+
+    With weights, the share of each match in its mean weighs what it brings, channel by channel.
+    """
+    if weights is not None:
+        if not matches:
+            return torch.zeros_like(h_w)
+        total = torch.full_like(h_w, 1e-9)
+        for weight in weights:
+            total = total + weight
+        shares = [weight / total for weight in weights]
     if isinstance(module, CoOccurrenceMessage):
         # Eq. (10): W (h_w || h_v || h_u)
         weight = torch.cat([module.w.weight, module.v.weight, module.u.weight], 1)
+        if weights is not None:
+            sent = [
+                weight @ torch.cat([h_w / len(matches), share * h_v, share * h_u])
+                for (h_u, h_v), share in zip(matches, shares, strict=True)
+            ]
+            return slow_aggregate(sent, Aggregation.SUM, h_w)
         sent = [weight @ torch.cat([h_w, h_v, h_u]) for h_u, h_v in matches]
         return slow_aggregate(sent, module.aggregation, h_w)
     assert isinstance(module, CompletionMessage)
@@ -131,11 +150,16 @@ def slow_edge_message(
     w1 = torch.cat([module.w1_v.weight, module.w1_u.weight], 1)
     w2 = torch.cat([module.w2_w.weight, module.w2_m.weight], 1)
     sent = []
-    for h_u, h_v in matches:
+    for number, (h_u, h_v) in enumerate(matches):
         both = torch.cat([h_v, h_u])
         gate = torch.sigmoid(f @ both + module.gate_v.bias)
+        if weights is not None:
+            both = both * torch.cat([shares[number], shares[number]])
+            sent.append(w2 @ torch.cat([h_w / len(matches), gate * (w1 @ both)]))
+            continue
         sent.append(w2 @ torch.cat([h_w, gate * (w1 @ both)]))
-    return slow_aggregate(sent, module.aggregation, h_w)
+    how = module.aggregation if weights is None else Aggregation.SUM
+    return slow_aggregate(sent, how, h_w)
 
 
 # Roles and layers.
@@ -210,11 +234,14 @@ def slow_layer(layer: RoleLayer, h: States, batch: Batch, roles: Roles | None) -
                 from_u, from_v, into = route.tables
                 assert into == table
                 reached: list[list[tuple[Tensor, Tensor]]] = [[] for _ in node]
+                aged: list[list[Tensor]] = [[] for _ in node]
                 for u, v, w in slow_matches(batch, route):
                     reached[w].append((h[from_u][u], h[from_v][v]))
+                    if counts is not None:
+                        aged[w].append(counts[v])
                 edge = [
-                    slow_edge_message(module, some, h_w)
-                    for some, h_w in zip(reached, h[table], strict=True)
+                    slow_edge_message(module, some, h_w, None if counts is None else own)
+                    for some, h_w, own in zip(reached, h[table], aged, strict=True)
                 ]
                 gates = slow_gates(roles, route, node, edge, [bool(some) for some in reached])
                 for w, gate in enumerate(gates):

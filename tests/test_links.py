@@ -62,7 +62,7 @@ def test_links_are_sorted_both_ways(case) -> None:
     # Links into one target keep their order: u and v of a match stay side by side.
     assert pairs_of(some) == sorted(pairs, key=lambda pair: pair[1])
     counted = Counter(target for _, target in pairs)
-    assert some.counts().tolist() == [counted[i] for i in range(some.targets)]
+    assert some.counts.tolist() == [counted[i] for i in range(some.targets)]
 
 
 # Sums over links.

@@ -112,7 +112,7 @@ def test_weighted_mean() -> None:
     compare(node, node(h_v, h_w, links, weights), torch.stack(looped), inputs)
 
     equal = node(h_v, h_w, links, torch.full_like(weights, 0.3))
-    plain = node(h_v, h_w, links) + node.count(links.counts().log1p().unsqueeze(1))
+    plain = node(h_v, h_w, links) + node.count(links.counts.log1p().unsqueeze(1))
     assert_close(equal, plain, 1e-7)
 
 
@@ -144,6 +144,31 @@ def test_edge_messages_are_those_of_a_loop_over_matches(how: Aggregation, case: 
         ]
         if looped:
             compare(module, found, torch.stack(looped), {name: h[name] for name in route.tables})
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases())
+def test_weighted_edge_messages_are_those_of_a_loop_over_matches(case: Case) -> None:
+    """Each match counts as its v does, channel by channel."""
+    h = random_states(case.batch, SIZE, grad=True)
+    all_routes = case.routes("both")
+    (layer,) = make_plan(case.batch, 1, all_routes, trim=False).layers
+    for route in all_routes:
+        u, v, w = route.tables
+        module = fill(message_for(route.paradigm)(SIZE, Aggregation.RECENT).double())
+        weights = normal(len(h[v]), SIZE, seed=5).exp().requires_grad_()
+        found = module(h[u], h[v], h[w], layer.routes[route], None, weights)
+        matches = slow_matches(case.batch, route)
+        looped = []
+        for at, h_w in enumerate(h[w]):
+            mine = [(i, j) for i, j, k in matches if k == at]
+            own = [weights[j] for _, j in mine]
+            looped.append(
+                slow_edge_message(module, [(h[u][i], h[v][j]) for i, j in mine], h_w, own)
+            )
+        if looped:
+            inputs = {name: h[name] for name in route.tables} | {"weights": weights}
+            compare(module, found, torch.stack(looped), inputs)
 
 
 def racing(results: int = 20) -> Database:
@@ -188,7 +213,7 @@ def test_a_grandparent_reaches_every_grandchild() -> None:
     assert str(route) == "circuits <- races <- results"
     batch = TemporalSampler(graph, "circuits", [-1, -1]).sample([0], [START])
     (layer,) = make_plan(batch, 1, [route], trim=False).layers
-    assert layer.routes[route].u.counts().tolist() == [1.0] * 20
+    assert layer.routes[route].u.counts.tolist() == [1.0] * 20
     assert len(slow_parents(batch, route.second)) == 20
 
 

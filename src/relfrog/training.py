@@ -398,11 +398,12 @@ class Trainer:
             self.averaged = {k: v.clone() for k, v in state.items()}
             return
         keep = min(self.config.average, (1 + self.at.steps) / (10 + self.at.steps))
-        for name, value in state.items():
-            if value.is_floating_point():
-                self.averaged[name].lerp_(value, 1 - keep)
-            else:
-                self.averaged[name].copy_(value)
+        names = [name for name, value in state.items() if value.is_floating_point()]
+        torch._foreach_lerp_(
+            [self.averaged[name] for name in names], [state[name] for name in names], 1 - keep
+        )
+        for name in state.keys() - names:
+            self.averaged[name].copy_(state[name])
 
     def _use_average(self) -> dict[str, Tensor] | None:
         """Put the averaged weights into the network; the others, to put back."""

@@ -135,7 +135,8 @@ class RoleLayer(nn.Module):
                 route = self.routes[number]
                 matches = plan.routes[route]
                 u, v, _ = route.tables
-                edge = self.edges[number](h[u], h[v], h_w, matches, known)
+                # The weight of the relation is that of v: a match counts as its v does.
+                edge = self.edges[number](h[u], h[v], h_w, matches, known, weight)
                 assert roles is not None
                 gate = roles(route, message, edge, matches.v.begin.diff() > 0)
                 both = torch.lerp(message, edge, gate)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numba
@@ -64,6 +65,7 @@ class Links:
         """Number of rows that may send."""
         return len(self.begin_back) - 1
 
+    @cached_property
     def counts(self) -> Tensor:
         """Links per target. float32, shape [targets]."""
         return self.begin.diff().float()

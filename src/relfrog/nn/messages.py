@@ -10,7 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from relfrog.nn.links import Links, RouteLinks
-from relfrog.nn.sums import Aggregation, Known, add_product, aggregate, first, largest, linked_sum
+from relfrog.nn.sums import (
+    Aggregation,
+    Known,
+    add_product,
+    aggregate,
+    first,
+    largest,
+    linked_sum,
+    matched_sum,
+)  # fmt: skip
 from relfrog.routes import Completion, CoOccurrence, Paradigm
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
@@ -32,6 +41,31 @@ def _add_projected(
         projected = nn.functional.linear(first(x, links.sources), project.weight)
         return total.add_(aggregate(projected, links, how))
     return add_product(total, aggregate(x, links, how, known), project.weight)
+
+
+def _weighted(h_v: Tensor, weights: Tensor, known: Known) -> Tensor:
+    """Senders times their weights, once for all who ask. Shapes: [n, c] each -> [n, c]."""
+    found = known.get(id(weights))
+    if found is None:
+        found = known[id(weights)] = first(h_v, len(weights)) * weights
+    return found
+
+
+def _total_weight(weights: Tensor, links: Links, known: Known) -> Tensor:
+    """Sum of the weights that reach each target, once per links. Shape [targets, c]."""
+    found = known.get(-id(links))
+    if found is None:
+        found = known[-id(links)] = linked_sum(weights, links) + 1e-9
+    return found
+
+
+def _weighted_mean(h_v: Tensor, weights: Tensor, links: Links, known: Known) -> Tensor:
+    """Mean of the senders, weighted by channel, once per links. Shape [targets, c]."""
+    found = known.get(id(links))
+    if found is None:
+        total = linked_sum(_weighted(h_v, weights, known), links)
+        found = known[id(links)] = total / _total_weight(weights, links, known)
+    return found
 
 
 def _largest_match(sent: Tensor, links: RouteLinks) -> Tensor:
@@ -86,19 +120,17 @@ class NodeMessage(nn.Module):
         """
         if weights is None:
             return _add_projected(total, h_v, self.neighbor, links, self.aggregation, known)
-        known = {} if known is None else known
-        weighted = known.get(id(weights))
-        if weighted is None:
-            weighted = known[id(weights)] = first(h_v, len(weights)) * weights
-        mean = linked_sum(weighted, links) / (linked_sum(weights, links) + 1e-9)
+        mean = _weighted_mean(h_v, weights, links, {} if known is None else known)
         total = add_product(total, mean, self.neighbor.weight)
         assert self.count is not None
-        counts = links.counts().log1p().unsqueeze(1).to(mean.dtype)
+        counts = links.counts.log1p().unsqueeze(1).to(mean.dtype)
         return add_product(total, counts, self.count.weight)
 
 
 class CoOccurrenceMessage(nn.Module):
     """Eq. (10): W [h_w || h_v || h_u], aggregated over the matches that reach w.
+
+    With weights for the rows v, the mean of h_v and of h_u over the matches is a weighted one.
 
     Shapes: h_u, h_v [sources, c], h_w [targets or more, c] -> [targets, c].
     """
@@ -117,10 +149,19 @@ class CoOccurrenceMessage(nn.Module):
         h_w: Tensor,
         links: RouteLinks,
         known: Known | None = None,
+        weights: Tensor | None = None,
     ) -> Tensor:
         """The aggregated message."""
-        counts = links.v.counts().unsqueeze(1)
+        counts = links.v.counts.unsqueeze(1)
         h_w = first(h_w, links.v.targets)
+        if weights is not None:
+            known = {} if known is None else known
+            total = self.w(h_w) * (counts > 0)
+            mean = _weighted_mean(h_v, weights, links.v, known)
+            total = add_product(total, mean, self.v.weight)
+            mean = matched_sum(h_u, weights, links.u, links.v)
+            mean = mean / _total_weight(weights, links.v, known)
+            return add_product(total, mean, self.u.weight)
         if self.aggregation is Aggregation.MAX:
             # The maximum does not split into parts: here the matches are projected one by one.
             both = self.v(h_v).index_select(0, links.v.source) + self.u(h_u).index_select(
@@ -135,6 +176,8 @@ class CoOccurrenceMessage(nn.Module):
 
 class CompletionMessage(nn.Module):
     """Eq. (11): W2 [h_w || sigmoid(f(h_v || h_u)) * W1 (h_v || h_u)], aggregated over the matches.
+
+    With weights for the rows v, the mean over the matches is a weighted one.
 
     Shapes: h_u, h_v [sources, c], h_w [targets or more, c] -> [targets, c].
     """
@@ -156,16 +199,24 @@ class CompletionMessage(nn.Module):
         h_w: Tensor,
         links: RouteLinks,
         known: Known | None = None,
+        weights: Tensor | None = None,
     ) -> Tensor:
         """The aggregated message."""
         h_u, h_v = first(h_u, links.u.sources), first(h_v, links.v.sources)
         h_w = first(h_w, links.v.targets)
-        counts = links.v.counts().unsqueeze(1)
+        counts = links.v.counts.unsqueeze(1)
         # One scalar per match, in the order of the links.
         gate_v = self.gate_v(h_v).index_select(0, links.v.source)
         gate_u = self.gate_u(h_u).index_select(0, links.u.source)
         gate = torch.sigmoid(gate_v + gate_u).squeeze(1)
         share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
+        if weights is not None:
+            known = {} if known is None else known
+            total = _total_weight(weights, links.v, known)
+            from_v = linked_sum(_weighted(h_v, weights, known), links.v, gate) / total
+            from_u = matched_sum(h_u, weights, links.u, links.v, gate) / total
+            sent = add_product(self.w1_u(from_u), from_v, self.w1_v.weight)
+            return add_product(self.w2_w(h_w) * share, sent, self.w2_m.weight)
         if self.aggregation is Aggregation.MAX:
             both = self.w1_v(h_v).index_select(0, links.v.source)
             both = both + self.w1_u(h_u).index_select(0, links.u.source)

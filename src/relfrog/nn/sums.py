@@ -11,7 +11,8 @@ from torch.nn.functional import embedding_bag, linear
 
 from relfrog.nn.links import Links
 
-__all__ = ["Aggregation", "Known", "add_product", "aggregate", "first", "largest", "linked_sum"]
+__all__ = ["Aggregation", "Known", "add_product", "aggregate", "first", "largest", "linked_sum",
+           "matched_sum"]  # fmt: skip
 
 
 class Aggregation(str, Enum):
@@ -56,6 +57,42 @@ class _LinkedSum(torch.autograd.Function):
         return grad_x, grad_weight, None
 
 
+class _MatchedSum(torch.autograd.Function):
+    """out[i] = sum over matches m that reach i of gate[m] * weight[v of m] * x[u of m].
+
+    Shapes: x [sources of u, c], weight [sources of v, c], gate [matches] -> [targets, c].
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, gate: Tensor | None, u: Links, v: Links
+    ) -> Tensor:
+        ctx.u, ctx.v = u, v
+        ctx.save_for_backward(*((x, weight) if gate is None else (x, weight, gate)))
+        sent = x.index_select(0, u.source).mul_(weight.index_select(0, v.source))
+        return _bags(sent, _each(u), u.begin, gate)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        u, v = ctx.u, ctx.v
+        x, weight, *gates = ctx.saved_tensors
+        into = torch.repeat_interleave(u.begin.diff())
+        grad = grads[0].index_select(0, into)
+        grad_gate = None
+        x, weight = x.index_select(0, u.source), weight.index_select(0, v.source)
+        if gates:
+            if ctx.needs_input_grad[2]:
+                grad_gate = (grad * x * weight).sum(-1)
+            grad.mul_(gates[0].unsqueeze(1))
+        grad_x = _bags(weight.mul_(grad), u.position, u.begin_back, None)
+        grad_weight = _bags(x.mul_(grad), v.position, v.begin_back, None)
+        return grad_x, grad_weight, grad_gate, None, None
+
+
+def _each(links: Links) -> Tensor:
+    return torch.arange(len(links), device=links.source.device)
+
+
 def _bags(x: Tensor, source: Tensor, begin: Tensor, weight: Tensor | None) -> Tensor:
     if not len(source):
         return x.new_zeros(len(begin) - 1, x.shape[1])
@@ -87,6 +124,21 @@ def linked_sum(x: Tensor, links: Links, weight: Tensor | None = None) -> Tensor:
     return _LinkedSum.apply(first(x, links.sources), weight, links)
 
 
+def matched_sum(
+    x: Tensor, weight: Tensor, u: Links, v: Links, gate: Tensor | None = None
+) -> Tensor:
+    """Sum, for each w of a route, of the u that reach it, each times the weight of its v.
+
+    Args:
+        x: rows u. Shape [sources or more, c].
+        weight: of rows v, by channel. Shape [sources or more, c].
+        u: links from u to w, one for each match.
+        v: links from v to w, in the same order.
+        gate: one more weight for each match. Shape [matches].
+    """
+    return _MatchedSum.apply(first(x, u.sources), first(weight, v.sources), gate, u, v)
+
+
 def largest(x: Tensor, source: Tensor, begin: Tensor) -> Tensor:
     """Maximum of the rows x[source] between one beginning and the next; 0 where there is none.
 
@@ -116,5 +168,5 @@ def aggregate(x: Tensor, links: Links, how: Aggregation, known: Known | None = N
         return largest(x, links.source, links.begin)
     total = linked_sum(x, links)
     if how in (Aggregation.MEAN, Aggregation.RECENT):
-        total = total / links.counts().clamp(min=1).unsqueeze(1)
+        total = total / links.counts.clamp(min=1).unsqueeze(1)
     return total
