@@ -28,9 +28,10 @@ times kernels interchange graph routes resolution walking sampling loading
 matching entities
 targets.base targets.columns targets.sql targets.postgresql targets.mysql targets.files targets
 outputs
-ngrams text values encodings fitting features frames columns history config
-nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.dependency nn.heads nn.model nn
-preparing evaluation runfiles training runs learning
+ngrams text values encodings fitting features frames columns history config popularity
+nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.dependency nn.heads
+nn.ranking nn.model nn
+preparing evaluation rankers runfiles training runs learning
 inspecting drawing findings table_checks task_checks checking
 console progress summary demo testing commandline run_commands cli __main__
 """.split()

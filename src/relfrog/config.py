@@ -13,8 +13,8 @@ import yaml
 from relfrog.errors import UsageError
 from relfrog.mapping import unknown
 
-__all__ = ["MODELS", "NETWORKS", "RANKERS", "SIZES", "Config", "default_settings", "parse_settings", "presets",
-           "read_preset", "resolve"]  # fmt: skip
+__all__ = ["MODELS", "NETWORKS", "RANKERS", "SIZES", "Config", "default_settings",
+           "parse_settings", "presets", "read_preset", "resolve"]  # fmt: skip
 
 #: Models that are networks.
 NETWORKS = ("frog", "sage")

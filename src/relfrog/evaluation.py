@@ -91,13 +91,14 @@ def compute_metrics(
         }
     elif kind == "recommendation":
         lists = predicted[:, :, 0].astype(np.int64)
-        hit = np.array([np.isin(row, some) for row, some in zip(lists, labels, strict=True)])
-        hit, count = hit.reshape(lists.shape), np.array([len(some) for some in labels])
+        found = [np.isin(row, some) for row, some in zip(lists, labels, strict=True)]
+        hit: NDArray[Any] = np.array(found, bool).reshape(lists.shape)
+        count = np.array([len(some) for some in labels])
         scores = {
             "map": lambda: ranking_map(hit, count),
             "precision": lambda: hit.mean(),
             "recall": lambda: (hit.sum(1) / count).mean(),
-            "mrr": lambda: (hit / np.arange(1, hit.shape[1] + 1)).max(1).mean(),
+            "mrr": lambda: (hit / np.arange(1, lists.shape[1] + 1)).max(1).mean(),
         }
     else:
         truth = np.stack(labels.tolist()).astype(int)

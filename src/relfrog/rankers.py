@@ -46,12 +46,15 @@ class Ranker(ABC):
 
     def fit(self) -> None:
         """Learn, where there is something to learn."""
+        return
 
     def save(self, folder: Path) -> None:
         """Write what was learned."""
+        return
 
     def load(self, folder: Path) -> None:
         """Read what was learned."""
+        return
 
     @abstractmethod
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
@@ -78,37 +81,26 @@ class Ranker(ABC):
         order = np.lexsort((rows, -scores, who))
         who, rows, scores = who[order], rows[order], scores[order]
         begin = np.searchsorted(who, np.arange(len(seeds) + 1))
-        for i in range(len(seeds)):
-            standing = self.popularity.at(int(limits[i]))
-            some = rows[begin[i] : begin[i + 1]]
-            use = standing.visible.numpy()[some]
-            banned = set()
-            if wish.exclude is not None:
-                first, known = wish.exclude
-                banned = set(known[first[i] : first[i + 1]].tolist())
-            at = 0
-            taken: set[int] = set()
-
-            def offer(row: int, score: float) -> bool:
-                nonlocal at
-                allowed = wish.allowed is None or bool(wish.allowed[row])
-                if row not in taken and row not in banned and allowed:
-                    found[i, at] = row, score
-                    taken.add(row)
-                    at += 1
-                return at == wish.k
-
-            own = zip(
-                some[use].tolist(), scores[begin[i] : begin[i + 1]][use].tolist(), strict=True
-            )
-            if any(offer(row, score) for row, score in own):
-                continue
-            lowest = float(scores[begin[i] : begin[i + 1]].min(initial=0.0))
-            named = standing.named.numpy()
-            for row in standing.order.tolist():
-                # Below everything that has a score of its own.
-                if offer(row, lowest - 1.0 - 1.0 / (1.0 + float(named[row]))):
-                    break
+        for tick in np.unique(limits):
+            standing = self.popularity.at(int(tick))
+            popular, visible = standing.order.numpy(), standing.visible.numpy()
+            if wish.allowed is not None:
+                popular, visible = popular[wish.allowed[popular]], visible & wish.allowed
+            for i in np.flatnonzero(limits == tick):
+                banned = np.zeros(0, np.int64)
+                if wish.exclude is not None:
+                    first, known = wish.exclude
+                    banned = known[first[i] : first[i + 1]]
+                own, marks = rows[begin[i] : begin[i + 1]], scores[begin[i] : begin[i + 1]]
+                own, marks = own[visible[own]], marks[visible[own]]
+                rest = popular[: wish.k + len(own) + len(banned)]
+                # Below everything that has a score of its own, and in this order.
+                lowest = float(marks.min(initial=0.0))
+                both = np.concatenate([own, rest])
+                marks = np.concatenate([marks, lowest - 1.0 - np.arange(len(rest))])
+                keep = np.sort(np.unique(both, return_index=True)[1])
+                keep = keep[~np.isin(both[keep], banned)][: wish.k]
+                found[i, : len(keep), 0], found[i, : len(keep), 1] = both[keep], marks[keep]
         return found
 
 

@@ -34,7 +34,8 @@ def _one_line_warnings() -> Iterator[None]:
 @click.argument("dataset")
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
-@click.option("--model", type=click.Choice(["frog", "sage", "popularity", "past-visit", "lightgbm"]),
+@click.option("--model",
+              type=click.Choice(["frog", "sage", "popularity", "past-visit", "lightgbm"]),
               help="frog, or sage: the plain relational GNN; for recommendations also popularity, "
               "past-visit and lightgbm.  [default: frog]")  # fmt: skip
 @click.option("--roles", metavar="ROLES", help="learned, node, edge, random, or a run's "
@@ -120,7 +121,8 @@ def evaluate_command(run: Path, split: str, regime: str, device: str, as_json: b
 @click.option("--k", type=click.IntRange(min=1), help="Length of recommended lists.  "
               "[default: the task's]")  # fmt: skip
 @click.option("--targets", type=click.Path(path_type=Path), metavar="FILE",
-              help="CSV or Parquet with keys: what may be recommended.  [default: all]")  # fmt: skip
+              help="CSV or Parquet with keys: what may be recommended.  "
+              "[default: all]")  # fmt: skip
 @click.option("--exclude-known", is_flag=True, help="Recommend nothing that the entity was joined "
               "to before.")  # fmt: skip
 @click.option("--table", metavar="NAME", help="Table to make in the database.")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
 from relfrog.tasks import load_task
 
 #: Keys of rows: a CSV or Parquet file, a data frame, or a list.
-Keys = str | Path | pd.DataFrame | Sequence[Any]
+Keys: TypeAlias = str | Path | pd.DataFrame | Sequence[Any]
 
 __all__ = ["Run", "chosen_device", "load_run", "read_run", "resume_command"]
 
