@@ -445,21 +445,29 @@ def test_wrong_input_about_runs_gets_one_clear_answer(
     assert set(os.listdir(runs)) == before
 
 
-def test_a_recommendation_is_not_trained_yet(
+def test_a_recommendation(
     shop: Path,  # noqa: F811
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from test_tasks import LIST
 
+    monkeypatch.chdir(tmp_path)
     library.add_task(
         shop, "things", LIST, type="recommendation", source="people", target="things.thing",
         horizon="20 days", overwrite=True,
     )  # fmt: skip
-    code, out, err = inside(capfd, "train", str(shop), "things", "--out", str(tmp_path / "run"))
-    assert (code, out) == (1, "")
-    assert err == "TaskError: task things: recommendation cannot be trained yet.\n"
-    assert os.listdir(tmp_path) == []
+    code, out, _ = inside(
+        capfd, "train", str(shop), "things", "--out", "run", "--model", "past-visit", "--json"
+    )
+    assert code == 0
+    assert "map" in out
+    code, _, err = inside(capfd, "predict", "run", "--k", "2", "--exclude-known", "--out", "l.csv")
+    assert code == 0
+    assert "written to l.csv" in err
+    code, _, err = inside(capfd, "predict", "run", "--k", "0", "--out", "m.csv")
+    assert code == 2
 
 
 def test_a_second_process_is_kept_out(

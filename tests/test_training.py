@@ -733,15 +733,6 @@ def test_a_class_that_training_never_saw_is_never_right(store: Path, tmp_path: P
 
 def test_what_cannot_be_trained_says_so(store: Path, tmp_path: Path) -> None:
     changed = copied(store, tmp_path)
-    relfrog.add_task(
-        changed, "list",
-        "SELECT t.timestamp, o.person AS code, LIST(DISTINCT o.thing) AS id FROM timestamps t "
-        "JOIN orders o ON o.ordered_at > t.timestamp AND o.ordered_at <= t.timestamp + "
-        "INTERVAL '{timedelta}' WHERE o.person IS NOT NULL GROUP BY ALL",
-        type="recommendation", source="people", target="things", horizon="20 days",
-    )  # fmt: skip
-    with pytest.raises(TaskError, match="recommendation cannot be trained"):
-        fit(changed, tmp_path / "run", "list")
     with pytest.raises(TaskError, match="no task 'buy'"):
         fit(changed, tmp_path / "run", "buy")
     path = changed / "tasks" / "buys" / "train.parquet"

@@ -83,7 +83,7 @@ def with_history(dataset: Any, task: Any, db: Any, name: str) -> Any:
         # One row for each target of a list: an earlier label joins the two as any row does.
         table = table.explode(label, ignore_index=True)
         inside = table[label] < len(db.table_dict[task.dst_entity_table])
-        table = table[inside.to_numpy(bool)].reset_index(drop=True)
-        table[label] = table[label].astype("int64")
+        table = table[inside.to_numpy(bool)].astype({label: "int64"})
+        table = table.sort_values([time, entity, label], kind="stable", ignore_index=True)
         keys[label] = task.dst_entity_table
     return Database({**db.table_dict, name: Table(table, keys, None, time)})

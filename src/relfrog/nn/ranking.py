@@ -205,7 +205,9 @@ class RankingHead(Head):
         )
         score = (seeds.index_select(0, pairs_seed) * vectors).sum(1) + bias
         number = len(answers.seed)
-        sampled = score[:number] + answers.sampled
+        sampled = score[:number]
+        if self.parts == "both":
+            sampled = sampled + answers.sampled
         # A label that was sampled has that score, another one its towers'.
         met = torch.isin(owner * rows + wanted, answers.seed * rows + answers.row)
         exists = torch.stack([s.visible for s in standings]).to(device)[moment[owner], wanted]
