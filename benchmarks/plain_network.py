@@ -280,7 +280,7 @@ class PlainNetwork(nn.Module):
 
     def forward(
         self, graph: PlainGraph, features: Mapping[str, Features]
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    ) -> tuple[Any, dict[str, Tensor]]:
         """The head's raw output for the seeds, and the final embeddings."""
         ages = {
             name: age_parts(rows.age)
@@ -290,7 +290,7 @@ class PlainNetwork(nn.Module):
         h = self.encode(graph.batch, features, ages)
         for layer in self.layers:
             h = layer(h, graph, self.roles, ages)
-        return self.head(h[self.seed_table][graph.batch.seeds]), h
+        return self.head.read(h, graph), h
 
     def encode(
         self, batch: Batch, features: Mapping[str, Features], ages: Mapping[str, Tensor]
@@ -310,7 +310,7 @@ class PlainNetwork(nn.Module):
         hidden = torch.zeros(len(seeds), dtype=torch.bool)
         hidden[batch.seeds] = batch.hidden()
         h[self.seed_table] = self.seed_encoder(
-            h[self.seed_table], seeds.group.long(), hidden, seconds, batch.group_lags
+            h[self.seed_table], seeds.group.long(), hidden, seconds, batch.group_lags, batch.seeds
         )
         return h
 
@@ -401,7 +401,7 @@ class PlainTrainer:
         config = self.config
         self.network.train()
         out, h = self.network(graph, self.features)
-        task = self.network.head.loss(out, self.targets[graph.batch.seed_ids])
+        task = self.network.head.batch_loss(out, graph, self.targets, self.features)
         total = task
         if self.dependencies is not None:
             self.dependencies.requires_grad_(False)

@@ -86,6 +86,8 @@ CASES = [
     Case("frog-3M-1024", "driver-dnf", {**EXAMPLE, "batch_size": 1024}, weights=3_000_000),
     Case("default-dnf", "driver-dnf"),
     Case("default-top3", "driver-top3"),
+    Case("recommend", "driver-circuit-compete"),
+    Case("recommend-paper", "driver-circuit-compete", {"ranking": "sampled"}),
 ]
 #: Known figures of others, from other runs on two cores or from what they have published.
 REFERENCES = [
@@ -104,7 +106,9 @@ def prepare_case(case: Case, data: Path) -> Prepared:
     dataset = open_dataset(data / DATASET)
     task = load_task(dataset, case.task)
     seeds = len(seeds_of(task, "train"))
-    prepared = prepare(dataset, task, resolve(seeds, preset=case.preset, settings=case.settings))
+    kind = task.task_type.value
+    config = resolve(seeds, preset=case.preset, settings=case.settings, kind=kind)
+    prepared = prepare(dataset, task, config)
     if not case.weights:
         return prepared
     sizes = ((c, weights(with_channels(prepared, c))) for c in range(8, 513, 8))

@@ -298,6 +298,7 @@ def slow_encode(network: Network, batch: Batch, features: Mapping[str, Features]
             spans = now - features[name].moments[row : row + 1]
             states[name].append(times(x.unsqueeze(0), age, spans)[0])
     hidden, part = slow_hidden(batch), batch.tables[network.seed_table]
+    asked = set(batch.seeds.tolist())
     for i, x in enumerate(states[network.seed_table]):
         group = int(part.group[i])
         states[network.seed_table][i] = network.seed_encoder(
@@ -306,6 +307,7 @@ def slow_encode(network: Network, batch: Batch, features: Mapping[str, Features]
             torch.tensor([i in hidden]),
             batch.group_times[group : group + 1].double() / per_second,
             batch.group_lags[group : group + 1],
+            torch.zeros(int(i in asked), dtype=torch.int64),
         )[0]
     return states
 

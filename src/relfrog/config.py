@@ -263,10 +263,10 @@ def default_settings(seeds: int, size: str = "medium", kind: str = "") -> dict[s
     while batch < 512 and batch * 40 < seeds:
         batch *= 2
     if kind == "recommendation":
-        # A seed has a subgraph of its own, so a batch costs as much as a larger one elsewhere.
+        # A seed has a subgraph of its own, which should hold many targets: two hops, but wide.
         return {
             "channels": SIZES[size], "batch_size": min(batch, 256), "steps_per_epoch": 100,
-            "sharing": "separate",
+            "sharing": "separate", "neighbors": 64, "hops": 2,
         }  # fmt: skip
     # Validation after so many steps at the latest: large data are never run through in vain.
     return {"channels": SIZES[size], "batch_size": batch, "steps_per_epoch": 100}

@@ -61,6 +61,9 @@ class Popularity:
         self.parts = 3 * len(self.keys) + 1
         self._kept: OrderedDict[int, Standing] = OrderedDict()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Popularity:
+        return self  # it has no weights, and its graph is large
+
     def at(self, tick: int) -> Standing:
         """The table at a time in the unit of the graph."""
         found = self._kept.get(tick)

@@ -148,8 +148,7 @@ class LightGBMRanker(Ranker):
 
     def fit(self) -> None:
         """Learn on training seeds, the latest first; stop by validation."""
-        import lightgbm
-
+        lightgbm = _lightgbm()
         task = self.prepared.task
         train, val = (seeds_of(task, split) for split in ("train", "val"))
         sets = [self._data(self._latest(train)), self._data(val)]
@@ -172,8 +171,7 @@ class LightGBMRanker(Ranker):
 
     def load(self, folder: Path) -> None:
         """From LightGBM's text."""
-        import lightgbm
-
+        lightgbm = _lightgbm()
         try:
             text = (folder / self.FILE).read_text(encoding="utf-8")
             self.model = lightgbm.Booster(model_str=text)
@@ -282,6 +280,15 @@ class LightGBMRanker(Ranker):
             out[met, 1] = count[at[met]] / total[who[met]]
             out[met, 2] = since[at[met]]
         return out
+
+
+def _lightgbm() -> Any:
+    try:
+        import lightgbm
+    except (ImportError, OSError) as error:
+        text = str(error).splitlines()[0]
+        raise RunError(f"LightGBM cannot be loaded ({text}). pip install lightgbm") from None
+    return lightgbm
 
 
 #: By name.

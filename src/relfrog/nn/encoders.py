@@ -229,7 +229,7 @@ class SeedEncoder(nn.Module):
         hidden: Tensor,
         seconds: Tensor,
         lags: Tensor,
-        seeds: Tensor,
+        seeds: Tensor | None = None,
     ) -> Tensor:
         """Encode rows of the seeds' table.
 
@@ -245,6 +245,6 @@ class SeedEncoder(nn.Module):
         season = torch.stack([f(t) for t in turns for f in (torch.sin, torch.cos)], 1).float()
         context = self.context(torch.cat([season, time_parts(lags)], 1))
         x = torch.where(hidden.unsqueeze(1), self.unseen, x) + context.index_select(0, group)
-        if self.mark is not None:
+        if self.mark is not None and seeds is not None:
             x = x.index_add(0, seeds, self.mark.expand(len(seeds), -1))
         return x
