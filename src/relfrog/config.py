@@ -144,7 +144,7 @@ class Config:
     steps_per_epoch: int = 0
     lr: float = 0.001
     schedule: str = "constant"
-    weight_decay: float = 0.0
+    weight_decay: float = 0.1
     clip: float = 1.0
     average: float = 0.99
     ranking: str = "both"
