@@ -213,7 +213,7 @@ class RankingHead(Head):
         exists = torch.stack([s.visible for s in standings]).to(device)[moment[owner], wanted]
         unmet = ~met & exists
         others = torch.full((count, m), -torch.inf, device=device)
-        share = float(np.log(rows / m))
+        share = float(np.log(rows / m)) if m else 0.0
         for which in range(len(ticks)):
             at = (moment == which).nonzero().squeeze(1)
             vectors, bias = self._vectors(
