@@ -269,6 +269,8 @@ def test_numbers_are_those_of_a_plain_loop() -> None:
         for row, value in enumerate(values):
             expected = 0.0
             if not np.isnan(value):
+                # Beyond what was there before the cut nothing more is known.
+                value = min(max(value, known.min()), known.max())
                 expected = np.clip(np.arcsinh((value - median) / ((high - low) / 1.349)), -10, 10)
             assert found.dense[row, at].item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
     names = table.dense_names
@@ -407,7 +409,8 @@ def test_changed_types_are_read_as_far_as_they_can_be() -> None:
         colour=frame["colour"].astype("category"),
     )
     assert_same(columns.encode(replaced(db, "t", spelled)), expected)
-    half = frame.assign(plain=["?" if i % 2 else i for i in range(len(frame))])
+    kept = frame["plain"].tolist()
+    half = frame.assign(plain=["?" if i % 2 else kept[i] for i in range(len(frame))])
     found = columns.encode(replaced(db, "t", half))["t"].dense[:, 1]
     assert not found[1::2].any()
     assert len(found[::2].unique()) > 10

@@ -96,6 +96,9 @@ class Column:
 class NumberColumn(Column):
     """Numbers, shifted by their median, scaled by their spread, and squeezed.
 
+    A number beyond those before the cut counts as the nearest of them: what a network makes of
+    values that it has never seen is anybody's guess.
+
     Attributes:
         median: before the cut, as all the others.
         scale: distance of the quartiles over 1.349, as for a normal distribution the deviation.
@@ -139,7 +142,8 @@ class NumberColumn(Column):
     def encode(self, found: Floats) -> Dense:
         """Between -10 and 10, 0 where missing. Shape [rows]."""
         with np.errstate(over="ignore"):
-            squeezed = np.arcsinh((found - self.median) / self.scale)
+            inside = np.clip(found, self.five[0], self.five[4])
+            squeezed = np.arcsinh((inside - self.median) / self.scale)
         return np.asarray(np.clip(np.nan_to_num(squeezed, nan=0.0), -10, 10), np.float32)
 
 
