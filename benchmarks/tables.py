@@ -141,12 +141,13 @@ def scores() -> str:
         groups.setdefault((entry["dataset"], entry["task"], entry["name"]), []).append(entry)
     lines = [
         "Test scores (`experiments/scores.py`; every run is a line of `experiments/scores.jsonl` "
-        "with its command). ROC-AUC in per cent, MAE, or MAP@k; mean ± deviation over seeds. frozen: the "
-        "database stops at the test time; rolling: each seed sees everything up to its own time. "
-        "Within a run the epoch is chosen on validation alone; the default settings were picked on "
-        "rel-f1 by validation, most of them with its test scores in sight, the last two (recency in "
-        "edge messages, weight decay) without. Runs went two at a time, one thread each. What is in "
-        "italics was reported by others, not measured here:",
+        "with its command). ROC-AUC in per cent, MAE, or MAP@k; mean ± deviation over seeds. "
+        "frozen: the database stops at the test time; rolling: each seed sees everything up to its "
+        "own time. Within a run the epoch is chosen on validation alone. The default settings were "
+        "picked on rel-f1 by validation: most of them with its test scores in sight, the latest "
+        "(recency in edge messages, weight decay, few numbers for names) without; "
+        "`experiments/levers.json` says what each gave. Runs went two at a time, one thread each. "
+        "What is in italics was reported by others, not measured here:",
         "",
         "| task | answer | seeds | frozen | rolling | seconds | memory |",
         "|---|---|--:|--:|--:|--:|--:|",

@@ -608,3 +608,17 @@ def test_what_only_counts_on_with_time_is_left_out() -> None:
     ).tables["t"]
     assert "season" in [c.name for c in table.numbers]
     assert [c.name for c in table.categories] == ["shop"]
+
+
+def test_texts_get_as_many_numbers_as_they_can_bear() -> None:
+    """Names of a few hundred things only say who is who; a user can still ask for more."""
+    few, many = 300, 2_100
+    for count, channels in ((few, 1), (many, 4)):
+        frame = pd.DataFrame(
+            {"id": range(count), "note": [f"word{i} of {i}" for i in range(count)]}
+        )
+        db = Database({"t": Table(frame, {}, "id", None)})
+        own = fit_columns(db, before=CUT, text_channels=16)
+        assert sum(name.startswith("note") for name in own.tables["t"].dense_names) == channels
+        wanted = fit_columns(db, before=CUT, text_channels=16, types={"t": {"note": "embedding"}})
+        assert sum(name.startswith("note") for name in wanted.tables["t"].dense_names) == 16

@@ -31,6 +31,8 @@ TYPES = ("numerical", "categorical", "multicategorical", "timestamp", "embedding
 MOST_CODES, CODES_PER_ROW = 256, 0.2
 #: Strings are names of things if there are so few, or fewer than this and so few per row.
 FEW_NAMES, MOST_NAMES, NAMES_PER_ROW = 32, 1_000, 0.2
+#: Different texts for each number that a text is turned into.
+TEXTS_PER_CHANNEL = 500
 #: Rank correlation with the row's time from which on a number says nothing of its own.
 SAME_AS_TIME = 0.99
 #: Whole numbers beyond this are not exact as floats.
@@ -161,7 +163,9 @@ def _texts(
         # Names that occur once each would all be unknown: as texts they are at least alike.
         if (len(category.categories) > 1 or distinct <= FEW) and _comes_again(found, row_times):
             return (category,)
-    return (TextColumn.fit(name, found, text, channels),)
+    # Of a few hundred names a network learns no language, only who is who.
+    bearable = max(1, distinct // TEXTS_PER_CHANNEL)
+    return (TextColumn.fit(name, found, text, min(channels, bearable)),)
 
 
 def _lists(name: str, values: pd.Series) -> Fitted:
