@@ -94,7 +94,7 @@ REFERENCES = [
     {"of": "the authors' released code, driver-top3, batch 64", "seeds_per_s": [1.2]},
     {"of": "RelBench's GraphSAGE example, driver-dnf, batch 512", "seeds_per_s": [180]},
     {
-        "of": "Kumo Engine 1.0.0, driver-dnf, small plans (0.6 to 0.8 M weights), batch 512 to 1024",
+        "of": "Kumo Engine 1.0.0, driver-dnf, small plans (0.6 to 0.8 M weights)",
         "seeds_per_s": [1400, 1750],
     },
     {
