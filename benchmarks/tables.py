@@ -155,7 +155,10 @@ def scores() -> str:
     reported: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for entry in json.loads(REFERENCES.read_text(encoding="utf-8"))["scores"]:
         reported.setdefault((entry["dataset"], entry["task"]), []).append(entry)
+    trained = {(e["dataset"], e["task"]) for e in entries if "seconds" in e}
     for (dataset, task, name), runs in sorted(groups.items()):
+        if (dataset, task) not in trained:
+            continue
         for entry in reported.pop((dataset, task), []):
             known = [entry[regime] or "" for regime in ("frozen", "rolling")]
             lines.append(f"| {dataset} {task} | *{entry['name']}* | | {' | '.join(known)} | | |")
@@ -171,6 +174,12 @@ def scores() -> str:
         else:
             cells += ["", ""]
         lines.append(f"| {dataset} {task} | {name} | {len(runs)} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "On flights airport-delay every constant is better: the model follows the calm weeks before "
+        "the test weeks, which are the stormy ones of December (mean label 2 minutes in validation, "
+        "19 in test).",
+    ]
     return "\n".join(lines)
 
 
