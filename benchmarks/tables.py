@@ -176,9 +176,9 @@ def scores() -> str:
         lines.append(f"| {dataset} {task} | {name} | {len(runs)} | {' | '.join(cells)} |")
     lines += [
         "",
-        "On flights airport-delay every constant is better: the model follows the calm weeks before "
-        "the test weeks, which are the stormy ones of December (mean label 2 minutes in validation, "
-        "19 in test).",
+        "On flights airport-delay every constant is better: the model follows the calm weeks "
+        "before the test weeks, which are the stormy ones of December (mean label 2 minutes in "
+        "validation, 19 in test).",
     ]
     return "\n".join(lines)
 
