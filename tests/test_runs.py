@@ -27,8 +27,9 @@ TIMES = [start + i * HORIZON for start in (VAL, TEST) for i in range(3)]
 @pytest.fixture(scope="module")
 def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> relfrog.Run:
     """A run that tests only look at."""
-    fit(store, tmp_path_factory.mktemp("runs") / "run")
-    return load_run(tmp_path_factory.getbasetemp() / "runs0" / "run")
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    fit(store, folder)
+    return load_run(folder)
 
 
 def moved(run: relfrog.Run, dataset: Path, folder: Path) -> relfrog.Run:
