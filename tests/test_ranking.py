@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 import relfrog
 from network_cases import dense_database
-from relfrog import TaskError, UsageError, load_run
+from relfrog import TaskError, UsageError, config, load_run
 from relfrog.config import resolve
 from relfrog.evaluation import compute_metrics
 from relfrog.graph import build_graph
 from relfrog.history import known_labels
+from relfrog.learning import RunInterrupted
 from relfrog.nn.ranking import RankingHead
 from relfrog.popularity import Popularity, Wish, joined_before
 from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
@@ -63,8 +64,8 @@ def runs(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, relf
 def prepared_for(shop: Path, **given: Any) -> Prepared:
     dataset = relfrog.open_dataset(shop)
     task = load_task(dataset, "list")
-    config = resolve(100, settings={**QUICK, **given}, kind="recommendation")
-    return prepare(dataset, task, config)
+    chosen = resolve(100, settings={**QUICK, **given}, kind="recommendation")
+    return prepare(dataset, task, chosen)
 
 
 def stirred(prepared: Prepared) -> tuple[Any, RankingHead]:
@@ -310,6 +311,22 @@ def test_popularity_is_the_same_for_all(shop: Path, runs: dict[str, relfrog.Run]
     assert Counter(late[task.target_col].tolist())[int(found[0, 0])] == max(
         Counter(late[task.target_col].tolist()).values()
     )
+
+
+def test_an_interrupted_ranker_goes_on(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: dict[str, relfrog.Run]
+) -> None:
+    assert set(RANKERS) == set(config.RANKERS)
+
+    def interrupt(self: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RANKERS["lightgbm"], "fit", interrupt)
+        with pytest.raises(RunInterrupted, match="--resume"):
+            relfrog.train(shop, "list", tmp_path / "run", model="lightgbm")
+    run = relfrog.train(shop, "list", tmp_path / "run", resume=True)
+    assert run.metrics == runs["lightgbm"].metrics
 
 
 def test_baselines_are_for_recommendations(store: Path, tmp_path: Path) -> None:

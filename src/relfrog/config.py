@@ -262,14 +262,13 @@ def default_settings(seeds: int, size: str = "medium", kind: str = "") -> dict[s
     batch = 64
     while batch < 512 and batch * 40 < seeds:
         batch *= 2
+    # Validation after so many steps at the latest: large data are never run through in vain.
+    chosen = {"channels": SIZES[size], "batch_size": batch, "steps_per_epoch": 100}
     if kind == "recommendation":
         # A seed has a subgraph of its own, which should hold many targets: two hops, but wide.
-        return {
-            "channels": SIZES[size], "batch_size": min(batch, 256), "steps_per_epoch": 100,
-            "sharing": "separate", "neighbors": 64, "hops": 2,
-        }  # fmt: skip
-    # Validation after so many steps at the latest: large data are never run through in vain.
-    return {"channels": SIZES[size], "batch_size": batch, "steps_per_epoch": 100}
+        own = {"batch_size": min(batch, 256), "sharing": "separate", "neighbors": 64, "hops": 2}
+        return chosen | own
+    return chosen
 
 
 def resolve(

@@ -29,7 +29,7 @@ def predict_seeds(
 ) -> NDArray[Any]:
     """Predictions in the order of the loader's seeds. Shape [seeds] or [seeds, k].
 
-    For a recommendation [seeds, k, 2]: targets and scores, as a `relfrog.nn.ranking.Wish` says.
+    For a recommendation [seeds, k, 2]: targets and scores, as a `relfrog.popularity.Wish` says.
     """
     was_training = network.training
     network.eval()

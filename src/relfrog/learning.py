@@ -166,6 +166,8 @@ def _resume(
     )
     if schema_fingerprint(prepared) != about["schema"]:
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
+    if config.model not in NETWORKS:
+        return _fit_ranker(folder, about, prepared)
     return _fit(folder, about, config, prepared, device, callbacks, resume=True)
 
 
@@ -219,7 +221,11 @@ def _fit_ranker(folder: Path, about: dict[str, Any], prepared: Prepared) -> Run:
         assert train_seeds is not None
         labels = prepared.describe_labels(train_seeds)
         ranker = RANKERS[prepared.config.model](prepared, labels["k"])
-        ranker.fit()
+        try:
+            ranker.fit()
+        except KeyboardInterrupt:
+            again = resume_command(folder)
+            raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
         ranker.save(folder)
         prepared.columns.save(folder)
         write_json(folder / "roles.json", [])
