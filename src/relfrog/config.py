@@ -285,7 +285,9 @@ def resolve(
         chosen |= read_preset(preset)
     chosen |= parse_settings(settings or {})
     if kind != "recommendation" and chosen.get("model") in RANKERS:
-        raise UsageError(f"model {chosen['model']} is for recommendations; this is {kind}.")
+        raise UsageError(
+            f"model {chosen['model']} is for recommendations; this is {kind}. Take frog."
+        )
     if kind == "recommendation" and chosen.get("sharing") != "separate":
-        raise UsageError("a recommendation marks its seed: sharing must be separate.")
+        raise UsageError("a recommendation marks its seed: sharing must be separate. Leave it out.")
     return Config(**chosen)

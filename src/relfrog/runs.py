@@ -100,7 +100,9 @@ class Run:
         """
         ranks = self.about["task_type"] == "recommendation"
         if not ranks and (k is not None or targets is not None or exclude_known):
-            raise UsageError("k, targets and exclude_known are for recommendations only.")
+            raise UsageError(
+                "k, targets and exclude_known are for recommendations only. Leave them out."
+            )
         task = self.prepared.task
         table = task.entity_table
         time = self._time(at)
