@@ -158,8 +158,11 @@ class LightGBMRanker(Ranker):
         settings = {
             "objective": "lambdarank", "metric": "map", "eval_at": [self.k], "verbosity": -1,
             "learning_rate": 0.05, "num_leaves": 31, "min_data_in_leaf": 50,
-            "seed": self.prepared.config.seed, "deterministic": True, "num_threads": 2,
-            "lambdarank_truncation_level": 2 * self.k,
+            "seed": self.prepared.config.seed, "lambdarank_truncation_level": 2 * self.k,
+            # With two threads, LambdaRank gave another model in one of twenty fits of the same
+            # data, `deterministic` or not; and left to itself LightGBM takes rows or columns
+            # first, whichever was faster in a trial.
+            "deterministic": True, "force_col_wise": True, "num_threads": 1,
         }  # fmt: skip
         stop = lightgbm.early_stopping(30, verbose=False)
         self.model = lightgbm.train(settings, data[0], 300, [data[1]], callbacks=[stop])
