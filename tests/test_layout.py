@@ -29,7 +29,7 @@ matching entities
 targets.base targets.columns targets.sql targets.postgresql targets.mysql targets.files targets
 outputs
 ngrams text values encodings fitting features frames columns history config popularity
-nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.dependency nn.heads
+nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.atomic nn.dependency nn.heads
 nn.ranking nn.model nn
 preparing evaluation rankers runfiles training runs differences learning
 inspecting drawing findings table_checks task_checks checking
