@@ -159,13 +159,19 @@ class Shop:
 
     def fitting(self, cells: Sequence[Cell]) -> list[Cell]:
         """The cells whose settings fit their tasks; of the others it is said why not."""
-        fit = []
+        fit: list[Cell] = []
+        unfit: dict[tuple[str, str], dict[str, None]] = {}
         for cell in cells:
             try:
                 cell.check()
                 fit.append(cell)
             except UsageError as error:
-                self.skip(f"skipped: {cell.variant} on {cell.place.name} {cell.task}: {error}")
+                tasks = unfit.setdefault((cell.variant, str(error)), {})
+                tasks[f"{cell.place.name} {cell.task}"] = None
+        for (variant, why), tasks in unfit.items():
+            first, *others = tasks
+            more = f" and {len(others)} more" if others else ""
+            self.skip(f"skipped: {variant} on {first}{more}: {why}")
         return fit
 
     def run(
@@ -194,7 +200,9 @@ class Shop:
             open_cells.append(several)
             jobs.append(several[0].job(self.runs) | {"differences": wanted and str(wanted)})
         total, kept = len(owners), len(owners) - len(jobs)
-        begun = sum(is_run(Path(job["folder"])) for job in jobs)
+        begun = sum(
+            is_run(Path(job["folder"])) and not is_complete(Path(job["folder"])) for job in jobs
+        )
         reused = f", {kept} of them finished before" if kept else ""
         resumed = f", {begun} to be taken up again" if begun else ""
         if not quiet:

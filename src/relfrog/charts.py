@@ -170,13 +170,13 @@ def shares(
         rows: per row and question the share of each answer; none where it does not arise.
         parts: per question its answers.
     """
-    label, wide = 230, 200
+    label, wide = 230, 230
     body, said = [], []
     for number, (question, answers) in enumerate(parts.items()):
         x = float(label + number * wide)
         body.append(_text(x, 18, question, 'font-weight="600"'))
         for order, answer in enumerate(answers):
-            at = x + order * 88
+            at = x + order * 70
             body.append(f'<rect x="{at}" y="26" width="10" height="10" fill="{COLORS[order]}"/>')
             body.append(_text(at + 14, 35, answer, 'class="muted" font-size="11"'))
     for level, (name, found) in enumerate(rows.items()):

@@ -310,6 +310,6 @@ def _transfer(grid: _Grid, work: _Work) -> None:
                 what = f"{target.place.name} {target.task} with {source.task}"
                 work.filled[what] = len(missing)
             frozen = {route: float(gates.get(route, 0.5)) for route in own}
-            variant = Variant(source.task)
+            variant = Variant(f"roles of {source.task}")
             cells.append(grid.cell(target.place, target.task, variant, target.seed, frozen))
     work.run(cells)

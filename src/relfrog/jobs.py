@@ -88,7 +88,7 @@ class _Slot(threading.Thread):
 
     def _ask(self, job: dict[str, Any]) -> dict[str, Any]:
         if self.process is None or self.process.poll() is not None:
-            self.process = self._started()
+            self.process = self._launched()
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -102,7 +102,7 @@ class _Slot(threading.Thread):
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _started(self) -> subprocess.Popen[str]:
+    def _launched(self) -> subprocess.Popen[str]:
         environment = os.environ | {name: str(self.threads) for name in THREADS}
         with open(self.log, "a", encoding="utf-8") as log:
             return subprocess.Popen(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -133,7 +132,11 @@ def _unanswered(names: Sequence[str], patience: float) -> dict[str, str]:
     """
     if not names:
         return {}
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it repeats itself
+    from huggingface_hub.utils.logging import set_verbosity_error
+    from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
+
+    set_verbosity_error()  # type: ignore[no-untyped-call]  # it repeats itself
+    disable_progress_bars()
     found: dict[str, str] = {}
     threads = []
     for name in names:
@@ -143,6 +146,7 @@ def _unanswered(names: Sequence[str], patience: float) -> dict[str, str]:
     deadline = time.monotonic() + patience
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
+    enable_progress_bars()
     late = f"no answer within {patience:.0f} s"
     return {name: said for name in names if (said := found.get(name, late))}
 
@@ -150,12 +154,12 @@ def _unanswered(names: Sequence[str], patience: float) -> dict[str, str]:
 def _ask(name: str, found: dict[str, str]) -> None:
     """Fetch the manifest alone, which is small; an empty answer is a good one."""
     try:
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import snapshot_download
         from relbench.hf import resolve_repo
 
         repository, folder = resolve_repo(name)
         file = f"{folder}/manifest.yaml" if folder else "manifest.yaml"
-        hf_hub_download(repository, file, repo_type="dataset", etag_timeout=5)
+        snapshot_download(repository, repo_type="dataset", allow_patterns=[file], etag_timeout=5)
         found[name] = ""
     except Exception as error:  # whatever the hub's client raises
         found[name] = f"{type(error).__name__}; no such folder, name, or network"

@@ -17,8 +17,8 @@ __all__ = ["render"]
 
 #: Where a study looks into structures: its questions, and their answers.
 QUESTIONS = {
-    "co-occurrence": ("node", "edge"),
-    "completion": ("node", "edge"),
+    "co-occurrence": ("node", "edge", "undecided"),
+    "completion": ("node", "edge", "undecided"),
     "directions": ("same", "different"),
 }
 
@@ -41,6 +41,11 @@ def render(study: Study, results: Mapping[str, Any]) -> dict[str, str]:
         files |= _sensitivity(runs)
     else:
         files |= _compared(study, runs)
+    if study.name == "transfer":
+        figures = {
+            task: {f"roles of {source}": figure for source, figure in row.items()}
+            for task, row in figures.items()
+        }
     names = list(dict.fromkeys([*(v.name for v in study.variants), *(r["variant"] for r in runs)]))
     there = {f"{run['dataset']}/{run['task']}" for run in runs}
     mine = {task: row for task, row in figures.items() if task in there}
@@ -159,8 +164,9 @@ def _structure(results: Mapping[str, Any]) -> dict[str, str]:
     lines = ["### Learned roles, shares in %", ""]
     lines += markdown(headers, rows)
     lines += [
-        "", "Of routes of the database itself, by their gate after training. Directions: of pairs "
-        "of co-occurrence routes that are each other's reverse, how many have the same role.", "",
+        "", "Of routes of the database itself, by their gate after training; undecided is a route "
+        "that nothing was sent along. Directions: of pairs of co-occurrence routes that are each "
+        "other's reverse, both decided, how many have the same role.", "",
     ]  # fmt: skip
     chart = shares("Learned roles: shares of nodes and edges", drawn, QUESTIONS)
     return {"more.md": "\n".join(lines), "structure.svg": chart}

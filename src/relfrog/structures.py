@@ -18,26 +18,28 @@ def role_shares(roles: pd.DataFrame, tables: Collection[str]) -> dict[str, dict[
         tables: of the database; routes through the table of earlier labels do not count.
 
     Returns:
-        `co-occurrence` and `completion`: the shares of `node` and `edge`; `directions`: of pairs
-        of co-occurrence routes that are each other's reverse, the shares of `same` and
-        `different` roles.
+        `co-occurrence` and `completion`: the shares of `node`, `edge` and `undecided`, which is a
+        route that nothing was sent along; `directions`: of pairs of co-occurrence routes that are
+        each other's reverse, both decided, the shares of `same` and `different` roles.
     """
     known = roles[roles[["u", "v", "w"]].isin(list(tables)).all(axis=1)]
     role = dict(zip(known["route"], known["role"], strict=True))
     found = {}
     for paradigm in ("co-occurrence", "completion"):
         mine = known[known["paradigm"].str.startswith(paradigm)]["role"]
-        found[paradigm] = _shares(mine.tolist(), ("node", "edge"))
+        found[paradigm] = _shares(mine.tolist(), ("node", "edge", "undecided"))
     both = []
     for entry in known[known["paradigm"] == "co-occurrence"].to_dict("records"):
         back = _reversed(entry)
         if back in role and entry["route"] <= back:
-            both.append("same" if role[entry["route"]] == role[back] else "different")
+            roles_of = {role[entry["route"]], role[back]}
+            if "undecided" not in roles_of:
+                both.append("same" if len(roles_of) == 1 else "different")
     found["directions"] = _shares(both, ("same", "different"))
     return found
 
 
-def _shares(answers: list[str], names: tuple[str, str]) -> dict[str, float]:
+def _shares(answers: list[str], names: tuple[str, ...]) -> dict[str, float]:
     if not answers:
         return {}
     return {name: answers.count(name) / len(answers) for name in names}

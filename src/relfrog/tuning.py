@@ -99,7 +99,7 @@ class _Search:
         self.optuna, self.place, self.task, self.make = optuna, place, task, make
         self.shop, self.seeds, self.trials = shop, seeds, trials
         self.metric = main_metric(place.kinds[task])
-        self.space: dict[str, optuna.distributions.BaseDistribution] = {
+        self.space: dict[str, Any] = {
             name: optuna.distributions.CategoricalDistribution(values)
             for name, values in space.items()
         }
@@ -122,48 +122,62 @@ class _Search:
         return list(self.study.get_trials(deepcopy=False, states=wanted))
 
     def _tried(self) -> list[Any]:
-        """Trials that ended by themselves, well or not."""
-        return [
-            trial for trial in self._with("COMPLETE", "FAIL")
+        """Trials that ended by themselves, well or not; settings that came up again only once."""
+        ended = {
+            str(sorted(trial.params.items())): trial
+            for trial in reversed(self._with("COMPLETE", "FAIL"))
             if trial.state.name == "COMPLETE" or "error" in trial.user_attrs
-        ]  # fmt: skip
+        }
+        return list(ended.values())
 
     def run(self, fixed: Mapping[str, Any]) -> Tuned:
         """Try settings until there are as many as asked for; then choose."""
         before = len(self._tried())
-        started = time.monotonic()
-        self.shop.say(
-            f"{self.place.name} {self.task}: {self.trials} trials, {before} of them there"
-        )
-        while (done := len(self._tried())) < self.trials:
-            # Another seed each time, or a search that goes on would begin with the same draws.
-            self.study.sampler = self.optuna.samplers.TPESampler(
-                seed=done, n_startup_trials=max(1, min(10, self.trials // 2))
+        goal = min(self.trials, math.prod(len(d.choices) for d in self.space.values()))
+        self.shop.say(f"{self.place.name} {self.task}: {goal} trials, {before} of them there")
+        started, news = time.monotonic(), True
+        while (done := len(self._tried())) < goal:
+            # Another seed each time, or a search that goes on would begin with the same draws; and
+            # where it is sure of what is best, others are drawn at random.
+            seed, samplers = len(self.study.trials), self.optuna.samplers
+            startup = max(1, min(10, goal // 2))
+            self.study.sampler = (
+                samplers.TPESampler(seed=seed, n_startup_trials=startup)
+                if news
+                else samplers.RandomSampler(seed=seed)
             )
-            count = min(self.shop.processes, self.trials - done)
-            asked = [self.study.ask(self.space) for _ in range(count)]
-            cells = {trial.number: self._cells(trial.params) for trial in asked}
-            finished = set(
-                self.shop.run([c for several in cells.values() for c in several], quiet=True)
-            )
-            for trial in asked:
-                own = cells[trial.number]
-                score = self._score(own) if all(c in finished for c in own) else math.nan
-                settings = ", ".join(f"{k}={v}" for k, v in trial.params.items())
+            asked = [
+                self.study.ask(self.space) for _ in range(min(self.shop.processes, goal - done))
+            ]
+            for trial, score in self._scores(asked):
+                known = len(self._tried())
                 if math.isnan(score):
                     trial.set_user_attr("error", "a run failed, or its score is not defined")
                     self.study.tell(trial, state=self.optuna.trial.TrialState.FAIL)
-                    said = "failed"
                 else:
                     self.study.tell(trial, score)
-                    said = f"val {self.metric.name} {score:.4f}"
                 ended = len(self._tried())
-                left = (time.monotonic() - started) / (ended - before) * (self.trials - ended)
-                self.shop.say(
-                    f"[{ended}/{self.trials}] {self.place.name} {self.task}, {settings}: {said}; "
-                    f"about {duration(left)} left"
-                )
+                if ended > known:
+                    settings = ", ".join(f"{k}={v}" for k, v in trial.params.items())
+                    said = "failed" if math.isnan(score) else f"val {self.metric.name} {score:.4f}"
+                    left = (time.monotonic() - started) / (ended - before) * (goal - ended)
+                    self.shop.say(
+                        f"[{ended}/{goal}] {self.place.name} {self.task}, {settings}: {said}; "
+                        f"about {duration(left)} left"
+                    )
+            news = len(self._tried()) > done
         return self._choose(fixed)
+
+    def _scores(self, asked: Sequence[Any]) -> list[tuple[Any, float]]:
+        """The score of each trial; NaN where a run failed."""
+        cells = {trial.number: self._cells(trial.params) for trial in asked}
+        everything = [one for several in cells.values() for one in several]
+        finished = set(self.shop.run(everything, quiet=True))
+        return [
+            (trial, self._score(own) if finished.issuperset(own) else math.nan)
+            for trial in asked
+            for own in [cells[trial.number]]
+        ]
 
     def _cells(self, params: Mapping[str, Any]) -> list[Cell]:
         variant = Variant("tuned", dict(params))
@@ -178,7 +192,7 @@ class _Search:
         return fmean(scores)
 
     def _choose(self, fixed: Mapping[str, Any]) -> Tuned:
-        complete = self._with("COMPLETE")
+        complete = [trial for trial in self._tried() if trial.state.name == "COMPLETE"]
         if not complete:
             raise RunError(f"{self.place.name} {self.task}: every trial failed. See log.txt.")
         complete.sort(key=lambda trial: trial.value, reverse=self.metric.higher)

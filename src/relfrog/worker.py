@@ -21,7 +21,7 @@ from typing import Any
 from relfrog.errors import RelFrogError, RunError, UsageError
 from relfrog.runfiles import is_run, read_json, write_json
 
-__all__ = ["is_complete", "run_job"]
+__all__ = ["is_complete", "main", "preload", "run_job"]
 
 
 def is_complete(folder: Path) -> bool:
@@ -132,12 +132,19 @@ def _in_child(job: dict[str, Any]) -> dict[str, Any]:
     return {"error": f"the process was {why}{hint}"}
 
 
-def main() -> None:
-    """Answer jobs until standard input ends."""
-    # Loaded once, before the first job; nothing here starts a thread.
+def preload() -> None:
+    """Load libraries once, before the first job; nothing here starts a thread."""
+    import sklearn.decomposition
+    import sklearn.metrics
+    import torch._dynamo  # seconds, which the first optimizer would take
+
     import relfrog.differences
     import relfrog.learning  # noqa: F401
 
+
+def main() -> None:
+    """Answer jobs until standard input ends."""
+    preload()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the child
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print is no answer
