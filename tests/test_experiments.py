@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -506,3 +508,13 @@ def test_shares_of_roles() -> None:
     }
     empty = role_shares(frame.iloc[:0], set("abc"))
     assert empty == {"co-occurrence": {}, "completion": {}, "directions": {}}
+
+
+def test_commands_of_the_guide_are_commands() -> None:
+    page = Path(__file__).parents[1] / "docs" / "reproduce-the-paper.md"
+    lines = re.findall(r"^relfrog (.*?)(?:  +#.*)?$", page.read_text(), re.M)
+    assert len(lines) > 8
+    for line in lines:
+        name, *words = shlex.split(line)
+        cli.commands[name].make_context(name, words)
+    assert all(f"`{name}`" in page.read_text() for name in STUDIES)

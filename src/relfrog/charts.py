@@ -15,7 +15,10 @@ from html import escape
 __all__ = ["Mark", "Panel", "curves", "dots", "scatter", "shares"]
 
 COLORS = ("#2a7fba", "#d1701c", "#2f9e6e", "#b25591", "#a08a10", "#7463c9", "#c24b4b", "#4f8f96",
-          "#8a6d5b", "#6b8f23")  # fmt: skip
+          "#8a6d5b", "#6b8f23", "#3d63d6", "#cc7fb4", "#b8863b", "#17a2a2", "#9a4fd0",
+          "#7d8896")  # fmt: skip
+#: What is neither of two.
+_NEITHER = "#8a97a8"
 _STYLE = (
     "<style>text{fill:#2d3748}.muted{fill:#5a6779}.axis{stroke:#8a97a8;fill:none}"
     ".grid{stroke:#8a97a8;stroke-opacity:.3}"
@@ -91,6 +94,7 @@ def dots(title: str, panels: Sequence[Panel]) -> str:
     rows = max((len(_known(p.marks)) for p in panels), default=0)
     high = 62 + 20 * rows
     parts, said = [], []
+    names = list(dict.fromkeys(mark.name for panel in panels for mark in panel.marks))
     for number, panel in enumerate(panels):
         x, y = (number % across) * wide, 8 + (number // across) * high
         marks = _known(panel.marks)
@@ -105,7 +109,8 @@ def dots(title: str, panels: Sequence[Panel]) -> str:
                       'font-size="10"')
             )  # fmt: skip
         for row, mark in enumerate(marks):
-            at, level, color = place(mark.value), y + 38 + 20 * row, COLORS[row % len(COLORS)]
+            at, level = place(mark.value), y + 38 + 20 * row
+            color = COLORS[names.index(mark.name) % len(COLORS)]
             spread = mark.deviation or 0.0
             told = f"{mark.name}: {mark.value:.4g}" + (f" ± {spread:.2g}" if spread else "")
             parts.append(
@@ -177,7 +182,8 @@ def shares(
         body.append(_text(x, 18, question, 'font-weight="600"'))
         for order, answer in enumerate(answers):
             at = x + order * 70
-            body.append(f'<rect x="{at}" y="26" width="10" height="10" fill="{COLORS[order]}"/>')
+            color = COLORS[order] if order < 2 else _NEITHER
+            body.append(f'<rect x="{at}" y="26" width="10" height="10" fill="{color}"/>')
             body.append(_text(at + 14, 35, answer, 'class="muted" font-size="11"'))
     for level, (name, found) in enumerate(rows.items()):
         y = 48 + 22 * level
@@ -190,11 +196,12 @@ def shares(
                 body.append(_text(x, y + 12, "none", 'class="muted" font-size="11"'))
             for order, answer in enumerate(answers):
                 width = mine.get(answer, 0.0) * (wide - 25)
+                color = COLORS[order] if order < 2 else _NEITHER
                 if width > 0:
                     body.append(
                         f"<g><title>{escape(f'{answer}: {mine[answer]:.0%}')}</title>"
                         f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="15" '
-                        f'fill="{COLORS[order]}"/></g>'
+                        f'fill="{color}"/></g>'
                     )
                     if width > 32:
                         body.append(

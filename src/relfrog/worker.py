@@ -9,6 +9,7 @@ gone, the job in progress is ended too; its run folder can be taken up again.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import select
@@ -134,12 +135,11 @@ def _in_child(job: dict[str, Any]) -> dict[str, Any]:
 
 def preload() -> None:
     """Load libraries once, before the first job; nothing here starts a thread."""
-    import sklearn.decomposition
-    import sklearn.metrics
-    import torch._dynamo  # seconds, which the first optimizer would take
-
-    import relfrog.differences
-    import relfrog.learning  # noqa: F401
+    for name in (
+        "relfrog.learning", "relfrog.differences", "sklearn.decomposition", "sklearn.metrics",
+        "torch._dynamo",  # takes seconds, of which otherwise the first optimizer would be in need
+    ):  # fmt: skip
+        importlib.import_module(name)
 
 
 def main() -> None:
