@@ -49,7 +49,7 @@ def experiment(
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     trials: int = 20,
-    say: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Run a study of the paper; finished runs are reused, so that it can be interrupted.
 
@@ -102,7 +102,9 @@ def experiment(
     _begin(folder, name)
     kept.mkdir(parents=True, exist_ok=True)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    shop = Shop(kept, jobs, threads or max(1, (cores or 1) // jobs), folder / "log.txt", say)
+    shop = Shop(
+        kept, jobs, threads or max(1, (cores or 1) // jobs), folder / "log.txt", say or _silent
+    )
     places = find_places([str(d) for d in datasets], tasks, study.default_tasks(), shop.skip)
     if not places:
         raise RunError(
@@ -135,6 +137,10 @@ def experiment(
                 f"command: {command}"
             ) from None
         return work.write()
+
+
+def _silent(line: str) -> None:
+    """Say nothing."""
 
 
 def _chosen(study: Study, models: Sequence[str]) -> tuple[Variant, ...]:
