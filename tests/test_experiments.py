@@ -471,7 +471,11 @@ def test_mean_and_deviation() -> None:
     found = tally([0.5, 0.7, None, math.nan], percent=True)
     assert found.text(True) == "60.00 ± 14.14"
     assert found.seeds == 2
-    assert tally([3.0]).text(False) == "3.0000"
+    assert [tally([v]).text(False) for v in (3.0, 44.7536, 12610.732)] == [
+        "3.0000",
+        "44.754",
+        "12611",
+    ]
     assert tally([]).text(True) == "none"
 
 

@@ -59,10 +59,11 @@ class Tally:
     seeds: int
 
     def text(self, percent: bool) -> str:
-        """For a table: as many digits as the paper has."""
-        digits = 2 if percent else 4 if abs(self.mean) < 10 else 3
+        """For a table: as many digits as the paper has, or five that count."""
         if math.isnan(self.mean):
             return "none"
+        large = sum(abs(self.mean) >= size for size in (10, 100, 1000, 10000))
+        digits = 2 if percent else 4 - large
         shown = f"{self.mean:.{digits}f}"
         return shown if self.deviation is None else f"{shown} ± {self.deviation:.{digits}f}"
 
