@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pandas as pd
 import pytest
 import yaml
@@ -518,7 +519,8 @@ def test_commands_of_the_guide_are_commands() -> None:
     page = Path(__file__).parents[1] / "docs" / "reproduce-the-paper.md"
     lines = re.findall(r"^relfrog (.*?)(?:  +#.*)?$", page.read_text(), re.M)
     assert len(lines) > 8
+    parent = click.Context(cli, info_name="relfrog", **cli.context_settings)
     for line in lines:
         name, *words = shlex.split(line)
-        cli.commands[name].make_context(name, words)
+        cli.commands[name].make_context(name, words, parent=parent)
     assert all(f"`{name}`" in page.read_text() for name in STUDIES)
