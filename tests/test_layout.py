@@ -33,7 +33,7 @@ nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.dependency nn.head
 nn.ranking nn.model nn
 preparing evaluation rankers runfiles training runs learning
 inspecting drawing findings table_checks task_checks checking
-console progress summary demo testing commandline run_commands cli __main__
+console progress summary demo testing completion commandline run_commands cli __main__
 """.split()
 
 
