@@ -20,10 +20,11 @@ HERE = Path(__file__).resolve().parent
 #: What the site is made of; everything else in this folder makes it.
 PARTS = ("*.md", "*.svg", "*.png", "*.css", "drawings/*.svg", "screenshots/*.png")
 #: What a browser loads by itself: scripts, pictures, style sheets, frames; not links to follow.
+_HOST = r"""["']?\s*((?:https?:)?//[^"'>)\s]+)"""
 _LOADS = re.compile(
-    r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\b(?:src|srcset)=["']?\s*(https?:|//)"""
-    r"""|<link\b(?![^>]*rel=["']?(?:canonical|alternate))[^>]*?\bhref=["']?\s*(https?:|//)"""
-    r"""|url\(\s*["']?\s*(https?:|//)|@import\s+["']?\s*(https?:|//)""",
+    rf"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\bsrc(?:set)?={_HOST}"""
+    rf"""|<link\b(?![^>]*rel=["']?(?:canonical|alternate))[^>]*?\bhref={_HOST}"""
+    rf"""|url\(\s*{_HOST}|@import\s+{_HOST}""",
     re.I,
 )
 

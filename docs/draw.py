@@ -90,7 +90,7 @@ def roles() -> str:
 
 
 def co_occurrence() -> str:
-    """u <- v -> w."""
+    """The row in the middle refers to both others."""
     return picture(
         "Co-occurrence, u <- v -> w: a flight refers to a plane and to an airport; the message "
         "goes from the plane, with the flight, to the airport.", 560, 200,
@@ -103,7 +103,7 @@ def co_occurrence() -> str:
 
 
 def completion() -> str:
-    """u -> v -> w."""
+    """One row refers to the next, which refers to the third."""
     return picture(
         "Completion, u -> v -> w: a result refers to a race, which refers to a circuit; the "
         "message goes from the result, with the race, to the circuit.", 560, 200,
@@ -181,9 +181,9 @@ def learned(run: str) -> str:
 
     found = relfrog.load_run(run)
     frame = found.roles().sort_values("gate", ascending=False, kind="stable")
-    line, left = 42, 330
+    line, left = 38, 360
     parts = [
-        text(165, 24, "route", "dim", 13), text(left + 10, 24, "node", "dim", 13),
+        text(175, 24, "route", "dim", 13), text(left + 10, 24, "node", "dim", 13),
         text(left + 260, 24, "edge", "dim", 13),
     ]  # fmt: skip
     for number, entry in enumerate(frame.itertuples()):
@@ -192,23 +192,23 @@ def learned(run: str) -> str:
         share = float(entry.gate)
         kind = "edge" if share > 0.5 else "node"
         parts.append(f"<g><title>{escape(str(entry.route))}: gate {share:.3f}</title>")
-        for place, name in ((58, u), (165, v), (272, w)):
+        for place, name in ((54, u), (175, v), (296, w)):
             middle = "soft" if kind == "edge" else "node"
-            parts.append(box(place - 40, y, 80, 26, middle if place == 165 else "box"))
+            parts.append(box(place - 40, y, 80, 26, middle if place == 175 else "box"))
             parts.append(text(place, y + 18, name if len(name) < 12 else f"{name[:10]}…", size=13))
         # The keys point from child to parent; a column is named where several lead to a table.
-        for first, last, mark in ((98, 125, arrow_in), (205, 232, arrow_out)):
+        for first, last, mark in ((94, 135, arrow_in), (215, 256, arrow_out)):
             ends = (first, last) if mark.endswith(">") else (last, first)
-            parts.append(arrow(ends[0], y + 13, ends[1], y + 13))
+            parts.append(arrow(ends[0], y + 17, ends[1], y + 17))
             column = mark.strip("<->")
-            parts.append(text((first + last) / 2, y + 39, column.strip("[]"), "dim", 10))
+            parts.append(text((first + last) / 2, y + 9, column.strip("[]"), "dim", 10))
         parts.append(box(left, y + 7, 250, 12, "off"))
         parts.append(box(left, y + 7, max(250 * share, 2), 12, "tip" if kind == "edge" else "cold"))
         parts.append(text(left + 278, y + 18, f"{share:.2f}", size=13) + "</g>")
     about = found.about
     return picture(
         f"Learned roles of {about['task']}: {len(frame)} routes with their gates, from node to "
-        "edge", 650, 54 + line * len(frame), *parts,
+        "edge", 680, 54 + line * len(frame), *parts,
     )  # fmt: skip
 
 
