@@ -1,4 +1,4 @@
-"""Build the site from these pages with MkDocs: `make docs`, or
+"""Build the site from these pages with MkDocs, as `make docs` does.
 
     python docs/build.py [--out FOLDER]
 
@@ -9,6 +9,7 @@ does anything that a page would load from another host.
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import shutil
 import sys
@@ -79,6 +80,7 @@ def main() -> None:
     """Build, and say what is wrong."""
     parser = argparse.ArgumentParser(description="Build the documentation.")
     parser.add_argument("--out", type=Path, default=HERE / "_build", help="where to")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")  # what is wrong, and no more
     site = build(parser.parse_args().out.resolve())
     if loaded := foreign(site):
         sys.exit("Loaded from other hosts:\n  " + "\n  ".join(loaded))
