@@ -110,7 +110,7 @@ def test_the_drawings_are_current_and_fit_light_and_dark() -> None:
 def test_readmes_picture_is_one_of_roles(demo: Path) -> None:
     made = module(DOCS / "draw.py").learned(str(demo / "run"))
     kept = (DOCS / "roles.svg").read_text(encoding="utf-8")
-    routes = re.compile(r"<g><title>(.*): gate [\d.]+</title>")
+    routes = re.compile(r"<g><title>([^<]*): gate [\d.]+</title>")
     assert sorted(routes.findall(kept)) == sorted(routes.findall(made))
     gates = [float(g) for g in re.findall(r": gate ([\d.]+)</title>", kept)]
     assert gates == sorted(gates, reverse=True)
