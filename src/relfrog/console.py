@@ -121,17 +121,22 @@ def _terminal_table(
         box=box, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold",
         border_style="dim",
     )  # fmt: skip
+    width = Console().width
+    # Words and numbers stay whole as long as what holds sentences can give way.
+    whole = {i for i in range(len(headers)) if not any(" " in row[i] for row in rows)}
+    widths = [max(len(row[i]) for row in [headers, *rows]) + 2 for i in whole]
+    if sum(widths) + 12 * (len(headers) - len(whole)) > width:
+        whole = set(right)
     for i, header in enumerate(headers):
-        # A name is broken before a number is.
         shown.add_column(
-            Text(header), justify="right" if i in right else "left", no_wrap=i in right,
+            Text(header), justify="right" if i in right else "left", no_wrap=i in whole,
             overflow="fold",
         )  # fmt: skip
     for row in rows:
         cells = [Text(c, styles.get(i, {}).get(c, "")) for i, c in enumerate(row)]
         shown.add_row(*cells)  # text, not markup: a cell may hold anything
     written = StringIO()
-    console = Console(file=written, force_terminal=True, width=Console().width, highlight=False)
+    console = Console(file=written, force_terminal=True, width=width, highlight=False)
     console.print(shown)
     return "\n".join(line.rstrip() for line in written.getvalue().rstrip("\n").split("\n"))
 
