@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint setup clean
+.PHONY: demo test lint docs setup clean
 
 demo: $(VENV)/.demo
 	$(BIN)/relfrog demo --overwrite
@@ -18,6 +18,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/build.py
 
 setup: $(VENV)/.dev
 
@@ -34,8 +37,8 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
-	$(PIP) install -e '.[demo,dev,pyg]'
+	$(PIP) install -e '.[demo,dev,docs,pyg]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/_build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -36,7 +36,7 @@ inspecting drawing findings table_checks task_checks checking
 console progress summary demo testing
 published studies places worker jobs tallies cells charts structures renderings tuning experiments
 submitting
-commandline run_commands experiment_commands cli __main__
+completion commandline run_commands experiment_commands cli __main__
 """.split()
 
 

@@ -66,7 +66,9 @@ def main() -> None:
     except RelFrogError as error:
         if debug:
             raise
-        click.echo(f"{type(error).__name__}: {error}", err=True)
+        from relfrog.console import styled
+
+        click.echo(f"{styled(type(error).__name__, 'bold red', sys.stderr)}: {error}", err=True)
         sys.exit(2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:
         # Whoever read our output has enough.
@@ -129,7 +131,8 @@ def _interrupt(number: int, frame: object) -> None:
 @click.option("--name", help="Name of the dataset.  [default: the folder's]")
 @click.option("--memory", default="2GB", show_default=True, help="Use of memory before disk.")
 @click.option("--overwrite", is_flag=True, help="Replace a dataset that is there already.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary, or with --dry-run the "
+              "mapping, as JSON.")  # fmt: skip
 def import_command(
     source: str, dest: str | None, dry_run: bool, as_json: bool, overwrite: bool,
     mapping: Path | None, on_duplicate: str, name: str | None, **options: Any,
@@ -158,6 +161,10 @@ def import_command(
                 raise UsageError(f"{mapping} cannot be written: {error.strerror}") from None
             again = f"relfrog import {_shown(source)} {dest or 'DEST'} --mapping {mapping}"
             click.echo(f"Mapping written to {mapping}. Correct it, then:\n  {again}", err=True)
+        elif as_json:
+            import yaml
+
+            write_json(yaml.safe_load(plan.mapping.to_yaml()))
         else:
             click.echo(plan.mapping.to_yaml(), nl=False)
         return
@@ -267,17 +274,27 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 @click.option("--description", help="The task in words.")
 @click.option("--hide", multiple=True, metavar="TABLE.COL", help="Column the model must not see.")
 @click.option("--overwrite", is_flag=True, help="Replace a task of this name.")
-def task_command(dataset: str, name: str, sql: Any, type_: str, hide: Any, **options: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print what was added as JSON.")
+def task_command(
+    dataset: str, name: str, sql: Any, type_: str, hide: Any, as_json: bool, **options: Any
+) -> None:
     """Add a prediction task from label SQL, after trying it on all splits.
 
     The SQL is DuckDB's. It sees every table, the relation timestamps(timestamp) with the seed
     times, and {timedelta}, and gives one row per seed time and entity with its label.
     """
+    import dataclasses
+
     from relfrog.adding import add_task
     from relfrog.summary import task_summary
 
     added = add_task(dataset, name, sql.read(), type=type_, hide=tuple(hide), **options)
-    click.echo(task_summary(dataset, added))
+    if as_json:
+        splits = {split: dataclasses.asdict(stats) for split, stats in added.stats.items()}
+        about = {"task": added.manifest.name, "task_type": added.manifest.task_type}
+        write_json({**about, "folder": str(added.folder), "splits": splits})
+    else:
+        click.echo(task_summary(dataset, added))
 
 
 @cli.command("demo", example="relfrog demo --out flights-demo")
@@ -293,3 +310,18 @@ def demo_command(out: str, epochs: int, overwrite: bool) -> None:
     from relfrog.demo import run_demo
 
     run_demo(Path(out), overwrite, {"epochs": epochs})
+
+
+@cli.command("completion", example="relfrog completion bash")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print the script with which a shell completes what you type.
+
+    Datasets, their tasks, runs, presets and settings are completed, too. Let the shell read the
+    script when it starts: in ~/.bashrc, eval "$(relfrog completion bash)"; in ~/.zshrc, after
+    compinit, eval "$(relfrog completion zsh)"; for fish, relfrog completion fish >
+    ~/.config/fish/completions/relfrog.fish
+    """
+    from relfrog.completion import script
+
+    click.echo(script(cli, shell))

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from relfrog.completion import completed
 from relfrog.runfiles import plain
 
 __all__ = ["Command", "write_json"]
@@ -24,6 +25,7 @@ class Command(click.Command):
                 help="Show a traceback if something fails.",
             )
         )  # fmt: skip
+        completed(self.params)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the example as it is typed."""

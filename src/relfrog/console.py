@@ -1,20 +1,55 @@
-"""Speaking on the terminal: tables, numbers and progress. Data to stdout, all else to stderr."""
+"""Speaking on the terminal: tables, numbers and progress. Data to stdout, all else to stderr.
+
+Text is plain wherever it does not go to a terminal, and where NO_COLOR is set.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 __all__ = [
+    "ROLE_STYLES",
     "TerminalProgress",
+    "coloured",
     "duration",
     "number",
     "percent",
+    "styled",
     "table",
     "wrapped",
 ]
+
+#: How words in a column are shown; colours that the colour-blind can tell apart.
+ROLE_STYLES = {"edge": "bold yellow", "node": "blue", "undecided": "dim"}
+
+
+def coloured(stream: TextIO | None = None) -> bool:
+    """Whether a stream, standard output by default, is a terminal that wants colours."""
+    stream = sys.stdout if stream is None else stream
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(stream.isatty())
+
+
+def styled(text: str, style: str, stream: TextIO | None = None) -> str:
+    """Text in a colour where the stream, standard output by default, is a terminal.
+
+    Args:
+        text: What is said.
+        style: A colour, or "bold" or "dim", or both: ``bold red``.
+        stream: Where it will be written.
+    """
+    if not coloured(stream):
+        return text
+    import click
+
+    words = style.split()
+    colour = next((word for word in words if word not in ("bold", "dim")), None)
+    return click.style(text, colour, bold="bold" in words or None, dim="dim" in words or None)
 
 
 def number(value: float) -> str:
@@ -31,14 +66,28 @@ def percent(share: float) -> str:
     return ">99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Rows in aligned columns; ``right`` names the columns with numbers.
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[int] = (),
+    styles: Mapping[int, Mapping[str, str]] | None = None,
+) -> str:
+    """Rows in aligned columns: plain text fit for a pipe, or coloured for a terminal.
 
-    Coloured and boxed only by whoever prints it: this is plain text, fit for a pipe.
+    On a terminal long cells are broken into lines, so that columns stay columns.
+
+    Args:
+        headers: One per column.
+        rows: The cells.
+        right: The columns with numbers.
+        styles: Per column how certain words in it are coloured.
     """
+    rows = [[_one_line(cell) for cell in row] for row in rows]
+    if coloured():
+        return _terminal_table(headers, rows, right, styles or {})
     from rich.cells import cell_len
 
-    cells = [list(headers), *(list(map(_one_line, row)) for row in rows)]
+    cells = [list(headers), *rows]
     widths = [max(cell_len(row[i]) for row in cells) for i in range(len(headers))]
     lines = []
     for index, row in enumerate(cells):
@@ -52,8 +101,50 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
     return "\n".join(lines)
 
 
+def _terminal_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[int],
+    styles: Mapping[int, Mapping[str, str]],
+) -> str:
+    """A bold header, a dim rule, and cells that are broken where the terminal is narrow."""
+    from io import StringIO
+
+    from rich.box import Box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # Only the rule below the header; columns are two spaces apart.
+    box = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+    shown = Table(
+        box=box, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold",
+        border_style="dim",
+    )  # fmt: skip
+    width = Console().width
+    # Words and numbers stay whole as long as what holds sentences can give way.
+    whole = {i for i in range(len(headers)) if not any(" " in row[i] for row in rows)}
+    widths = [max(len(row[i]) for row in [headers, *rows]) + 2 for i in whole]
+    if sum(widths) + 12 * (len(headers) - len(whole)) > width:
+        whole = set(right)
+    for i, header in enumerate(headers):
+        shown.add_column(
+            Text(header), justify="right" if i in right else "left", no_wrap=i in whole,
+            overflow="fold",
+        )  # fmt: skip
+    for row in rows:
+        cells = [Text(c, styles.get(i, {}).get(c, "")) for i, c in enumerate(row)]
+        shown.add_row(*cells)  # text, not markup: a cell may hold anything
+    written = StringIO()
+    console = Console(file=written, force_terminal=True, width=width, highlight=False)
+    console.print(shown)
+    return "\n".join(line.rstrip() for line in written.getvalue().rstrip("\n").split("\n"))
+
+
 def _one_line(text: str) -> str:
-    return " ".join(str(text).split())
+    """Text without line breaks, and without characters that steer a terminal."""
+    line = " ".join(str(text).split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else "�" for c in line)
 
 
 def wrapped(text: str, indent: str = "", width: int = 100) -> str:

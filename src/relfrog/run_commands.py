@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +21,11 @@ __all__ = ["RUN_COMMANDS"]
 def _one_line_warnings() -> Iterator[None]:
     """Say what is new in the database and ignored, one line each, on standard error."""
     from relfrog.columns import NewColumnWarning
+    from relfrog.console import styled
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+        mark = styled("warning", "bold yellow", sys.stderr)
+        click.echo(f"{mark}: {' '.join(str(message).split())}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", NewColumnWarning)

@@ -160,8 +160,10 @@ class Staging:
             self.connection.execute(f"SET {setting} = '{value.replace(chr(39), chr(39) * 2)}'")
         # The order of rows is the source's order and must survive every scan.
         self.connection.execute("SET preserve_insertion_order = true")
-        # Progress on the terminal is ours to show.
-        self.connection.execute("SET enable_progress_bar = false")
+        # Progress on the terminal is ours to show. In a notebook without ipywidgets DuckDB has no
+        # bar at all, and refuses to hear of one.
+        with contextlib.suppress(duckdb.InvalidInputException):
+            self.connection.execute("SET enable_progress_bar = false")
         self._tables = 0
 
     def close(self) -> None:

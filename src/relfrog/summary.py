@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relfrog.console import number, percent, table, wrapped
+from relfrog.console import ROLE_STYLES, number, percent, styled, table, wrapped
 
 if TYPE_CHECKING:
     from relfrog.adding import AddedTask
@@ -26,6 +26,8 @@ _HEADINGS = {
     "leak": "May leak",
     "note": "Worth knowing",
 }
+#: Who decided: what was only proposed deserves a look.
+_ORIGINS = {"declared": "green", "chosen": "green", "proposed": "yellow"}
 #: Notices of one kind that are shown; all of them are in import.json.
 _MOST = 25
 
@@ -36,7 +38,7 @@ def notice_lines(notices: Sequence[Notice]) -> Iterator[str]:
         found = [n for n in notices if n.kind == kind]
         if not found:
             continue
-        yield f"{heading}:"
+        yield styled(f"{heading}:", "bold yellow" if kind in ("mended", "leak") else "bold")
         for notice in found[:_MOST]:
             yield wrapped(f"{notice.place}: {notice.text}".removeprefix(": "), "  ")
         if len(found) > _MOST:
@@ -65,11 +67,16 @@ def import_summary(result: ImportResult) -> str:
     lines = [
         f"Imported {len(result.tables)} tables, {number(total)} rows from {mapping.source}",
         "",
-        table(["table", "rows", "primary key", "", "time column", ""], rows, right=[1]),
+        table(
+            ["table", "rows", "primary key", "", "time column", ""],
+            rows,
+            right=[1],
+            styles={3: _ORIGINS, 5: _ORIGINS},
+        ),
         "",
     ]
     if keys:
-        lines += [table(["foreign key", "", "evidence"], keys), ""]
+        lines += [table(["foreign key", "", "evidence"], keys, styles={1: _ORIGINS}), ""]
     lines += notice_lines(result.notices)
     if result.notices:
         lines.append("")
@@ -166,9 +173,11 @@ def check_lines(report: CheckReport) -> str:
     """Findings and what holds."""
     lines = []
     for finding in report.findings:
-        lines.append(wrapped(f"{finding.level}: {finding.place}: {finding.text}"))
+        said = wrapped(f"{finding.level}: {finding.place}: {finding.text}")
+        colour = "bold red" if finding.level == "error" else "bold yellow"
+        lines.append(styled(finding.level, colour) + said.removeprefix(finding.level))
         lines.append(wrapped(finding.remedy, "  "))
-    lines += [f"ok: {text}" for text in report.passed]
+    lines += [f"{styled('ok', 'green')}: {text}" for text in report.passed]
     errors = sum(f.level == "error" for f in report.findings)
     warnings = len(report.findings) - errors
     lines.append(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}")
@@ -240,4 +249,4 @@ def role_table(frame: Any) -> str:
         return "This model has no routes: every table is a node."
     ordered = frame.sort_values("gate", ascending=False, kind="stable")
     rows = [[r.route, r.paradigm, f"{r.gate:.3f}", r.role] for r in ordered.itertuples()]
-    return table(["route", "paradigm", "gate", "role"], rows, right=[2])
+    return table(["route", "paradigm", "gate", "role"], rows, right=[2], styles={3: ROLE_STYLES})
