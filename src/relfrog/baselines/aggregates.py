@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 #: Numbers that are kept between two questions.
-KEPT = 40_000_000
+KEPT = 120_000_000
 #: Memory that DuckDB takes before it goes to disk.
 MEMORY = "4GB"
 
@@ -283,7 +283,7 @@ class Aggregator:
         if stream in self._weighed:
             return
         rows = self._run(f"SELECT count(*) FROM r{made}")[0][0]
-        size = rows * (6 * len(stream.measures) + 8)
+        size = rows * (4 * len(stream.measures) + 8)
         if self._kept + size > KEPT:
             for kind in "ref":
                 self._run(f"DROP TABLE {kind}{made}")
