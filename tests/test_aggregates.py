@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
+from relbench.base import Database
 
 from relational_databases import seeded, table
-from relbench.base import Database
 from relfrog.baselines.aggregates import Aggregator
 from relfrog.baselines.cells import Cell, fit_cells
 from relfrog.baselines.streams import (
@@ -112,7 +112,9 @@ class Loop:
                 return [v for v in values if not math.isnan(v)]
 
             every = some(rows)
-            means = {k: np.mean(some(part)) if some(part) else math.nan for k, part in spans.items()}
+            means = {
+                k: np.mean(some(part)) if some(part) else math.nan for k, part in spans.items()
+            }
             stats = means | {
                 "last": self.value(measure, *rows[-1]) if rows else math.nan,
                 "std": np.std(every) if len(every) > 1 else math.nan,
@@ -248,7 +250,8 @@ def test_small_spreads_of_large_numbers_survive() -> None:
         ([3, 3, 3], []),
         ([True, False, None], ["number"]),
         ([1, 2, 3] * 20, ["number", "value"]),
-        (["a", "b", "<script>"], ["category"]),
+        (["a", "b", "<script>"] * 3, ["category"]),
+        (["a", "b", "<script>"], ["length"]),
         ([f"word {'x' * i}" for i in range(300)], ["length"]),
         (pd.to_datetime(["2020-01-01", None]), ["moment"]),
         ([[1, 2], [3], None], ["length"]),

@@ -10,7 +10,9 @@ child's child when both are. Values of a parent that is later than its child are
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from typing import Any
 
 import duckdb
@@ -51,11 +53,13 @@ class Aggregator:
     ) -> None:
         self.graph, self.horizon = graph, horizon
         self._cells = cells
-        self._folder = tempfile.TemporaryDirectory(prefix="relfrog-")
+        folder = tempfile.mkdtemp(prefix="relfrog-")
+        # Gone with this object, be it closed or forgotten.
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         # Names of tables and columns never reach the SQL: all of them are numbers there.
         self._db = duckdb.connect(":memory:")
         self._run(f"SET memory_limit = '{MEMORY}'")
-        self._run("SET temp_directory = ?", [self._folder.name])
+        self._run("SET temp_directory = ?", [folder])
         self._run("SET enable_progress_bar = false")
         self._tables: dict[str, str] = {}
         self._streams: dict[Stream, str] = {}
@@ -65,7 +69,7 @@ class Aggregator:
     def close(self) -> None:
         """Give the memory back."""
         self._db.close()
-        self._folder.cleanup()
+        self._remove()
 
     def __enter__(self) -> Aggregator:
         return self

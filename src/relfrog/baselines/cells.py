@@ -126,10 +126,10 @@ def fit_cells(table: str, column: str, values: pd.Series) -> list[Cell]:
     words = pd.Series(reading.texts(values)).dropna()
     count = words.nunique()
     cells = []
-    if 2 <= count <= max(MOST_LEVELS, len(words) // 20):
+    if 2 <= count <= min(max(MOST_LEVELS, len(words) // 20), len(words) // 2):
         cells.append(Cell(table, column, "category", 0.0, _levels(values)))
     lengths = words.str.len()
-    if count > MOST_LEVELS and lengths.nunique() > 1:
+    if (not cells or count > MOST_LEVELS) and lengths.nunique() > 1:
         cells.append(Cell(table, column, "length", float(lengths.mean())))
     return cells
 

@@ -232,7 +232,7 @@ class FeatureMaker:
 
     def _calendar(self, limits: Ints, times: pd.Series) -> Floats:
         when = pd.to_datetime(pd.Series(times)).dt
-        columns = [when.month, when.dayofyear, when.weekday]
+        columns = [when.month, when.day_of_year, when.day_of_week]
         found = [np.asarray(part, np.float32) for part in columns]
         if self.prepared.config.staleness:
             found.append(((self.graph.ticks(times) - limits) / self.horizon).astype(np.float32))
