@@ -112,7 +112,7 @@ def fit(store: Path, out: Path, task: str = "buys", **options: Any) -> relfrog.R
     """Train for a second; options that `train` does not have are settings."""
     known = inspect.signature(relfrog.train).parameters
     settings = {**QUICK, **{k: v for k, v in options.items() if k not in known}}
-    named = {k: v for k, v in options.items() if k in known}
+    named = {"baselines": False} | {k: v for k, v in options.items() if k in known}
     return relfrog.train(store, task, out, settings=settings, **named)
 
 

@@ -24,8 +24,9 @@ import relfrog
 from relfrog import cells, experiments, places
 from relfrog.charts import Cloud, Mark, Panel, curves, dots, scatter, shares
 from relfrog.cli import cli
-from relfrog.config import MODELS, read_preset
+from relfrog.config import read_preset
 from relfrog.learning import RunInterrupted
+from relfrog.models import MODELS
 from relfrog.published import paper_figures, paper_tasks, search_space
 from relfrog.structures import role_shares
 from relfrog.studies import STUDIES

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 #: The way of the data: each module may import only from those above it.
 ORDER = """
-_version errors names
+_version errors names models
 sources.base sources.duck sources.files sources.rows sources.sql
 sources.postgresql sources.mysql sources.sqlite sources
 ahead staging coltypes keys proposals timecols mapping flags keyplan planning layout writing
@@ -31,7 +31,10 @@ outputs
 ngrams text values encodings fitting features frames columns history config popularity
 nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.atomic nn.dependency nn.heads
 nn.ranking nn.model nn
-preparing evaluation rankers runfiles training runs differences learning
+preparing evaluation runfiles
+baselines.base baselines.boosting baselines.past baselines.rankers baselines.cells
+baselines.streams baselines.aggregates baselines.featuring baselines.trees baselines
+training runs differences blending auto beside learning
 inspecting drawing findings table_checks task_checks checking
 console progress summary demo testing
 published studies places worker jobs tallies cells charts structures renderings tuning experiments

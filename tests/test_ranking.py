@@ -16,20 +16,22 @@ from hypothesis import strategies as st
 
 import relfrog
 from network_cases import dense_database
-from relfrog import TaskError, UsageError, config, load_run
+from relfrog import TaskError, UsageError, load_run
+from relfrog.baselines import baseline_class
 from relfrog.config import resolve
 from relfrog.evaluation import compute_metrics
 from relfrog.graph import build_graph
 from relfrog.history import known_labels
 from relfrog.learning import RunInterrupted
+from relfrog.models import BASELINES
 from relfrog.nn.ranking import RankingHead
 from relfrog.popularity import Popularity, Wish, joined_before
 from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
-from relfrog.rankers import RANKERS
 from relfrog.runfiles import write_json
 from relfrog.tasks import load_task
 from small_store import QUICK, TEST, VAL, change, copied, fit, truncate, weights
 
+RANKERS = [name for name, kinds in BASELINES.items() if "recommendation" in kinds]
 LIST = """
 SELECT t.timestamp, o.person AS code, LIST(DISTINCT o.thing) AS id
 FROM timestamps t JOIN orders o ON o.ordered_at > t.timestamp
@@ -316,13 +318,11 @@ def test_popularity_is_the_same_for_all(shop: Path, runs: dict[str, relfrog.Run]
 def test_an_interrupted_ranker_goes_on(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: dict[str, relfrog.Run]
 ) -> None:
-    assert set(RANKERS) == set(config.RANKERS)
-
-    def interrupt(self: Any) -> None:
+    def interrupt(self: Any, tell: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(RANKERS["lightgbm"], "fit", interrupt)
+        patch.setattr(baseline_class("lightgbm", "recommendation"), "fit", interrupt)
         with pytest.raises(RunInterrupted, match="--resume"):
             relfrog.train(shop, "list", tmp_path / "run", model="lightgbm")
     run = relfrog.train(shop, "list", tmp_path / "run", resume=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
@@ -12,15 +12,11 @@ import yaml
 
 from relfrog.errors import UsageError
 from relfrog.mapping import unknown
+from relfrog.models import BASELINES, MODELS
 
-__all__ = ["MODELS", "NETWORKS", "RANKERS", "SIZES", "Config", "default_settings",
-           "parse_settings", "presets", "read_preset", "resolve"]  # fmt: skip
+__all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "read_preset",
+           "resolve"]  # fmt: skip
 
-#: Models that are networks.
-NETWORKS = ("frog", "sage", "relgnn", "id-gnn")
-#: Those for recommendations that are none.
-RANKERS = ("popularity", "past-visit", "lightgbm")
-MODELS = (*NETWORKS, *RANKERS)
 #: The one dial: channels.
 SIZES = {"small": 32, "medium": 64, "large": 128}
 CHOICES = {
@@ -36,6 +32,7 @@ CHOICES = {
     "schedule": ("constant", "cosine"),
     "precision": ("float32", "mixed"),
     "ranking": ("both", "sampled", "towers"),
+    "features": ("all", "own"),
 }
 #: Types in words.
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -49,6 +46,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
     "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
     "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
+    "trials": (1, 1000), "minutes": (0.01, 1e6),
 }  # fmt: skip
 
 
@@ -60,8 +58,10 @@ class Config:
         model: "frog", or "sage" for the plain relational GNN: all tables nodes, no gates, no
             functional dependencies. "relgnn" is the same with attention along atomic routes,
             which cross a table with several foreign keys in one step. "id-gnn" is "sage" with
-            `ranking` "sampled", for recommendations. For these also "popularity", "past-visit" and
-            "lightgbm".
+            `ranking` "sampled", for recommendations. Without a network: "mean", "median",
+            "global-mean", "global-median", "recent" and "lightgbm", for recommendations
+            "popularity", "past-visit" and "lightgbm". "auto" trains several and takes the best or
+            a blend.
         roles: "learned", "node", "edge", "random", or "fixed" with gates from a file.
         completion: which way completion routes send: "along", "against", "both" or "none".
         channels: size of all embeddings.
@@ -107,6 +107,11 @@ class Config:
             saved; 0 for the weights themselves.
         ranking: how targets of a recommendation are scored: "sampled" (those in the subgraph of
             the seed, as in the paper), "towers" (all, by a product of two vectors), or "both".
+        features: what LightGBM sees: "all" (the entity's columns, its parents, what its and their
+            children add up to, earlier labels), or "own" (the entity's columns alone).
+        trials: settings of LightGBM that are tried on validation.
+        minutes: time for all members of "auto"; none begins after it, and the network's training
+            stops with the epoch in which it is over.
         precision: "float32", or "mixed" for bfloat16 where the device has it.
         seed: of all random choices.
     """
@@ -151,6 +156,9 @@ class Config:
     clip: float = 1.0
     average: float = 0.99
     ranking: str = "both"
+    features: str = "all"
+    trials: int = 12
+    minutes: float = 30.0
     precision: str = "float32"
     seed: int = 0
 
@@ -258,6 +266,12 @@ def read_preset(name: str) -> dict[str, Any]:
     return parse_settings(settings)
 
 
+def _listed(kinds: Sequence[str]) -> str:
+    """Types of task in words."""
+    words = {"recommendation": "recommendations"}
+    return ", ".join(words.get(kind, kind.replace("_", " ")) for kind in kinds)
+
+
 def default_settings(seeds: int, size: str = "medium", kind: str = "") -> dict[str, Any]:
     """Settings that follow from the data: how many training seeds there are, of what task."""
     if size not in SIZES:
@@ -287,9 +301,12 @@ def resolve(
     if preset is not None:
         chosen |= read_preset(preset)
     chosen |= parse_settings(settings or {})
-    if kind != "recommendation" and chosen.get("model") in RANKERS:
+    fitting = BASELINES.get(str(chosen.get("model")), (kind,))
+    if kind and kind not in fitting:
+        suited = [name for name, kinds in BASELINES.items() if kind in kinds]
         raise UsageError(
-            f"model {chosen['model']} is for recommendations; this is {kind}. Take frog."
+            f"model {chosen['model']} is for {_listed(fitting)}; this is {_listed([kind])}. Take "
+            f"frog, {', '.join(suited)} or auto."
         )
     if chosen.get("model") == "id-gnn":
         if kind != "recommendation":

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfrog.config import NETWORKS
 from relfrog.errors import UsageError
+from relfrog.models import NETWORKS
 from relfrog.preparing import Seeds, seeds_of
 
 if TYPE_CHECKING:

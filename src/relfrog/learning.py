@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from relfrog._version import __version__
-from relfrog.config import NETWORKS, Config, parse_settings, read_preset, resolve
+from relfrog.auto import fit_members
+from relfrog.baselines import baseline_class
+from relfrog.beside import FILE, score_baselines
+from relfrog.config import Config, parse_settings, read_preset, resolve
 from relfrog.dataset import open_dataset
 from relfrog.errors import DatasetError, RunError, TaskError, UsageError
-from relfrog.evaluation import REGIMES, better, compute_metrics
+from relfrog.evaluation import REGIMES, better
 from relfrog.folders import appearing
+from relfrog.models import BASELINES, NETWORKS
 from relfrog.preparing import Prepared, prepare, seeds_of
-from relfrog.rankers import RANKERS
-from relfrog.runfiles import FORMAT, is_run, locked, read_json, write_json, write_text
+from relfrog.runfiles import FORMAT, is_run, locked, plain, read_json, write_json, write_text
 from relfrog.runs import Run, chosen_device, load_run, read_run, resume_command
 from relfrog.tasks import load_task
 from relfrog.training import Callback, Trainer
@@ -48,6 +51,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     device: str | None = None,
+    baselines: bool = True,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Train a model and write its run folder.
@@ -67,6 +71,7 @@ def train(
             refused.
         overwrite: replace a run that is there already.
         device: "cpu", "cuda", ...; by default a GPU if there is one.
+        baselines: whether to score quick baselines beside a network; `Run.baselines` has them.
         callbacks: told what happens; see `relfrog.training.Callback`.
 
     Raises:
@@ -86,7 +91,7 @@ def train(
         if overwrite:
             raise UsageError("a run is either resumed or replaced: --resume or --overwrite.")
         asked = (read_preset(preset) if preset is not None else {}) | given
-        return _resume(folder, str(dataset), task, asked, gates, device, callbacks)
+        return _resume(folder, str(dataset), task, asked, gates, device, callbacks, baselines)
     _refuse(folder, overwrite)
     chosen_device(device)
     opened = open_dataset(dataset)
@@ -101,11 +106,9 @@ def train(
     config = resolve(count, size=size, preset=preset, settings=given, kind=kind)
     if config.roles == "fixed" and gates is None:
         raise UsageError("roles are fixed by a file of gates: --roles FILE.")
-    if config.model not in NETWORKS:
+    if config.model in BASELINES:
         config = replace(config, history="on")  # these know nothing else
-    prepared = prepare(
-        opened, loaded, replace(config, history="on") if config.history == "auto" else config
-    )
+    prepared = _prepare(opened, loaded, config)
     if gates is not None:
         _check_gates(gates, prepared)
     where = (
@@ -124,9 +127,17 @@ def train(
             write_json(partial / "run.json", about)
     except DatasetError as error:
         raise RunError(str(error)) from None
-    if config.model not in NETWORKS:
-        return _fit_ranker(folder, about, prepared)
-    return _fit(folder, about, config, prepared, device, callbacks, resume=False)
+    return _learn(folder, about, config, prepared, device, callbacks, baselines, resume=False)
+
+
+def _prepare(dataset: Any, task: Any, config: Config) -> Prepared:
+    """The database as the model reads it."""
+    encode = config.model in NETWORKS
+    if config.model in BASELINES:
+        encode = baseline_class(config.model, task.task_type.value).encoded
+    if config.history == "auto":
+        config = replace(config, history="on")
+    return prepare(dataset, task, config, encode=encode)
 
 
 def _resume(
@@ -137,6 +148,7 @@ def _resume(
     gates: dict[str, float] | None,
     device: str | None,
     callbacks: Sequence[Callback],
+    baselines: bool,
 ) -> Run:
     if not is_run(folder):
         raise RunError(f"{folder} is no run folder: there is nothing to resume.")
@@ -161,14 +173,31 @@ def _resume(
         return load_run(folder, device=chosen_device(device))
     opened = open_dataset(dataset)
     loaded = load_task(opened, task)
-    prepared = prepare(
-        opened, loaded, replace(config, history="on") if config.history == "auto" else config
-    )
+    prepared = _prepare(opened, loaded, config)
     if schema_fingerprint(prepared) != about["schema"]:
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
+    return _learn(folder, about, config, prepared, device, callbacks, baselines, resume=True)
+
+
+def _learn(
+    folder: Path,
+    about: dict[str, Any],
+    config: Config,
+    prepared: Prepared,
+    device: str | None,
+    callbacks: Sequence[Callback],
+    baselines: bool,
+    resume: bool,
+) -> Run:
+    """Train whatever model it is."""
+    if config.model == "auto":
+        return _fit_auto(folder, about, prepared, device, callbacks)
     if config.model not in NETWORKS:
-        return _fit_ranker(folder, about, prepared)
-    return _fit(folder, about, config, prepared, device, callbacks, resume=True)
+        return _fit_baseline(folder, about, prepared, callbacks)
+    run = _fit(folder, about, config, prepared, device, callbacks, resume)
+    if baselines:
+        _score_beside(run, prepared, callbacks)
+    return run
 
 
 def _fit(
@@ -213,34 +242,30 @@ def _fit(
     return load_run(folder, device=chosen)
 
 
-def _fit_ranker(folder: Path, about: dict[str, Any], prepared: Prepared) -> Run:
+def _fit_baseline(
+    folder: Path, about: dict[str, Any], prepared: Prepared, callbacks: Sequence[Callback]
+) -> Run:
     """Fit what is no network, and write the same folder."""
     started = time.monotonic()
+
     with locked(folder):
-        train_seeds = prepared.train_seeds
-        assert train_seeds is not None
-        labels = prepared.describe_labels(train_seeds)
-        ranker = RANKERS[prepared.config.model](prepared, labels["k"])
+        assert prepared.train_seeds is not None
+        labels = prepared.describe_labels(prepared.train_seeds)
+        baseline = baseline_class(prepared.config.model, about["task_type"])(prepared, labels)
         try:
-            ranker.fit()
+            baseline.fit(lambda text: _tell(callbacks, text))
+            baseline.save(folder)
+            prepared.columns.save(folder)
+            write_json(folder / "roles.json", [])
+            lines = [json.dumps(plain(line), default=str) + "\n" for line in baseline.trials]
+            write_text(folder / "history.jsonl", "".join(lines))
+            metrics = {
+                split: {regime: baseline.score(split, regime) for regime in REGIMES}
+                for split in ("val", "test")
+            }
         except KeyboardInterrupt:
             again = resume_command(folder)
             raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
-        ranker.save(folder)
-        prepared.columns.save(folder)
-        write_json(folder / "roles.json", [])
-        write_text(folder / "history.jsonl", "")
-        metrics = {}
-        for split in ("val", "test"):
-            seeds = seeds_of(prepared.task, split)
-            assert seeds.labels is not None
-            metrics[split] = {
-                regime: compute_metrics(
-                    about["task_type"], seeds.labels,
-                    ranker.predict(seeds, prepared.cutoff(split, regime)),
-                )
-                for regime in REGIMES
-            }  # fmt: skip
         write_json(folder / "metrics.json", metrics)
         about |= {
             "status": "complete", "labels": labels, "weights": 0, "best_epoch": 0, "epochs": 0,
@@ -248,6 +273,60 @@ def _fit_ranker(folder: Path, about: dict[str, Any], prepared: Prepared) -> Run:
         }  # fmt: skip
         write_json(folder / "run.json", about)
     return load_run(folder)
+
+
+def _fit_auto(
+    folder: Path,
+    about: dict[str, Any],
+    prepared: Prepared,
+    device: str | None,
+    callbacks: Sequence[Callback],
+) -> Run:
+    """Fit several models, choose among them, and write the same folder."""
+    started = time.monotonic()
+    chosen = chosen_device(device)
+    with locked(folder):
+        assert prepared.train_seeds is not None
+        about |= {"labels": prepared.describe_labels(prepared.train_seeds)}
+        try:
+            fit_members(folder, about, prepared, train, device, callbacks)
+            prepared.columns.save(folder)
+            write_json(folder / "roles.json", [])
+            write_text(folder / "history.jsonl", "")
+            run = Run(folder, about, prepared.config, chosen)
+            metrics = {
+                split: {regime: run.evaluate(split, regime) for regime in REGIMES}
+                for split in ("val", "test")
+            }
+        except KeyboardInterrupt:
+            again = resume_command(folder)
+            raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
+        write_json(folder / "metrics.json", metrics)
+        about |= {
+            "status": "complete", "weights": 0, "best_epoch": 0, "epochs": 0,
+            "seconds": round(time.monotonic() - started, 1), "peak_memory_bytes": _peak_memory(),
+        }  # fmt: skip
+        write_json(folder / "run.json", about)
+    return load_run(folder, device=chosen)
+
+
+def _score_beside(run: Run, prepared: Prepared, callbacks: Sequence[Callback]) -> None:
+    """Score quick baselines; whatever happens to them, the run is complete."""
+    try:
+        _tell(callbacks, "baselines beside it ...")
+        found = score_baselines(
+            prepared.dataset, prepared.task, run.config, lambda text: _tell(callbacks, text)
+        )
+        write_json(run.folder / FILE, found)
+    except KeyboardInterrupt:
+        _tell(callbacks, "baselines left out: interrupted. The run itself is complete.")
+    except Exception as error:
+        _tell(callbacks, f"baselines left out: {' '.join(str(error).split()) or type(error)}")
+
+
+def _tell(callbacks: Sequence[Callback], text: str) -> None:
+    for callback in callbacks:
+        callback.on_message(text)
 
 
 def _peak_memory() -> int:
@@ -313,7 +392,13 @@ def schema_fingerprint(prepared: Prepared) -> str:
     """What a model's weights depend on: tables, keys, and columns of the database itself."""
     graph, columns, added = prepared.graph, prepared.columns, prepared.history
     content = {
-        "tables": {n: list(columns.tables[n].dense_names) for n in graph.num_rows if n != added},
+        "tables": {
+            n: list(columns.tables[n].dense_names)
+            if n in columns.tables
+            else sorted(map(str, prepared.db.table_dict[n].df))
+            for n in graph.num_rows
+            if n != added
+        },
         "keys": [[k.table, k.column, k.parent] for k in graph.foreign_keys if k.table != added],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

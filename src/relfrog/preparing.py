@@ -136,6 +136,7 @@ class Prepared:
         history: the name of the table of earlier labels, if there is one.
         newest: the newest time in the database.
         train_seeds: what the network learns from; None where it has learned already.
+        db: the tables themselves with the label history, for models that read them.
     """
 
     dataset: Any
@@ -148,6 +149,7 @@ class Prepared:
     history: str | None
     newest: pd.Timestamp | None
     train_seeds: Seeds | None = None
+    db: Any = None
 
     def describe_labels(self, seeds: Seeds) -> dict[str, Any]:
         """What head and metrics must know of the training labels, for JSON."""
@@ -232,7 +234,13 @@ class Prepared:
 
 
 def prepare(
-    dataset: Any, task: Any, config: Config, columns: Columns | None = None, db: Any = None
+    dataset: Any,
+    task: Any,
+    config: Config,
+    columns: Columns | None = None,
+    db: Any = None,
+    *,
+    encode: bool = True,
 ) -> Prepared:
     """Read the database and make graph and features of it.
 
@@ -242,6 +250,7 @@ def prepare(
         config: the settings.
         columns: those of an earlier run; by default they are fitted.
         db: the database, if it has been read already.
+        encode: whether to make numbers of the columns; otherwise the tables themselves are kept.
     """
     if db is None:
         db = dataset.get_db(upto_test_timestamp=False)
@@ -255,12 +264,14 @@ def prepare(
         name = history_name(db)
         db = with_history(dataset, task, db, name)
     db = allowed(task, db)
-    if columns is None:
+    if not encode:
+        columns = Columns({}, dataset.val_timestamp)
+    elif columns is None:
         columns = fit_columns(
             db, before=dataset.val_timestamp, text=config.text, text_channels=config.text_channels
         )
-    features = columns.encode(db)
-    graph = build_graph(_known(db, columns))
+    features = columns.encode(db) if encode else {}
+    graph = build_graph(_known(db, columns) if encode else db)
     return Prepared(
         dataset,
         task,
@@ -272,4 +283,5 @@ def prepare(
         name,
         None if newest is None or newest is pd.NaT else newest,
         seeds,
+        None if encode else db,
     )

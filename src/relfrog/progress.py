@@ -100,6 +100,10 @@ class TrainingProgress(Callback):
             f"kept: epoch {trainer.at.best_epoch}, val {trainer.metric} {trainer.at.best:.4f}"
         )
 
+    def on_message(self, text: str) -> None:
+        """Say it."""
+        self._say(text)
+
     def _say(self, text: str) -> None:
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False)

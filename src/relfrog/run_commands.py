@@ -13,6 +13,7 @@ import click
 
 from relfrog.commandline import Command, write_json
 from relfrog.errors import UsageError
+from relfrog.models import MODELS, NETWORKS
 
 __all__ = ["RUN_COMMANDS"]
 
@@ -37,11 +38,11 @@ def _one_line_warnings() -> Iterator[None]:
 @click.argument("dataset")
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
-@click.option("--model",
-              type=click.Choice(["frog", "sage", "relgnn", "id-gnn", "popularity", "past-visit",
-                                 "lightgbm"]),
+@click.option("--model", type=click.Choice(MODELS), metavar="NAME",
               help="frog; sage: the plain relational GNN; relgnn: with attention along atomic "
-              "routes; for recommendations also id-gnn, popularity, past-visit and lightgbm.  "
+              "routes; without a network mean, median, global-mean, global-median, recent, "
+              "lightgbm; for recommendations also id-gnn, popularity, past-visit; auto: the best "
+              "or a blend, by validation.  "
               "[default: frog]")  # fmt: skip
 @click.option("--roles", metavar="ROLES", help="learned, node, edge, random, or a run's "
               "roles.json.  [default: learned]")  # fmt: skip
@@ -54,6 +55,8 @@ def _one_line_warnings() -> Iterator[None]:
 @click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]")
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
 @click.option("--overwrite", is_flag=True, help="Replace a run that is there already.")
+@click.option("--baselines/--no-baselines", default=True, show_default=True,
+              help="Score quick baselines beside a network.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 def train_command(
     dataset: str, task: str, out: Path, settings: tuple[str, ...], as_json: bool, **options: Any
@@ -76,7 +79,7 @@ def train_command(
     with TrainingProgress() as progress:
         run = train(dataset, task, out, settings=given, callbacks=[progress], **options)
     if as_json:
-        write_json({"run": str(out), "metrics": run.metrics})
+        write_json({"run": str(out), "metrics": run.metrics, "baselines": run.baselines})
     else:
         click.echo(run_summary(run))
 
@@ -160,9 +163,14 @@ def roles_command(run: Path, as_json: bool) -> None:
     from relfrog.runs import load_run
     from relfrog.summary import role_table
 
-    frame = load_run(run).roles()
+    opened = load_run(run)
+    frame = opened.roles()
     if as_json:
         write_json(frame.to_dict("records"))
+    elif opened.config.model == "auto" and "frog" in opened.blend["weights"]:
+        click.echo(f"This is a blend; its network has roles: relfrog roles {run}/members/frog")
+    elif opened.config.model not in NETWORKS:
+        click.echo(f"Model {opened.config.model} is no network: it has no roles.")
     else:
         click.echo(role_table(frame))
 

@@ -10,9 +10,13 @@
     roles.json           the gate of each route
     history.jsonl        one line per epoch
     metrics.json         scores of the saved weights, by split and regime
+    baselines.json       scores of quick baselines beside a network, by model, split and regime
     checkpoint.safetensors  where an interrupted run goes on; gone when it has ended
 
-Nothing in it is executed when it is opened: JSON, YAML (safe) and safetensors alone.
+Models without a network have `baseline.json`, or `lightgbm.json` and LightGBM's text, in place of
+weights; `auto` has `blend.json` and the run folders of its members under `members`.
+
+Nothing in it is executed when it is opened: JSON, YAML (safe), safetensors and text alone.
 """
 
 from __future__ import annotations

@@ -13,25 +13,31 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import yaml
+from numpy.typing import NDArray
 
+from relfrog.baselines import Baseline, baseline_class
 from relfrog.columns import Columns
-from relfrog.config import NETWORKS, Config, parse_settings
+from relfrog.config import Config, parse_settings
 from relfrog.dataset import open_dataset
 from relfrog.entities import key_frame, read_entities
 from relfrog.errors import RunError, UsageError
 from relfrog.evaluation import REGIMES, compute_metrics, predict_seeds
+from relfrog.models import BASELINES, NETWORKS
 from relfrog.names import free_name
+from relfrog.nn.heads import HEADS, Head
 from relfrog.nn.roles import role_of
 from relfrog.popularity import Wish, joined_before
 from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
-from relfrog.rankers import RANKERS, Ranker
 from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
 from relfrog.tasks import load_task
 
 #: Keys of rows: a CSV or Parquet file, a data frame, or a list.
 Keys: TypeAlias = str | Path | pd.DataFrame | Sequence[Any]
 
-__all__ = ["Run", "chosen_device", "load_run", "read_run", "resume_command"]
+__all__ = ["BLEND", "MEMBERS", "Run", "chosen_device", "load_run", "read_run", "resume_command"]
+
+#: Of a run of `auto`: the folder of its members, and the file that says which of them answer.
+MEMBERS, BLEND = "members", "blend.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +69,16 @@ class Run:
         if regime not in REGIMES:
             raise UsageError(f"regime must be {' or '.join(REGIMES)} (got {regime!r}).")
         seeds = seeds_of(self.prepared.task, split)
-        predicted = self._predict(seeds, self.prepared.cutoff(split, regime))
-        assert seeds.labels is not None
-        truth = seeds.labels if self.ranker else self.network.head.truth(seeds.labels)
+        predicted = self.predict_seeds(seeds, self.prepared.cutoff(split, regime))
         return compute_metrics(
-            self.about["task_type"], truth, predicted, self.about["labels"].get("std")
+            self.about["task_type"], self.truth(seeds), predicted, self.about["labels"].get("std")
         )
+
+    def truth(self, seeds: Seeds) -> NDArray[Any]:
+        """Labels as the metrics want them. Shape [seeds]."""
+        assert seeds.labels is not None
+        ranks = self.about["task_type"] == "recommendation"
+        return seeds.labels if ranks else self.head.truth(seeds.labels)
 
     def predict(
         self,
@@ -126,13 +136,13 @@ class Run:
         seeds = Seeds(rows, times)
         if ranks:
             wish = self._wish(seeds, k, targets, exclude_known)
-            return self._ranked(keys, seeds, self._predict(seeds, None, wish))
-        predicted = self._predict(seeds, None)
+            return self._ranked(keys, seeds, self.predict_seeds(seeds, None, wish))
+        predicted = self.predict_seeds(seeds, None)
         frame = keys.reset_index(drop=True)
         taken = {str(column).lower() for column in frame}
         for name, values in {
             "time": times.to_numpy(),
-            **self.network.head.columns(predicted),
+            **self.head.columns(predicted),
         }.items():
             frame[free_name(name, taken)] = values
         return frame
@@ -215,6 +225,16 @@ class Run:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._damaged("metrics.json", error) from None
 
+    @property
+    def baselines(self) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
+        """Scores of quick baselines beside this model: name, split, regime; empty without them."""
+        if not (self.folder / "baselines.json").is_file():
+            return {}
+        found = self._read("baselines.json", dict).get("models")
+        if not isinstance(found, dict):
+            raise self._damaged("baselines.json", "no models")
+        return found
+
     def _read(self, name: str, kind: type) -> Any:
         found = read_json(self.folder / name)
         if not isinstance(found, kind):
@@ -229,16 +249,49 @@ class Run:
         """The database as it is now, through the columns of the run."""
         dataset = open_dataset(self.about["dataset"])
         task = load_task(dataset, self.about["task"])
-        return prepare(dataset, task, self.config, Columns.load(self.folder))
+        encode = self.config.model in NETWORKS
+        if self._baseline_class is not None:
+            encode = self._baseline_class.encoded
+        return prepare(dataset, task, self.config, Columns.load(self.folder), encode=encode)
+
+    @property
+    def _baseline_class(self) -> type[Baseline] | None:
+        if self.config.model not in BASELINES:
+            return None
+        return baseline_class(self.config.model, self.about["task_type"])
 
     @cached_property
-    def ranker(self) -> Ranker | None:
-        """What recommends, if it is no network."""
-        if self.config.model in NETWORKS:
+    def baseline(self) -> Baseline | None:
+        """The model, if it is no network."""
+        if self._baseline_class is None:
             return None
-        ranker = RANKERS[self.config.model](self.prepared, int(self.about["labels"]["k"]))
-        ranker.load(self.folder)
-        return ranker
+        baseline = self._baseline_class(self.prepared, self.about["labels"])
+        baseline.load(self.folder)
+        return baseline
+
+    @cached_property
+    def blend(self) -> dict[str, Any]:
+        """Of a run of `auto`: weights, and the validation scores of all members."""
+        found = self._read(BLEND, dict)
+        weights = found.get("weights")
+        if not isinstance(weights, dict) or not weights:
+            raise self._damaged(BLEND, "no weights")
+        if not set(weights) <= {*NETWORKS, *BASELINES}:
+            raise self._damaged(BLEND, f"no such models: {', '.join(weights)}")
+        return dict(found)
+
+    @cached_property
+    def members(self) -> dict[str, Run]:
+        """Of a run of `auto`: those that answer."""
+        return {
+            name: load_run(self.folder / MEMBERS / name, device=self.device)
+            for name in self.blend["weights"]
+        }
+
+    @cached_property
+    def head(self) -> Head:
+        """What labels and predictions mean."""
+        return HEADS[self.about["task_type"]].build(self.about["labels"], 1, 0.0)
 
     @cached_property
     def network(self) -> Any:
@@ -260,11 +313,23 @@ class Run:
             ) from None
         return network.to(self.device).eval()
 
-    def _predict(self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None) -> Any:
+    def predict_seeds(
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+    ) -> Any:
+        """Predictions as the metrics want them; see `relfrog.evaluation.predict_seeds`."""
         import torch
 
-        if self.ranker is not None:
-            return self.ranker.predict(seeds, cutoff, wish)
+        if self.config.model == "auto":
+            if self.about["task_type"] == "recommendation":  # always a single one
+                return next(iter(self.members.values())).predict_seeds(seeds, cutoff, wish)
+            weights = self.blend["weights"]
+            parts = [
+                float(weights[name]) * run.predict_seeds(seeds, cutoff)
+                for name, run in self.members.items()
+            ]
+            return np.sum(parts, axis=0)
+        if self.baseline is not None:
+            return self.baseline.predict(seeds, cutoff, wish)
         loader = self.prepared.loader(seeds, cutoff=cutoff)
         device = torch.device(self.device)
         features = {name: part.to(device) for name, part in self.prepared.features.items()}

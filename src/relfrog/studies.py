@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from relfrog.config import MODELS, NETWORKS, Config
+from relfrog.config import Config
 from relfrog.errors import UsageError
 from relfrog.mapping import unknown
+from relfrog.models import MODELS, NETWORKS
 from relfrog.published import paper_tasks
 
 __all__ = ["STUDIES", "Study", "Variant", "find_study"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relfrog.console import ROLE_STYLES, number, percent, styled, table, wrapped
+from relfrog.models import NETWORKS
 
 if TYPE_CHECKING:
     from relfrog.adding import AddedTask
@@ -219,7 +220,7 @@ def score_table(metrics: Mapping[str, float]) -> str:
 
 
 def run_summary(run: Any) -> str:
-    """A run's scores, with split and regime, and what to do next."""
+    """A run's scores, with split and regime, what stands beside them, and what to do next."""
     metrics = run.metrics
     names = list(metrics["test"]["rolling"])
     rows = [
@@ -229,18 +230,55 @@ def run_summary(run: Any) -> str:
     ]
     about = run.about
     where = shlex.quote(str(run.folder))
-    return "\n".join(
+    network = run.config.model in NETWORKS
+    epochs = f"{about['epochs']} epochs " if network else ""
+    lines = [
+        f"{about['task']} on {about['dataset']}, model {run.config.model}, seed "
+        f"{run.config.seed}, {epochs}in {about['seconds']:.0f} s",
+        "",
+        table(["split", "regime", *names], rows, right=list(range(2, 2 + len(names)))),
+        "",
+    ]
+    if run.config.model == "auto":
+        lines += [_member_table(run.blend, names[0]), ""]
+    if run.baselines:
+        found = {run.config.model: metrics} | run.baselines
+        lines += [f"Beside quick baselines, {names[0]}:", "", _beside(found, names[0]), ""]
+    lines.append(f"The run is {where}. Try next:")
+    if network:
+        lines.append(f"  relfrog roles {where}")
+    lines.append(f"  relfrog predict {where} --out predictions.csv")
+    return "\n".join(lines)
+
+
+def _beside(models: Mapping[str, Any], metric: str) -> str:
+    """One metric of several models, by split and regime."""
+    places = [(split, regime) for split in ("val", "test") for regime in ("frozen", "rolling")]
+    rows = [
+        [name, *(_score(found[split][regime].get(metric)) for split, regime in places)]
+        for name, found in models.items()
+    ]
+    return table(["model", *map(" ".join, places)], rows, right=[1, 2, 3, 4])
+
+
+def _member_table(blend: Mapping[str, Any], metric: str) -> str:
+    """The members of a blend, with validation scores and weights."""
+    regime = blend["regime"]
+    rows = [
         [
-            f"{about['task']} on {about['dataset']}, model {run.config.model}, seed "
-            f"{run.config.seed}, {about['epochs']} epochs in {about['seconds']:.0f} s",
-            "",
-            table(["split", "regime", *names], rows, right=list(range(2, 2 + len(names)))),
-            "",
-            f"The run is {where}. Try next:",
-            f"  relfrog roles {where}",
-            f"  relfrog predict {where} --out predictions.csv",
+            name,
+            _score(found["val"][regime].get(metric)),
+            f"{blend['weights'][name]:.2f}" if name in blend["weights"] else "",
+            f"{found['seconds']:.0f} s",
         ]
-    )
+        for name, found in blend["members"].items()
+    ]
+    rows += [[name, "left out", "", ""] for name in blend["skipped"]]
+    return table(["member", f"val {regime} {metric}", "weight", ""], rows, right=[1, 2, 3])
+
+
+def _score(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
 
 
 def role_table(frame: Any) -> str:

@@ -46,6 +46,9 @@ class Callback:
     def on_end(self, trainer: Trainer) -> None:
         """Training has ended; the best weights are in place."""
 
+    def on_message(self, text: str) -> None:
+        """Something is worth a line; the one thing that models without epochs say."""
+
 
 @dataclass(frozen=True)
 class EpochRecord:

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.errors import RunError, TaskError
+from relfrog.baselines.base import Baseline, Tell, silent
+from relfrog.baselines.boosting import load_lightgbm, read_booster, write_booster
+from relfrog.errors import TaskError
 from relfrog.graph import ForeignKey
 from relfrog.popularity import Popularity, Wish, children_at, joined_before
 from relfrog.preparing import Prepared, Seeds, seeds_of
 
-__all__ = ["RANKERS", "LightGBMRanker", "PastVisitRanker", "PopularityRanker", "Ranker"]
+__all__ = ["LightGBMRanker", "PastVisitRanker", "PopularityRanker", "Ranker"]
 
 Ints = NDArray[np.int64]
 
 
-class Ranker(ABC):
+class Ranker(Baseline):
     """Lists of targets for seeds, from what was known at their times.
 
     Args:
         prepared: the database with its label history.
-        k: the length of the lists.
+        about: of the training labels; `k` is the length of the lists.
     """
 
-    #: As `relfrog train --model` calls it.
-    name: ClassVar[str]
-
-    def __init__(self, prepared: Prepared, k: int) -> None:
-        self.prepared, self.graph, self.k = prepared, prepared.graph, k
+    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
+        super().__init__(prepared, about)
+        self.graph, self.k = prepared.graph, int(about["k"])
         task = prepared.task
         self.source, self.target = task.entity_table, task.dst_entity_table
         labels = {
@@ -43,18 +43,6 @@ class Ranker(ABC):
         self.popularity = Popularity(
             self.graph, self.target, task.timedelta.total_seconds(), self.of_target
         )
-
-    def fit(self) -> None:
-        """Learn, where there is something to learn."""
-        return
-
-    def save(self, folder: Path) -> None:
-        """Write what was learned."""
-        return
-
-    def load(self, folder: Path) -> None:
-        """Read what was learned."""
-        return
 
     @abstractmethod
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
@@ -72,9 +60,7 @@ class Ranker(ABC):
     ) -> NDArray[np.float64]:
         """The best targets and their scores; -1 where there are no more. Shape [seeds, k, 2]."""
         wish = wish or Wish(self.k)
-        limits = self.graph.ticks(seeds.times)
-        if cutoff is not None:
-            limits = np.minimum(limits, self.graph.ticks([cutoff])[0])
+        limits = self.limits(seeds, cutoff)
         found = np.full((len(seeds), wish.k, 2), -1.0)
         found[:, :, 1] = -np.inf
         who, rows, scores = self.scores(np.asarray(seeds.rows), limits)
@@ -136,19 +122,20 @@ class LightGBMRanker(Ranker):
     """
 
     name = "lightgbm"
+    encoded = True
     #: Popular targets that every seed is asked about.
     POPULAR = 100
     #: Pairs that it learns from, at most.
     PAIRS = 1_000_000
     FILE = "lightgbm.txt"
 
-    def __init__(self, prepared: Prepared, k: int) -> None:
-        super().__init__(prepared, k)
+    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
+        super().__init__(prepared, about)
         self.model: Any = None
 
-    def fit(self) -> None:
+    def fit(self, tell: Tell = silent) -> None:
         """Learn on training seeds, the latest first; stop by validation."""
-        lightgbm = _lightgbm()
+        lightgbm = load_lightgbm()
         task = self.prepared.task
         train, val = (seeds_of(task, split) for split in ("train", "val"))
         sets = [self._data(self._latest(train)), self._data(val)]
@@ -169,17 +156,11 @@ class LightGBMRanker(Ranker):
 
     def save(self, folder: Path) -> None:
         """As LightGBM's text."""
-        text = self.model.model_to_string(num_iteration=self.model.best_iteration)
-        (folder / self.FILE).write_text(text, encoding="utf-8")
+        write_booster(folder / self.FILE, self.model)
 
     def load(self, folder: Path) -> None:
         """From LightGBM's text."""
-        lightgbm = _lightgbm()
-        try:
-            text = (folder / self.FILE).read_text(encoding="utf-8")
-            self.model = lightgbm.Booster(model_str=text)
-        except (OSError, UnicodeDecodeError, lightgbm.basic.LightGBMError) as error:
-            raise RunError(f"{folder / self.FILE} is damaged ({error}). Train again.") from None
+        self.model = read_booster(folder / self.FILE)
 
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
         """What the model says of the candidates."""
@@ -283,18 +264,3 @@ class LightGBMRanker(Ranker):
             out[met, 1] = count[at[met]] / total[who[met]]
             out[met, 2] = since[at[met]]
         return out
-
-
-def _lightgbm() -> Any:
-    try:
-        import lightgbm
-    except (ImportError, OSError) as error:
-        text = str(error).splitlines()[0]
-        raise RunError(f"LightGBM cannot be loaded ({text}). pip install lightgbm") from None
-    return lightgbm
-
-
-#: By name.
-RANKERS: dict[str, type[Ranker]] = {
-    ranker.name: ranker for ranker in (PopularityRanker, PastVisitRanker, LightGBMRanker)
-}

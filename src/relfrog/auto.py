@@ -1,0 +1,138 @@
+"""`auto`: trains the trivial models, LightGBM and FROG, and takes the best or a blend of them.
+
+Each member is a run folder of its own under `members`; `blend.json` says which of them answer, and
+what all of them score on validation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from relfrog.blending import choose
+from relfrog.errors import RelFrogError, RunError
+from relfrog.models import BASELINES, NETWORKS
+from relfrog.preparing import Prepared, seeds_of
+from relfrog.runfiles import is_run, write_json
+from relfrog.runs import BLEND, MEMBERS, Run
+from relfrog.training import Callback, EpochRecord, Trainer
+
+__all__ = ["TimeBudget", "fit_members", "member_names"]
+
+
+class TimeBudget(Callback):
+    """Ends training with the epoch in which the time is over."""
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+
+    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
+        """Have no patience left."""
+        if time.monotonic() > self.until:
+            trainer.at.waited = max(trainer.at.waited, trainer.config.patience)
+
+
+def member_names(kind: str) -> list[str]:
+    """What `auto` trains for a type of task, the quickest first."""
+    names = [name for name, kinds in BASELINES.items() if kind in kinds]
+    return [*sorted(names, key=lambda name: name == "lightgbm"), "frog"]
+
+
+def fit_members(
+    folder: Path,
+    about: dict[str, Any],
+    prepared: Prepared,
+    train: Callable[..., Run],
+    device: str | None,
+    callbacks: Sequence[Callback],
+) -> None:
+    """Train all members for which there is time, choose by validation, and write the choice.
+
+    Members that are there already are taken as they are, or go on where they were interrupted.
+
+    Args:
+        folder: of the run.
+        about: of the run, as in `run.json`.
+        prepared: the task and the settings.
+        train: `relfrog.train`.
+        device: where to compute.
+        callbacks: told what happens.
+
+    Raises:
+        RunError: No member could be trained.
+    """
+    config = prepared.config
+    kind = about["task_type"]
+    until = time.monotonic() + 60 * config.minutes
+
+    def tell(text: str) -> None:
+        for callback in callbacks:
+            callback.on_message(text)
+
+    members: dict[str, Run] = {}
+    skipped: dict[str, str] = {}
+    for name in member_names(kind):
+        place = folder / MEMBERS / name
+        begun = is_run(place)
+        if members and not begun and time.monotonic() > until:
+            skipped[name] = f"the {config.minutes:g} minutes were over"
+            tell(f"auto: {name} left out: {skipped[name]}")
+            continue
+        settings = asdict(config) | {"model": name}
+        gates = about.get("gates") if name in NETWORKS else None
+        if gates is None and config.roles == "fixed":
+            settings["roles"] = "learned"
+        if name not in NETWORKS:
+            settings["history"] = "on"
+        tell(f"auto: {name}")
+        try:
+            members[name] = train(
+                about["dataset"], about["task"], place, settings=settings, roles=gates,
+                resume=begun, device=device, baselines=False,
+                callbacks=[*callbacks, TimeBudget(until)],
+            )  # fmt: skip
+        except RelFrogError as error:
+            # One that does not fit the data is no reason to lose the others.
+            skipped[name] = str(error)
+            tell(f"auto: {name} left out: {error}")
+    if not members:
+        raise RunError(f"auto: no model could be trained. {next(iter(skipped.values()), '')}")
+    _choose(folder, members, skipped, prepared, kind, tell)
+
+
+def _choose(
+    folder: Path,
+    members: dict[str, Run],
+    skipped: dict[str, str],
+    prepared: Prepared,
+    kind: str,
+    tell: Callable[[str], None],
+) -> None:
+    config = prepared.config
+    val = seeds_of(prepared.task, "val")
+    cutoff = prepared.cutoff("val", config.regime)
+    first = next(iter(members.values()))
+    blend = choose(
+        kind,
+        first.truth(val),
+        {name: run.predict_seeds(val, cutoff) for name, run in members.items()},
+        first.about["labels"].get("std"),
+        config.seed,
+    )
+    words = ", ".join(f"{name} {weight:.2f}" for name, weight in blend.weights.items())
+    tell(f"auto: {words}")
+    write_json(
+        folder / BLEND,
+        asdict(blend)
+        | {
+            "regime": config.regime,
+            "members": {
+                name: {"val": run.metrics["val"], "seconds": run.about["seconds"]}
+                for name, run in members.items()
+            },
+            "skipped": skipped,
+        },
+    )
