@@ -295,7 +295,7 @@ def test_past_visits_are_counted(
     run = runs["past-visit"]
     task = run.prepared.task
     seeds = seeds_of(task, split)
-    found = run._predict(seeds, None)[:, :, 0]
+    found = run.predict_seeds(seeds, None)[:, :, 0]
     before = labels_before(shop, time)
     for row, chosen in zip(seeds.rows, found, strict=True):
         own = Counter(before[before[task.entity_col] == row][task.target_col].tolist())
@@ -305,7 +305,7 @@ def test_past_visits_are_counted(
 
 def test_popularity_is_the_same_for_all(shop: Path, runs: dict[str, relfrog.Run]) -> None:
     run = runs["popularity"]
-    found = run._predict(seeds_of(run.prepared.task, "test"), None)[:, :, 0]
+    found = run.predict_seeds(seeds_of(run.prepared.task, "test"), None)[:, :, 0]
     assert (found == found[0]).all()
     task = run.prepared.task
     before = labels_before(shop, TEST)
