@@ -17,6 +17,7 @@ from typing import Any
 from relfrog._version import __version__
 from relfrog.config import NETWORKS, Config, parse_settings, read_preset, resolve
 from relfrog.dataset import open_dataset
+from relfrog.describing import describe_database
 from relfrog.errors import DatasetError, RunError, TaskError, UsageError
 from relfrog.evaluation import REGIMES, better, compute_metrics
 from relfrog.folders import appearing
@@ -122,6 +123,7 @@ def train(
         with appearing(folder, overwrite, _objection) as partial:
             write_text(partial / "config.yaml", config.to_yaml())
             write_json(partial / "run.json", about)
+            write_json(partial / "database.json", describe_database(prepared, task))
     except DatasetError as error:
         raise RunError(str(error)) from None
     if config.model not in NETWORKS:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import yaml
+from numpy.typing import NDArray
 
 from relfrog.columns import Columns
 from relfrog.config import NETWORKS, Config, parse_settings
@@ -23,7 +24,7 @@ from relfrog.evaluation import REGIMES, compute_metrics, predict_seeds
 from relfrog.names import free_name
 from relfrog.nn.roles import role_of
 from relfrog.popularity import Wish, joined_before
-from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
+from relfrog.preparing import Prepared, Seeds, prepare, seeds_of, shown_database
 from relfrog.rankers import RANKERS, Ranker
 from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
 from relfrog.tasks import load_task
@@ -58,6 +59,15 @@ class Run:
             regime: "rolling" (each seed sees everything up to its own time) or "frozen" (the
                 database stops at the split's timestamp for all of them).
         """
+        _, truth, predicted = self.answers(split, regime)
+        return compute_metrics(
+            self.about["task_type"], truth, predicted, self.about["labels"].get("std")
+        )
+
+    def answers(
+        self, split: str = "test", regime: str = "rolling"
+    ) -> tuple[Seeds, NDArray[Any], NDArray[Any]]:
+        """The labelled seeds of a split, their labels as metrics want them, and the predictions."""
         if split not in ("val", "test"):
             raise UsageError(f"split must be val or test (got {split!r}).")
         if regime not in REGIMES:
@@ -66,9 +76,7 @@ class Run:
         predicted = self._predict(seeds, self.prepared.cutoff(split, regime))
         assert seeds.labels is not None
         truth = seeds.labels if self.ranker else self.network.head.truth(seeds.labels)
-        return compute_metrics(
-            self.about["task_type"], truth, predicted, self.about["labels"].get("std")
-        )
+        return seeds, truth, predicted
 
     def predict(
         self,
@@ -105,7 +113,7 @@ class Run:
             )
         task = self.prepared.task
         table = task.entity_table
-        time = self._time(at)
+        time = self.moment(at)
         where = self._dataset_folder
         count = self.prepared.graph.num_rows[table]
         primary = self.prepared.dataset.manifest.tables[table].pkey
@@ -232,6 +240,12 @@ class Run:
         return prepare(dataset, task, self.config, Columns.load(self.folder))
 
     @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The tables that the model sees, with their values; read when first asked for."""
+        db, _ = shown_database(self.prepared.dataset, self.prepared.task, self.config)
+        return dict(db.table_dict)
+
+    @cached_property
     def ranker(self) -> Ranker | None:
         """What recommends, if it is no network."""
         if self.config.model in NETWORKS:
@@ -270,7 +284,8 @@ class Run:
         features = {name: part.to(device) for name, part in self.prepared.features.items()}
         return predict_seeds(self.network, loader, features, device, wish)
 
-    def _time(self, at: Any) -> pd.Timestamp:
+    def moment(self, at: Any = None) -> pd.Timestamp:
+        """A time as predictions take it; by default the newest in the database."""
         if at is None:
             newest = self.prepared.newest
             if newest is None:
