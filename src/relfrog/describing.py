@@ -23,13 +23,13 @@ def describe_database(prepared: Prepared, name: str) -> dict[str, Any]:
     for table, rows in graph.num_rows.items():
         first, last = _span(prepared, table)
         spec = manifest.tables.get(table)
-        columns = prepared.columns.tables[table]
+        columns = prepared.columns.tables.get(table)  # not there where nothing was encoded
         tables.append(
             {
                 "name": table, "rows": rows, "history": table == prepared.history,
                 "primary_key": None if spec is None else spec.pkey,
-                "time_column": columns.time_col, "first_time": first, "last_time": last,
-                "columns": len({column.name for column in columns.columns}),
+                "time_column": "window_end" if spec is None else spec.time_col, "first_time": first, "last_time": last,
+                "columns": len({c.name for c in columns.columns}) if columns else None,
             }
         )  # fmt: skip
     keys = [

@@ -14,10 +14,10 @@ from relfrog import kernels
 from relfrog.columns import Features
 from relfrog.config import NETWORKS
 from relfrog.errors import RunError
-from relfrog.evaluation import compute_metrics, predict_seeds
+from relfrog.evaluation import predict_seeds
 from relfrog.graph import RelationalGraph
 from relfrog.preparing import Prepared, Seeds, seeds_of
-from relfrog.resampling import Interval, resample
+from relfrog.resampling import Interval, quick_metric, resample
 from relfrog.runs import Run
 
 __all__ = ["Importance", "TableImportance", "importance", "without_rows"]
@@ -165,7 +165,7 @@ class _Trial:
     def score(self, at: NDArray[np.int64], predicted: NDArray[Any]) -> float:
         """The metric of some of the seeds."""
         kind = self.run.about["task_type"]
-        return compute_metrics(kind, self.truth[at], predicted[at], only=self.metric)[self.metric]
+        return quick_metric(kind, self.metric, self.truth[at], predicted[at])
 
     def lost(self, parts: list[NDArray[Any]]) -> Interval:
         """Score that is lost on the average of some changed predictions, and how sure that is."""
