@@ -31,9 +31,18 @@ outputs
 ngrams text values encodings fitting features frames columns history config popularity
 nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.dependency nn.heads
 nn.ranking nn.model nn
-preparing evaluation rankers runfiles training runs learning
+preparing describing evaluation rankers runfiles training runs learning
+resampling importance explaining differences
 inspecting drawing findings table_checks task_checks checking
-console progress summary demo testing commandline run_commands cli __main__
+console progress summary
+reporting.colours reporting.markup reporting.placing reporting.schema_graph reporting.charts
+reporting.past_graph reporting.material reporting.words
+reporting.sections reporting.sections.answer reporting.sections.schema
+reporting.sections.training reporting.sections.dependencies reporting.sections.curves
+reporting.sections.lists reporting.sections.mistakes
+reporting.sections.predictions reporting.sections.worth reporting.sections.explained
+reporting.sections.made reporting.page reporting
+demo testing commandline report_commands run_commands cli __main__
 """.split()
 
 

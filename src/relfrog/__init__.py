@@ -51,6 +51,7 @@ __all__ = [
     "build_demo",
     "build_graph",
     "check",
+    "explain",
     "import_database",
     "inspect",
     "load_run",
@@ -58,6 +59,7 @@ __all__ = [
     "open_graph",
     "plan_import",
     "prove_full_resolution",
+    "report",
     "source_keys",
     "train",
 ]
@@ -70,6 +72,7 @@ _HOMES = {
     "build_demo": "relfrog.demo",
     "build_graph": "relfrog.graph",
     "check": "relfrog.checking",
+    "explain": "relfrog.explaining",
     "import_database": "relfrog.importing",
     "inspect": "relfrog.inspecting",
     "load_run": "relfrog.runs",
@@ -77,6 +80,7 @@ _HOMES = {
     "open_graph": "relfrog.graph",
     "plan_import": "relfrog.importing",
     "prove_full_resolution": "relfrog.resolution",
+    "report": "relfrog.reporting",
     "source_keys": "relfrog.dataset",
     "train": "relfrog.learning",
 }

@@ -28,7 +28,8 @@ def describe_database(prepared: Prepared, name: str) -> dict[str, Any]:
             {
                 "name": table, "rows": rows, "history": table == prepared.history,
                 "primary_key": None if spec is None else spec.pkey,
-                "time_column": "window_end" if spec is None else spec.time_col, "first_time": first, "last_time": last,
+                "time_column": "window_end" if spec is None else spec.time_col,
+                "first_time": first, "last_time": last,
                 "columns": len({c.name for c in columns.columns}) if columns else None,
             }
         )  # fmt: skip
@@ -64,9 +65,9 @@ def _span(prepared: Prepared, table: str) -> tuple[str | None, str | None]:
     known = None if times is None else times[times != MISSING]
     if known is None or not len(known):
         return None, None
-    unit = prepared.graph.unit
-    first, last = (pd.Timestamp(np.datetime64(int(t), unit)) for t in (known.min(), known.max()))
-    return str(first), str(last)
+    unit = f"datetime64[{prepared.graph.unit}]"
+    first, last = np.array([known.min(), known.max()]).astype(unit)
+    return str(pd.Timestamp(first)), str(pd.Timestamp(last))
 
 
 def fingerprint(prepared: Prepared) -> str:

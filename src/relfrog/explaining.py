@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from relfrog.errors import RunError, TaskError, UsageError
 from relfrog.nn.links import Plan
 from relfrog.popularity import Wish
 from relfrog.preparing import Seeds
-from relfrog.runs import Run
+from relfrog.runs import Run, load_run
 from relfrog.sampling import Batch
 
 __all__ = ["Explanation", "Reason", "TableShare", "explain", "explain_row"]
@@ -99,11 +100,11 @@ class Explanation:
     looked_at: int
 
 
-def explain(run: Run, entity: Any, at: Any = None, *, rows: int = 40) -> Explanation:
+def explain(run: Run | str | Path, entity: Any, at: Any = None, *, rows: int = 40) -> Explanation:
     """Explain the prediction for one entity.
 
     Args:
-        run: a trained network.
+        run: a run of a network, or its folder.
         entity: its key in the source: one value, or a tuple for a key of several columns. Text
             is read as the key's own type; for several columns it is split at commas.
         at: when; by default the newest time in the database.
@@ -113,6 +114,7 @@ def explain(run: Run, entity: Any, at: Any = None, *, rows: int = 40) -> Explana
         RunError: The run has no network.
         TaskError: There is no such entity.
     """
+    run = run if isinstance(run, Run) else load_run(run)
     _need_network(run)
     prepared = run.prepared
     table = prepared.task.entity_table
@@ -304,7 +306,7 @@ def _times(run: Run, plan: Plan, table: str) -> NDArray[Any] | None:
     rows = plan.batch.tables[table]
     ticks = known[rows.rows.numpy()][rows.index.numpy()[: plan.sizes[table]]]
     # The smallest number stands for a time that is not known, as NaT does.
-    return ticks.astype(f"datetime64[{run.prepared.graph.unit}]")
+    return np.asarray(ticks.astype(f"datetime64[{run.prepared.graph.unit}]"))
 
 
 def _newest(run: Run, plan: Plan, table: str) -> pd.Timestamp | None:
@@ -312,8 +314,9 @@ def _newest(run: Run, plan: Plan, table: str) -> pd.Timestamp | None:
     hidden = plan.batch.hidden()
     if times is not None and table == plan.batch.seed_table and bool(hidden.any()):
         times = np.delete(times, plan.batch.seeds[hidden].numpy())  # asked about, but not read
-    known = [] if times is None else times[~np.isnat(times)]
-    return pd.Timestamp(known.max()) if len(known) else None
+    if times is None or np.isnat(times).all():
+        return None
+    return pd.Timestamp(times[~np.isnat(times)].max())
 
 
 def _reasons(
@@ -340,14 +343,14 @@ def _reasons(
     ]
     keys = _keys(run, [table for table, _ in spots], rows)
     found = []
-    for spot, row, key in zip(spots, rows, keys, strict=True):
+    for spot, row, name in zip(spots, rows, keys, strict=True):
         table, position = spot
         when = times[table]
         known = when is not None and not np.isnat(when[position])
         found.append(
             Reason(
-                table, key, pd.Timestamp(when[position]) if when is not None and known else None,
-                hops[table][position], effect[spot], _cells(run.tables[table], row, key),
+                table, name, pd.Timestamp(when[position]) if when is not None and known else None,
+                hops[table][position], effect[spot], _cells(run.tables[table], row, name),
                 tuple(sorted(closer.get(spot, ()))),
             )
         )  # fmt: skip
@@ -372,7 +375,7 @@ def _cells(table: Any, row: int, key: str) -> dict[str, str]:
     """Some columns of a row, those that are no keys and no time, as text."""
     keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
     names = [name for name in table.df.columns if name not in keys]
-    found = {}
+    found: dict[str, str] = {}
     for name in names:
         value = table.df[name].iloc[row]
         if np.ndim(value) == 0 and not pd.isna(value) and len(found) < CELLS:

@@ -194,7 +194,9 @@ def without_rows(graph: RelationalGraph, table: str) -> RelationalGraph:
 
 
 def _has_values(run: Run, table: str) -> bool:
-    return bool(run.prepared.columns.tables[table].columns) and len(run.prepared.features[table]) > 1
+    return (
+        bool(run.prepared.columns.tables[table].columns) and len(run.prepared.features[table]) > 1
+    )
 
 
 def _shuffle(run: Run, table: str, column: str | None, order: torch.Tensor) -> Features:

@@ -75,7 +75,7 @@ def quick_metric(kind: str, metric: str, truth: NDArray[Any], predicted: NDArray
         count = int(positive.sum())
         if count in (0, len(positive)):
             return float("nan")
-        values, place, times = np.unique(predicted, return_inverse=True, return_counts=True)
+        _, place, times = np.unique(predicted, return_inverse=True, return_counts=True)
         rank = np.cumsum(times) - (times - 1) / 2  # those that are equal share a rank
         above = rank[place][positive].sum() - count * (count + 1) / 2
         return float(above / (count * (len(positive) - count)))

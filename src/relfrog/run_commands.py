@@ -12,6 +12,7 @@ import click
 
 from relfrog.commandline import Command, write_json
 from relfrog.errors import UsageError
+from relfrog.report_commands import REPORT_COMMANDS, report_after
 
 __all__ = ["RUN_COMMANDS"]
 
@@ -49,9 +50,16 @@ def _one_line_warnings() -> Iterator[None]:
 @click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]")
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
 @click.option("--overwrite", is_flag=True, help="Replace a run that is there already.")
+@click.option("--no-report", is_flag=True, help="Do not write report.html into the run folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 def train_command(
-    dataset: str, task: str, out: Path, settings: tuple[str, ...], as_json: bool, **options: Any
+    dataset: str,
+    task: str,
+    out: Path,
+    settings: tuple[str, ...],
+    no_report: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Train a model and write its run folder.
 
@@ -74,6 +82,8 @@ def train_command(
         write_json({"run": str(out), "metrics": run.metrics})
     else:
         click.echo(run_summary(run))
+    if not no_report:
+        report_after(run)
 
 
 @click.command("evaluate", cls=Command, example="relfrog evaluate runs/churn --split test --json")
@@ -162,4 +172,6 @@ def roles_command(run: Path, as_json: bool) -> None:
         click.echo(role_table(frame))
 
 
-RUN_COMMANDS = (train_command, evaluate_command, predict_command, roles_command)
+RUN_COMMANDS = (
+    train_command, evaluate_command, predict_command, roles_command, *REPORT_COMMANDS,
+)  # fmt: skip

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from relfrog.report.charts import axis, chart, colour
-from relfrog.report.colours import BLUE, ORANGE
-from relfrog.report.markup import Html, amount, columns, figure, join, missing, note, sheet, tag
-from relfrog.report.material import Material
+from relfrog.reporting.charts import axis, chart, colour
+from relfrog.reporting.colours import BLUE, ORANGE
+from relfrog.reporting.markup import Html, amount, columns, figure, join, missing, note, sheet, tag
+from relfrog.reporting.material import Material
 
 __all__ = ["dependencies"]
 
@@ -36,20 +36,29 @@ def dependencies(m: Material) -> Html:
     ]  # fmt: skip
     if m.run.config.model != "frog" or not (m.run.config.beta or m.run.config.gamma):
         parts.append(note("This run was trained without the losses on functional dependencies."))
-    parts.append(tag("div", tag("i", class_="dot", style=f"background:{BLUE}"), " true pairs",
-                     tag("b", "▲", style=f"color:{ORANGE}"), " mismatched pairs", class_="legend"))  # fmt: skip
+    marks = (
+        tag("i", class_="dot", style=f"background:{BLUE}"),
+        tag("b", "▲", style=f"color:{ORANGE}"),
+    )
+    legend = [marks[0], " true pairs", marks[1], " mismatched pairs"]
+    parts.append(tag("div", *legend, class_="legend"))
     names = np.array(found.key)
     low, high = np.quantile(found.points, [0.005, 0.995], axis=0)
     pad = (high - low) * 0.05 + 1e-9
     window = np.stack([low - pad, high + pad])
     parts.append(columns(*(_one(found, names, key, window) for key in keys[:MOST])))
-    share = f" They hold {100 * found.explained:.0f} % of the variance." if found.explained == found.explained else ""  # fmt: skip
+    share = ""
+    if not np.isnan(found.explained):
+        share = f" They hold {100 * found.explained:.0f} % of the variance."
+    if len(keys) > MOST:
+        share += f" {len(keys) - MOST} more foreign keys are in the table only."
     parts.append(note(
         "Both axes are the first two principal components of the true differences, the same in all "
         f"pictures.{share}"
-        + (f" {len(keys) - MOST} more foreign keys are in the table only." if len(keys) > MOST else "")
     ))  # fmt: skip
-    rows = [[key, (amount(found.separation[key], 3), _or_zero(found.separation[key]))] for key in keys]
+    rows = [
+        [key, (amount(found.separation[key], 3), _or_zero(found.separation[key]))] for key in keys
+    ]
     table = sheet(["foreign key", "true told from mismatched (ROC-AUC)"], rows, numbers=[1],
                   label="Separation by foreign key", sorts=True)  # fmt: skip
     parts.append(tag("details", tag("summary", f"All {len(keys)} foreign keys"), table))
@@ -74,14 +83,15 @@ def _one(found: Any, names: Any, key: str, window: Any) -> Html | None:
         return None
     scales = [{"domain": window[:, i].tolist(), "nice": False, "zero": False} for i in (0, 1)]
     spec = {
-        "data": {"values": data}, "width": 220, "height": 170,
+        "data": {"values": data}, "width": 270, "height": 220,
         "mark": {"type": "point", "filled": True, "size": 18, "opacity": 0.6},
         "encoding": {
             "x": axis("x", "first component", scale=scales[0], labels=False, ticks=False),
             "y": axis("y", "second component", scale=scales[1], labels=False, ticks=False),
             "color": colour("pair", ["true", "mismatched"], [BLUE, ORANGE]) | {"legend": None},
             "shape": {"field": "pair", "type": "nominal", "legend": None,
-                      "scale": {"domain": ["true", "mismatched"], "range": ["circle", "triangle-up"]}},
+                      "scale": {"domain": ["true", "mismatched"],
+                                "range": ["circle", "triangle-up"]}},
         },
     }  # fmt: skip
     value = amount(found.separation[key], 2)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from relfrog.explaining import Explanation, Reason
-from relfrog.report.colours import GREEN, PURPLE
-from relfrog.report.markup import Html, signed, tag
+from relfrog.reporting.colours import GREEN, PURPLE
+from relfrog.reporting.markup import Html, signed, tag
 
 __all__ = ["draw_past"]
 
@@ -56,8 +56,8 @@ def draw_past(found: Explanation) -> Html:
             dots[i] = _Dot(dot.x, middle + dot.y, dot.radius)
         shown = lane if len(lane) <= 20 else lane[:19] + "…"
         parts += [
-            tag("line", x1=LABELS - 4, x2=width - NOW, y1=f"{y + height:.1f}", y2=f"{y + height:.1f}",
-                class_="rail"),
+            tag("line", x1=LABELS - 4, x2=width - NOW, y1=f"{y + height:.1f}",
+                y2=f"{y + height:.1f}", class_="rail"),
             tag("text", shown, tag("title", lane), x=LABELS - 12, y=f"{middle + 4:.1f}",
                 class_="lane"),
         ]  # fmt: skip
@@ -106,7 +106,11 @@ def _lanes(rows: list[Reason]) -> list[str]:
 
 
 def _swarm(
-    found: Explanation, rows: list[Reason], here: list[int], across: Callable[[float], float], strongest: float
+    found: Explanation,
+    rows: list[Reason],
+    here: list[int],
+    across: Callable[[float], float],
+    strongest: float,
 ) -> dict[int, _Dot]:
     """Dots of a lane beside and above each other, none over another; y from the lane's middle."""
     placed: dict[int, _Dot] = {}
@@ -127,13 +131,16 @@ def _swarm(
     return placed
 
 
-def _axis(low: float, high: float, across: Callable[[float], float], bottom: float, timeless: bool) -> list[Html]:
+def _axis(
+    low: float, high: float, across: Callable[[float], float], bottom: float, timeless: bool
+) -> list[Html]:
     parts = []
     for seconds, words in MARKS:
         if low <= seconds <= high:
             x = across(seconds)
             parts += [
-                tag("line", x1=f"{x:.1f}", x2=f"{x:.1f}", y1=TOP - 4, y2=f"{bottom:.1f}", class_="tick"),
+                tag("line", x1=f"{x:.1f}", x2=f"{x:.1f}", y1=TOP - 4, y2=f"{bottom:.1f}",
+                    class_="tick"),
                 tag("text", words, x=f"{x:.1f}", y=f"{bottom + 16:.1f}", class_="mark"),
             ]  # fmt: skip
     parts.append(tag("text", "before the prediction →", x=LABELS + TIMELESS + SPAN,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from relfrog.report.markup import Html, bytes_, duration, join, missing, sheet, tag
-from relfrog.report.material import Material
-from relfrog.report.words import horizon
+from relfrog.reporting.markup import Html, bytes_, duration, join, missing, sheet, tag
+from relfrog.reporting.material import Material
+from relfrog.reporting.words import horizon
 
 __all__ = ["made"]
 
@@ -53,7 +53,7 @@ def made(m: Material) -> Html:
     table = sheet(["setting", "value"], [[name, str(value)] for name, value in settings.items()],
                   label="All settings")  # fmt: skip
     return join([
-        None if database else missing("database.json is not in the run folder: split times are not known."),
+        None if database else missing("The run folder has no database.json: no split times."),
         tag("div", _pairs("Data", data), _pairs("Run", run), class_="columns facts"),
         tag("details", tag("summary", f"All {len(settings)} settings"), table),
     ])  # fmt: skip

@@ -60,5 +60,6 @@ def task_words(about: dict[str, Any], database: dict[str, Any] | None) -> str:
         return f"Task {about['task']}"
     ahead = f"over the next {horizon(task['horizon_seconds'])}"
     if about["task_type"] == "recommendation":
-        return f"Which rows of {task['target_table']} will belong to a row of {task['entity_table']} {ahead}?"
+        ends = f"{task['target_table']} will belong to a row of {task['entity_table']}"
+        return f"Which rows of {ends} {ahead}?"
     return f"What will {task['label']} of a row of {task['entity_table']} be {ahead}?"

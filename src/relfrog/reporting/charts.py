@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relfrog.report.colours import BLUE, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE
-from relfrog.report.markup import Html, tag
+from relfrog.reporting.colours import BLUE, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE
+from relfrog.reporting.markup import Html, tag
 
 __all__ = ["axis", "bars", "chart", "colour", "curve", "dots", "intervals", "layers", "lines"]
 
-WIDTH, HEIGHT = 268, 180
+#: Of a whole chart, with its axes.
+WIDTH, HEIGHT = 340, 250
 #: Version of Vega-Lite, one of those inside `vl-convert-python`.
 VERSION = "5.20"
 _SHORT = re.compile(r"(\d+\.\d\d)\d+")
@@ -51,7 +52,7 @@ def chart(spec: Mapping[str, Any], alt: str) -> Html:
 
     whole = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": _CONFIG}
     sized = {} if any(name in spec for name in ("facet", "hconcat", "vconcat")) else {
-        "width": WIDTH, "height": HEIGHT,
+        "width": WIDTH, "height": HEIGHT, "autosize": {"type": "fit", "contains": "padding"},
     }  # fmt: skip
     svg = vl_convert.vegalite_to_svg(whole | sized | dict(spec), vl_version=VERSION)
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg)
@@ -89,7 +90,9 @@ def _named(field: str) -> str:
     return re.sub(r"([.\[\]\\])", r"\\\1", field)
 
 
-def layers(*parts: Mapping[str, Any], data: Sequence[Mapping[str, Any]] = (), **more: Any) -> dict[str, Any]:  # fmt: skip
+def layers(
+    *parts: Mapping[str, Any], data: Sequence[Mapping[str, Any]] = (), **more: Any
+) -> dict[str, Any]:
     """Several marks in one frame."""
     return {"data": {"values": list(data)}, "layer": list(parts), **more}
 
@@ -173,23 +176,22 @@ def intervals(
         encoding |= {"color": hue, "yOffset": {"field": hue["field"], "type": "nominal"}}
     parts: list[dict[str, Any]] = []
     if reference is not None:
-        parts.append(
-            {"data": {"values": [{"at": reference}]}, "mark": {"type": "rule", "strokeDash": [4, 3]},
-             "encoding": {"x": {"field": "at", "type": "quantitative"}}}
-        )  # fmt: skip
+        parts.append({
+            "data": {"values": [{"at": reference}]}, "mark": {"type": "rule", "strokeDash": [4, 3]},
+            "encoding": {"x": {"field": "at", "type": "quantitative"}},
+        })  # fmt: skip
+    span = {"x": {"field": "low", "type": "quantitative", "title": title}, "x2": {"field": "high"}}
+    plain = {} if hue else {"color": BLUE}
     parts.append({
         "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
-        "mark": {"type": "rule", "strokeWidth": 2.5, "opacity": 0.55,
-                 **({} if hue else {"color": BLUE})},
-        "encoding": encoding | {"x": {"field": "low", "type": "quantitative", "title": title},
-                                "x2": {"field": "high"}},
+        "mark": {"type": "rule", "strokeWidth": 2.5, "opacity": 0.55, **plain},
+        "encoding": encoding | span,
     })  # fmt: skip
-    parts.append({
-        "mark": {"type": "point", "filled": True, "size": 75},
-        "encoding": encoding | {"x": x},
-    })  # fmt: skip
+    mark = {"type": "point", "filled": True, "size": 75}
+    parts.append({"mark": mark, "encoding": encoding | {"x": x}})
     step = height or (34 if hue else 28)
     # The reader's font may be wider than the one that was measured with.
     longest = max((len(str(entry)) for entry in order), default=0)
-    return {"data": {"values": list(data)}, "layer": parts, "height": max(40, step * len(order)),
-            "padding": {"left": 6 + min(longest, 28) * 1.6, "right": 12, "top": 5, "bottom": 5}}  # fmt: skip
+    room = {"left": 6 + min(longest, 28) * 1.6, "right": 12, "top": 5, "bottom": 5}
+    tall = step * len(order) + (95 if hue else 70)
+    return {"data": {"values": list(data)}, "layer": parts, "height": tall, "padding": room}

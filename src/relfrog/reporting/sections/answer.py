@@ -1,4 +1,4 @@
-"""The answer first: the score on test, beside simple answers, and whether the difference is real."""
+"""The answer first: the score on test beside simple answers, and whether the difference is real."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfrog.evaluation import REGIMES, compute_metrics
-from relfrog.report.charts import chart, colour, intervals
-from relfrog.report.colours import BLUE, GREY
-from relfrog.report.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
-from relfrog.report.material import Material
-from relfrog.report.words import metric_name, model_name, regime_words
+from relfrog.reporting.charts import chart, colour, intervals
+from relfrog.reporting.colours import BLUE, GREY
+from relfrog.reporting.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
+from relfrog.reporting.material import Material
+from relfrog.reporting.words import metric_name, model_name, regime_words
 from relfrog.resampling import Interval, quick_metric, resample
 
 __all__ = ["answer", "verdicts"]
@@ -63,7 +63,9 @@ def constant(m: Material) -> tuple[str, float] | None:
         return None
     if m.kind == "regression" and "center" in labels:
         same = np.full(len(answers.truth), float(labels["center"]))
-        return "constant: training median", compute_metrics(m.kind, answers.truth, same, only="mae")["mae"]
+        return "constant: training median", compute_metrics(
+            m.kind, answers.truth, same, only="mae"
+        )["mae"]
     return None
 
 
@@ -105,23 +107,34 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Html:
         return tag("p", text, class_="verdict")
     if best.gain > 0 and all(v.real for v in found if v.gain > 0):
         text, kind = (
-            f"{model} beats every simple answer, the best of them ({best.name}) by {size} {name}. "
-            "That is more than noise."
-        ), "good"
+            (
+                f"{model} beats every simple answer, the best of them ({best.name}) by {size} "
+                f"{name}. That is more than noise."
+            ),
+            "good",
+        )
     elif best.gain > 0:
         text, kind = (
-            f"{model} is ahead of {best.name} by {size} {name}, but that may be noise: other "
-            "entities could have turned it round."
-        ), "even"
+            (
+                f"{model} is ahead of {best.name} by {size} {name}, but that may be noise: other "
+                "entities could have turned it round."
+            ),
+            "even",
+        )
     elif best.real:
         text, kind = (
-            f"{best.name[0].upper() + best.name[1:]} does better than {model}, by {size} {name}, "
-            "and that is more than noise. Use the simple answer, or look below for what is wrong."
-        ), "bad"
+            (
+                f"{best.name[0].upper() + best.name[1:]} does better than {model}, by {size} "
+                f"{name}, "
+                "and that is more than noise. Use it, or look below for what is wrong."
+            ),
+            "bad",
+        )
     else:
         text, kind = (
-            f"{model} is no better than {best.name}: {size} {name} behind, which may be noise."
-        ), "even"
+            (f"{model} is no better than {best.name}: {size} {name} behind, which may be noise."),
+            "even",
+        )
     return tag("p", text, class_=f"verdict {kind}")
 
 
@@ -141,8 +154,8 @@ def answer(m: Material) -> Html:
             span = f"95 % range {amount(own.low)} to {amount(own.high)}"
         parts.append(
             tag("div",
-                tag("div", tag("span", amount(ours), class_="big"), tag("span", name, class_="unit"),
-                    class_="score"),
+                tag("div", tag("span", amount(ours), class_="big"),
+                    tag("span", name, class_="unit"), class_="score"),
                 tag("p", f"on test, rolling: {regime_words('rolling')}. "
                     f"{'More' if higher else 'Less'} is better. {span}", class_="faint"),
                 class_="hero")
@@ -157,14 +170,16 @@ def answer(m: Material) -> Html:
     parts.append(_sheet(m, k))
     if own and not np.isnan(own.low):
         parts.append(note(
-            f"Ranges come from drawing entities again, {TIMES} times, with all their labels. A simple "
-            "answer outside of the model's range differs by more than noise. Single runs also "
-            "differ by their random seed, which this cannot show."
+            f"Ranges come from drawing entities again, {TIMES} times, with all their labels. A "
+            "simple answer outside of the model's range differs by more than noise. Single runs "
+            "also differ by their random seed, which this cannot show."
         ))  # fmt: skip
     return join(parts)
 
 
-def _picture(m: Material, own: Interval | None, ours: float, found: list[Verdict], name: str) -> Html:
+def _picture(
+    m: Material, own: Interval | None, ours: float, found: list[Verdict], name: str
+) -> Html:
     model = model_name(m.run.config.model)
     low, high = (own.low, own.high) if own and not np.isnan(own.low) else (None, None)
     rows = [{"name": model, "value": ours, "low": low, "high": high, "kind": "this run"}]
@@ -173,6 +188,7 @@ def _picture(m: Material, own: Interval | None, ours: float, found: list[Verdict
     rows.sort(key=lambda row: row["value"], reverse=m.metric[1])  # type: ignore[arg-type,return-value]
     words = "; ".join(f"{row['name']} {amount(float(str(row['value'])))}" for row in rows)
     spec = intervals(rows, "value", f"{name} on test, rolling", reference=None)
+    spec |= {"width": 560, "height": spec["height"] + 25}
     hue = colour("kind", ["this run", "simple answer"], [BLUE, GREY])
     for layer in spec["layer"]:
         layer["encoding"] = layer["encoding"] | {"color": hue}

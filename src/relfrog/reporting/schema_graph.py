@@ -9,9 +9,9 @@ from typing import Any
 
 from relfrog.graph import ForeignKey
 from relfrog.nn.roles import role_of
-from relfrog.report.colours import gate_colour
-from relfrog.report.markup import Html, amount, join, tag
-from relfrog.report.placing import Box, Join, Line, Placement, place
+from relfrog.reporting.colours import gate_colour
+from relfrog.reporting.markup import Html, amount, join, tag
+from relfrog.reporting.placing import Box, Join, Line, Placement, place
 from relfrog.routes import Completion, CompletionAgainst, CoOccurrence, Route, routes
 
 __all__ = ["Schema", "draw_schema", "read_schema"]
@@ -171,7 +171,7 @@ def _key(
         )
         for i, name in enumerate(names)
     ]  # fmt: skip
-    (x0, y0), (x1, y1) = line.points[-2], line.points[-1]
+    (x0, _), (x1, y1) = line.points[-2], line.points[-1]
     back = 1 if x1 < x0 else -1
     half = whole / 2 + 2.5
     head = f"M{x1:.1f},{y1:.1f} l{back * 7},{-half:.1f} v{2 * half:.1f} z"
@@ -202,8 +202,10 @@ def _table(name: str, box: Box, schema: Schema) -> Html:
     elif not table.get("time_column"):
         times = ", no time column"
     text = f"{name}: {rows}, {table.get('columns', 0)} columns{times}"
-    lines = [tag("text", shown, x=f"{middle:.1f}", y=f"{centre - 3:.1f}", class_="name"),
-             tag("text", rows, x=f"{middle:.1f}", y=f"{centre + 13:.1f}", class_="rows")]  # fmt: skip
+    lines = [
+        tag("text", shown, x=f"{middle:.1f}", y=f"{centre - 3:.1f}", class_="name"),
+        tag("text", rows, x=f"{middle:.1f}", y=f"{centre + 13:.1f}", class_="rows"),
+    ]
     if words:
         lines.append(tag("text", words, x=f"{middle:.1f}", y=f"{box.y - 4:.1f}", class_="word"))
     return tag(

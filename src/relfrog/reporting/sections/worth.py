@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from relfrog.importance import Importance, TableImportance
-from relfrog.report.charts import chart, colour, intervals
-from relfrog.report.colours import BLUE, ORANGE
-from relfrog.report.markup import Html, figure, join, missing, note, sheet, signed, tag
-from relfrog.report.material import Material
-from relfrog.report.words import metric_name
+from relfrog.reporting.charts import chart, colour, intervals
+from relfrog.reporting.colours import BLUE, ORANGE
+from relfrog.reporting.markup import Html, figure, join, missing, note, sheet, signed, tag
+from relfrog.reporting.material import Material
+from relfrog.reporting.words import metric_name
 from relfrog.resampling import Interval
 
 __all__ = ["worth"]
@@ -47,7 +47,7 @@ def worth(m: Material) -> Html:
             figure(
                 chart(_spec(shown, name, only=True), f"Loss of {name} by column. " + _words(shown)),
                 f"{name} that is lost when the values of one column are shuffled"
-                + (f"; the first {MOST} of {len(found.columns)} columns." if len(found.columns) > MOST else "."),
+                f"; {len(shown)} of {len(found.columns)} columns.",
                 wide=True,
             ),
         ]  # fmt: skip
@@ -85,7 +85,7 @@ def _spec(entries: tuple[TableImportance, ...], name: str, only: bool = False) -
     hue = None if only else colour("way", WAYS, [BLUE, ORANGE])
     spec = intervals(data, "value", f"loss of {name} (right: it matters)", hue=hue, zero=True,
                      reference=0.0, height=18 if only else 32)  # fmt: skip
-    return spec | {"width": 460}
+    return spec | {"width": 640}
 
 
 def _sheet(found: Importance, name: str) -> Html:
@@ -96,5 +96,5 @@ def _sheet(found: Importance, name: str) -> Html:
         return f"{signed(part.value)}{span}", part.value
 
     rows = [[_label(e), cell(e.hidden), cell(e.shuffled)] for e in (*found.tables, *found.columns)]
-    return sheet(["table", f"loss of {name}, rows hidden", f"loss of {name}, values shuffled"], rows,
-                 numbers=[1, 2], label="Loss of score by table", sorts=True)  # fmt: skip
+    headers = ["table", f"loss of {name}, rows hidden", f"loss of {name}, values shuffled"]
+    return sheet(headers, rows, numbers=[1, 2], label="Loss of score by table", sorts=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 __all__ = ["Box", "Join", "Line", "Placement", "place"]
 
@@ -88,7 +89,7 @@ def place(sizes: Mapping[str, tuple[float, float]], joins: Sequence[Join]) -> Pl
             passing.append(chain[-1])
         chain.append(ends[1])
         if join.child != join.parent:
-            for one, other in zip(chain, chain[1:], strict=False):
+            for one, other in pairwise(chain):
                 one.right.append(other)
                 other.left.append(one)
         chains.append(chain)
@@ -201,7 +202,7 @@ def _order(columns: list[list[_Spot]]) -> None:
                 return sum(near) / len(near) if near else float(own[id(spot)])
 
             column.sort(key=middle)
-        crossed = sum(_crossings(a, b) for a, b in zip(columns, columns[1:], strict=False))
+        crossed = sum(_crossings(a, b) for a, b in pairwise(columns))
         if crossed < fewest:
             best, fewest = [list(c) for c in columns], crossed
     for column, order in zip(columns, best, strict=True):
@@ -211,9 +212,7 @@ def _order(columns: list[list[_Spot]]) -> None:
 def _crossings(left: list[_Spot], right: list[_Spot]) -> int:
     rank = {id(spot): place for place, spot in enumerate(right)}
     ends = [(i, rank[id(s)]) for i, spot in enumerate(left) for s in spot.right]
-    return sum(
-        (a[0] - b[0]) * (a[1] - b[1]) < 0 for i, a in enumerate(ends) for b in ends[i + 1 :]
-    )
+    return sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for i, a in enumerate(ends) for b in ends[i + 1 :])
 
 
 def _set_heights(columns: list[list[_Spot]]) -> None:
@@ -240,7 +239,7 @@ def _set_heights(columns: list[list[_Spot]]) -> None:
 def _apart(column: list[_Spot], wanted: list[float]) -> list[float]:
     """Heights as near to the wanted ones as keeps order and room: neighbours that clash unite."""
     offsets = [0.0]
-    for one, other in zip(column, column[1:], strict=False):
+    for one, other in pairwise(column):
         offsets.append(offsets[-1] + (one.height + other.height) / 2 + GAP_Y)
     blocks: list[list[float]] = []  # sum of the wanted starts, how many
     for y, offset in zip(wanted, offsets, strict=True):
@@ -261,8 +260,8 @@ def _set_columns(columns: list[list[_Spot]]) -> tuple[dict[int, float], dict[int
         number = last - place_
         lefts[number], widths[number] = x, max((s.width for s in column), default=0.0)
         bends = sum(len(spot.right) for spot in column)
-        room = GAP_X[1] if len(columns) < 4 else GAP_X[0] + 4.0 * bends
-        x += widths[number] + min(GAP_X[1], room)
+        room = GAP_X[1] if len(columns) < 4 else GAP_X[0] + 3.0 * bends
+        x += widths[number] + min(max(GAP_X[1] - 14.0 * (len(columns) - 3), GAP_X[0]), room)
     return lefts, widths
 
 
@@ -284,9 +283,9 @@ def _lines(
         box = boxes[name]
         total = sum(joins[n].thickness + 5.0 for _, n, _ in arriving) - 5.0
         y = box.y + (box.height - total) / 2
-        for _, number, first in sorted(arriving):
+        for _, number, leaves in sorted(arriving):
             thickness = joins[number].thickness
-            ports[number, first] = y + thickness / 2
+            ports[number, leaves] = y + thickness / 2
             y += thickness + 5.0
     lines = []
     loops: dict[str, int] = {}

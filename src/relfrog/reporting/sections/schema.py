@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from relfrog.nn.roles import role_of
-from relfrog.report.colours import gate_colour
-from relfrog.report.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
-from relfrog.report.material import Material
-from relfrog.report.schema_graph import Schema, draw_schema, legend
+from relfrog.reporting.colours import gate_colour
+from relfrog.reporting.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
+from relfrog.reporting.material import Material
+from relfrog.reporting.schema_graph import Schema, draw_schema, legend
 
 __all__ = ["schema"]
 
@@ -24,8 +24,8 @@ def schema(m: Material, other: Material | None = None) -> Html:
     words = _words(m.schema)
     parts: list[Any] = [_introduction(m, m.schema)]
     title = f"Schema of {_run_name(m)}: {words}"
-    parts += [legend() if m.schema.gates else None,
-              _beside(draw_schema(m.schema, title=title, marked=marked), _caption(m), 0)]  # fmt: skip
+    picture = draw_schema(m.schema, title=title, marked=marked)
+    parts += [legend() if m.schema.gates else None, _beside(picture, _caption(m), 0)]
     if other is not None:
         parts += _comparison(m, other, marked)
     if m.schema.gates:
@@ -65,8 +65,9 @@ def _introduction(m: Material, schema: Schema) -> Html:
     return tag(
         "p", f"{_words(schema).capitalize()}. A route joins two tables through a third; its gate "
         "says how much the middle table acts as an edge between the other two (1) rather than as a "
-        "node of its own (0). Most of an edge: ", tag("code", top), f" ({amount(schema.gates[top], 2)}); "
-        "most of a node: ", tag("code", low), f" ({amount(schema.gates[low], 2)}).",
+        "node of its own (0). Most of an edge: ", tag("code", top),
+        f" ({amount(schema.gates[top], 2)}); most of a node: ", tag("code", low),
+        f" ({amount(schema.gates[low], 2)}).",
     )  # fmt: skip
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from relfrog.report.markup import Html, join, note, sheet, tag
-from relfrog.report.material import Material, entity_names
+from relfrog.reporting.markup import Html, join, note, sheet, tag
+from relfrog.reporting.material import Material, entity_names
 
 __all__ = ["example_lists"]
 
@@ -21,7 +21,9 @@ def example_lists(m: Material) -> Html:
     assert answers is not None
     assert m.keys is not None
     lists = answers.predicted[:, :, 0].astype(np.int64)
-    hits = np.array([np.isin(row, some).mean() for row, some in zip(lists, answers.truth, strict=True)])
+    hits = np.array(
+        [np.isin(row, some).mean() for row, some in zip(lists, answers.truth, strict=True)]
+    )
     order = np.argsort(-hits, kind="stable")
     chosen = order[np.unique(np.linspace(0, len(order) - 1, LISTS).astype(int))]
     table = m.run.prepared.task.dst_entity_table
@@ -38,13 +40,15 @@ def example_lists(m: Material) -> Html:
         missed = [row for row in wanted if row not in set(lists[i].tolist())]
         rest = list(entity_names(m.run, np.array(missed[:ENTRIES], np.int64), table))
         more = f" and {len(missed) - ENTRIES} more" if len(missed) > ENTRIES else ""
-        rows.append([m.keys.iloc[i], f"{times[i]:%Y-%m-%d %H:%M}", tag("span", *shown, class_="chips"),
-                     (", ".join(rest) + more) or "none",
-                     (f"{int(round(hits[i] * lists.shape[1]))} of {len(wanted)}", float(hits[i]))])  # fmt: skip
+        right = round(hits[i] * lists.shape[1])
+        rows.append([
+            m.keys.iloc[i], f"{times[i]:%Y-%m-%d %H:%M}", tag("span", *shown, class_="chips"),
+            (", ".join(rest) + more) or "none", (f"{right} of {len(wanted)}", float(hits[i])),
+        ])  # fmt: skip
     entity = m.run.prepared.task.entity_table
     return join([
         tag("h3", "Examples of lists"),
-        sheet([entity, "time", f"recommended {table}, best first", "came, but was not listed", "right"],
-              rows, numbers=[4], label="Examples of recommended lists", sorts=True),
+        sheet([entity, "time", f"recommended {table}, best first", "came, but was not listed",
+               "right"], rows, numbers=[4], label="Examples of recommended lists", sorts=True),
         note("✓ came within the task's window. The examples run from the best list to the worst."),
     ])  # fmt: skip

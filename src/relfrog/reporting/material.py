@@ -22,7 +22,7 @@ from relfrog.explaining import Explanation, explain_row
 from relfrog.importance import Importance, importance
 from relfrog.popularity import children_at
 from relfrog.preparing import Seeds
-from relfrog.report.schema_graph import Schema, read_schema
+from relfrog.reporting.schema_graph import Schema, read_schema
 from relfrog.runs import Run
 
 __all__ = ["METRICS", "Answers", "Material", "gather"]

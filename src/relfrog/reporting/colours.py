@@ -6,7 +6,18 @@ partner where the reader's screen is dark.
 
 from __future__ import annotations
 
-__all__ = ["BLUE", "GREEN", "GREY", "GRID", "INK", "MUTED", "ORANGE", "PAIRS", "PURPLE", "gate_colour"]
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "GRID",
+    "INK",
+    "MUTED",
+    "ORANGE",
+    "PAIRS",
+    "PURPLE",
+    "gate_colour",
+]
 
 INK, MUTED, GRID, GREY = "#1f2933", "#52606d", "#e4e7eb", "#9aa5b1"
 BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#aa4499"

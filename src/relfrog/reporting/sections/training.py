@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from relfrog.report.charts import axis, chart, colour, layers, lines
-from relfrog.report.colours import BLUE, GREEN, GREY, ORANGE, PURPLE, gate_colour
-from relfrog.report.markup import Html, amount, columns, figure, join, missing, tag
-from relfrog.report.material import Material
-from relfrog.report.words import metric_name
+from relfrog.reporting.charts import axis, chart, colour, layers, lines
+from relfrog.reporting.colours import BLUE, GREEN, GREY, ORANGE, PURPLE, gate_colour
+from relfrog.reporting.markup import Html, amount, columns, figure, join, missing, tag
+from relfrog.reporting.material import Material
+from relfrog.reporting.words import metric_name
 
 __all__ = ["training"]
 
@@ -29,11 +29,14 @@ def training(m: Material) -> Html:
     name = metric_name(metric)
     epochs = [int(e) for e in frame["epoch"]]
     scores = [_number((val or {}).get(metric)) for val in frame["val"]]
-    best = max((e for e, kept in zip(epochs, frame["best"], strict=True) if kept), default=epochs[-1])
+    best = max(
+        (e for e, kept in zip(epochs, frame["best"], strict=True) if kept), default=epochs[-1]
+    )
     known = {e: s for e, s in zip(epochs, scores, strict=True) if s is not None}
     text = f"{len(epochs)} epoch{'' if len(epochs) == 1 else 's'}"
     if best in known:
-        text += f"; the weights of epoch {best} were kept, with {name} {amount(known[best])} on validation"
+        score = amount(known[best])
+        text += f"; the weights of epoch {best} were kept, with {name} {score} on validation"
     step = -(-len(epochs) // 10)
     x = axis("epoch", "epoch", values=epochs[::step], format="d")
     return join([
@@ -72,7 +75,9 @@ def _metric(
     )  # fmt: skip
     alt = f"{name} on validation by epoch, best at epoch {best}"
     word = "more" if higher else "less"
-    return figure(chart(spec, alt), f"{name} on validation ({word} is better); the ring is what was kept.")
+    return figure(
+        chart(spec, alt), f"{name} on validation ({word} is better); the ring is what was kept."
+    )
 
 
 def _pairs(frame: pd.DataFrame, x: dict[str, Any]) -> Html | None:
@@ -110,8 +115,14 @@ def _gates(m: Material, frame: pd.DataFrame, epochs: list[int], x: dict[str, Any
     spec = lines(data, x, axis("gate", "gate: 0 node, 1 edge", scale={"domain": [0, 1]}), hue)
     if few:
         hue["legend"] = {"orient": "bottom", "columns": 1}
-    rest = f" The {len(moved)} of {len(routes)} routes furthest from 0.5." if len(routes) > len(moved) else ""
-    alt = "Gates by epoch. At the end: " + "; ".join(f"{r} {amount(routes[r][-1], 2)}" for r in names)
+    rest = (
+        f" The {len(moved)} of {len(routes)} routes furthest from 0.5."
+        if len(routes) > len(moved)
+        else ""
+    )
+    alt = "Gates by epoch. At the end: " + "; ".join(
+        f"{r} {amount(routes[r][-1], 2)}" for r in names
+    )
     return figure(
         chart(spec, alt),
         f"Gate of each route after every epoch, coloured by where it ended.{rest} Point at a dot "

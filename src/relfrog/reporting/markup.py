@@ -41,7 +41,9 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Html:
 
 def join(children: Sequence[Any]) -> Html:
     """Children one after the other; None is nothing."""
-    return Html("".join(c if isinstance(c, Html) else escape(str(c)) for c in children if c is not None))
+    return Html(
+        "".join(c if isinstance(c, Html) else escape(str(c)) for c in children if c is not None)
+    )
 
 
 def figure(picture: Html, caption: Any, *, wide: bool = False, class_: str = "") -> Html:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from relfrog.explaining import Explanation
-from relfrog.report.colours import GREEN, PURPLE
-from relfrog.report.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
-from relfrog.report.material import Material
-from relfrog.report.past_graph import draw_past
+from relfrog.reporting.colours import GREEN, PURPLE
+from relfrog.reporting.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
+from relfrog.reporting.material import Material
+from relfrog.reporting.past_graph import draw_past
 
 __all__ = ["explained"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relfrog.errors import UsageError
-from relfrog.report.material import gather
-from relfrog.report.page import page
+from relfrog.reporting.material import gather
+from relfrog.reporting.page import page
 from relfrog.runfiles import write_text
 from relfrog.runs import Run, load_run
 

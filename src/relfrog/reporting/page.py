@@ -5,18 +5,18 @@ from __future__ import annotations
 from importlib import resources
 
 from relfrog._version import __version__
-from relfrog.report.colours import PAIRS
-from relfrog.report.markup import Html, join, tag
-from relfrog.report.material import Material
-from relfrog.report.sections.answer import answer
-from relfrog.report.sections.dependencies import dependencies
-from relfrog.report.sections.explained import explained
-from relfrog.report.sections.made import made
-from relfrog.report.sections.predictions import predictions
-from relfrog.report.sections.schema import schema
-from relfrog.report.sections.training import training
-from relfrog.report.sections.worth import worth
-from relfrog.report.words import model_name, task_words
+from relfrog.reporting.colours import PAIRS
+from relfrog.reporting.markup import Html, tag
+from relfrog.reporting.material import Material
+from relfrog.reporting.sections.answer import answer
+from relfrog.reporting.sections.dependencies import dependencies
+from relfrog.reporting.sections.explained import explained
+from relfrog.reporting.sections.made import made
+from relfrog.reporting.sections.predictions import predictions
+from relfrog.reporting.sections.schema import schema
+from relfrog.reporting.sections.training import training
+from relfrog.reporting.sections.worth import worth
+from relfrog.reporting.words import model_name, task_words
 
 __all__ = ["page"]
 
@@ -54,7 +54,7 @@ def page(m: Material, other: Material | None = None) -> str:
     )  # fmt: skip
     body = [
         tag("nav", tag("div", *links,
-            tag("button", "Light or dark", type="button", id="theme", aria_label="Switch between light and dark"),
+            tag("button", "Light or dark", type="button", id="theme"),
             class_="inner"), aria_label="Sections"),
         tag("main", header, *(tag("section", tag("h2", words), content, id=name)
                               for name, words, content in sections)),
@@ -71,11 +71,12 @@ def page(m: Material, other: Material | None = None) -> str:
         tag("title", title),
         tag("style", Html(_file("page.css") + _recolour())),
     ]
-    return f'<!doctype html>\n<html lang="en"><head>{join(head)}</head><body>{join(body)}</body></html>\n'
+    whole = tag("html", tag("head", *head), tag("body", *body), lang="en")
+    return f"<!doctype html>\n{whole}\n"
 
 
 def _file(name: str) -> str:
-    return (resources.files("relfrog.report") / name).read_text(encoding="utf-8")
+    return (resources.files("relfrog.reporting") / name).read_text(encoding="utf-8")
 
 
 def _recolour() -> str:
@@ -86,7 +87,7 @@ def _recolour() -> str:
         f'svg [fill="{one}"]{{fill:var(--c{i})}}svg [stroke="{one}"]{{stroke:var(--c{i})}}'
         for i, one in enumerate(PAIRS)
     )
-    return (
-        f":root{{{light}}}:root[data-theme=dark]{{{dark}}}"
-        f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}{rules}"
+    asked = (
+        f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
     )
+    return f":root{{{light}}}:root[data-theme=dark]{{{dark}}}{asked}{rules}"
