@@ -20,7 +20,7 @@ AT = "2020-11-05 13:00"
 def whole(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run that looks at all children of a row."""
     folder = tmp_path_factory.mktemp("explaining") / "run"
-    return fit(store, folder, neighbors=-1, layers=2, epochs=1, batch_size=64)
+    return fit(store, folder, neighbors=-1, epochs=2)
 
 
 def test_it_explains_what_predict_says(whole: Run) -> None:
@@ -54,7 +54,9 @@ def test_an_effect_is_what_removing_the_row_does(
     assert reviews
     changed = copied(store, tmp_path)
     for row in (reviews[0], reviews[-1]):
-        number = int(np.flatnonzero(whole.tables["reviews"].df["id_key"] == int(row.key))[0])
+        keys = relfrog.source_keys(store, "reviews")
+        assert keys is not None
+        number = int(np.flatnonzero(keys["id"] == int(row.key))[0])
         before = pd.read_parquet(changed / "db" / "reviews.parquet")
 
         def cut(frame: pd.DataFrame, number: int = number) -> pd.DataFrame:

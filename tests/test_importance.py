@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from relfrog import Run
 from relfrog.evaluation import compute_metrics
 from relfrog.importance import _shuffle, importance, without_rows
 from relfrog.preparing import seeds_of
-from relfrog.resampling import Interval, quick_metric, resample
+from relfrog.resampling import Interval, Scorer, resample
 from relfrog.sampling import TemporalSampler
 from small_store import fit
 
@@ -82,17 +83,33 @@ def test_columns_one_by_one(run: Run) -> None:
     assert all(entry.hidden is None and entry.shuffled is not None for entry in found.columns)
 
 
-def test_quick_metrics_are_the_metrics() -> None:
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [("binary_classification", "roc_auc"), ("regression", "mae"), ("recommendation", "map"),
+     ("multiclass_classification", "accuracy"), ("multilabel_classification", "roc_auc_macro"),
+     ("binary_classification", "f1")],
+)  # fmt: skip
+def test_quick_metrics_are_the_metrics(kind: str, metric: str) -> None:
     rng = np.random.default_rng(0)
-    for _ in range(20):
-        truth = rng.integers(0, 2, 50)
-        predicted = rng.integers(0, 9, 50) / 9  # many of them equal
-        kind = "binary_classification"
-        slow = compute_metrics(kind, truth, predicted)["roc_auc"]
-        assert quick_metric(kind, "roc_auc", truth, predicted) == pytest.approx(slow)
-        slow = compute_metrics("regression", truth, predicted)["mae"]
-        assert quick_metric("regression", "mae", truth, predicted) == pytest.approx(slow)
-    assert np.isnan(quick_metric(kind, "roc_auc", np.ones(3), np.ones(3)))
+    size = 60
+    truth: Any = rng.integers(0, 2, size)
+    predicted = rng.integers(0, 9, size) / 9  # many of them equal
+    if kind == "multiclass_classification":
+        truth, predicted = rng.integers(-1, 3, size), rng.random((size, 3))
+    elif kind == "multilabel_classification":
+        labels = rng.integers(0, 2, (size, 3))
+        truth, predicted = np.empty(size, object), rng.integers(0, 9, (size, 3)) / 9
+        truth[:] = [tuple(row) for row in labels]
+    elif kind == "recommendation":
+        truth = np.empty(size, object)
+        truth[:] = [rng.choice(12, rng.integers(1, 7), replace=False) for _ in range(size)]
+        lists = np.stack([rng.permutation(12)[:4] for _ in range(size)])
+        predicted = np.stack([lists, lists * 0.0], 2)
+    scorer = Scorer(kind, metric, truth, predicted)
+    for count in (size, 30, 7, 1):
+        at = rng.integers(0, size, count)
+        slow = compute_metrics(kind, truth[at], predicted[at])[metric]
+        assert scorer(at) == pytest.approx(slow, nan_ok=True)
 
 
 def test_ranges_are_over_entities_not_over_labels() -> None:

@@ -17,7 +17,7 @@ from relfrog.errors import RunError
 from relfrog.evaluation import predict_seeds
 from relfrog.graph import RelationalGraph
 from relfrog.preparing import Prepared, Seeds, seeds_of
-from relfrog.resampling import Interval, quick_metric, resample
+from relfrog.resampling import Interval, Scorer, resample
 from relfrog.runs import Run
 
 __all__ = ["Importance", "TableImportance", "importance", "without_rows"]
@@ -125,7 +125,7 @@ def importance(
                 told(f"which columns matter: {table}.{name}")
                 columns.append(TableImportance(table, name, None, shuffled(table, name)))
     return Importance(
-        trial.metric, trial.score(np.arange(len(seeds)), trial.before), len(seeds), len(every),
+        trial.metric, trial.scorer(trial.before)(np.arange(len(seeds))), len(seeds), len(every),
         tuple(sorted(found, key=_worth)), tuple(sorted(columns, key=_worth)),
     )  # fmt: skip
 
@@ -162,18 +162,17 @@ class _Trial:
         moved = {name: part.to(self.device) for name, part in features.items()}
         return predict_seeds(network, prepared.loader(self.seeds), moved, self.device)
 
-    def score(self, at: NDArray[np.int64], predicted: NDArray[Any]) -> float:
-        """The metric of some of the seeds."""
-        kind = self.run.about["task_type"]
-        return quick_metric(kind, self.metric, self.truth[at], predicted[at])
+    def scorer(self, predicted: NDArray[Any]) -> Scorer:
+        """The metric of some predictions."""
+        return Scorer(self.run.about["task_type"], self.metric, self.truth, predicted)
 
     def lost(self, parts: list[NDArray[Any]]) -> Interval:
         """Score that is lost on the average of some changed predictions, and how sure that is."""
         sign = 1.0 if self.higher else -1.0
+        before, after = self.scorer(self.before), [self.scorer(part) for part in parts]
 
         def difference(at: NDArray[np.int64]) -> float:
-            after = float(np.mean([self.score(at, part) for part in parts]))
-            return sign * (self.score(at, self.before) - after)
+            return sign * (before(at) - float(np.mean([one(at) for one in after])))
 
         return resample(self.seeds.rows, difference, times=100)
 

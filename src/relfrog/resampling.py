@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from relfrog.evaluation import compute_metrics
 
-__all__ = ["Interval", "quick_metric", "resample"]
+__all__ = ["Interval", "Scorer", "resample"]
 
 
 class Interval(NamedTuple):
@@ -65,20 +65,63 @@ def resample(
     return Interval(value, float(low), float(high))
 
 
-def quick_metric(kind: str, metric: str, truth: NDArray[Any], predicted: NDArray[Any]) -> float:
-    """One metric, as `relfrog.evaluation.compute_metrics` has it, a few times faster.
+class Scorer:
+    """One metric of some of the seeds, as `compute_metrics` has it, but quick.
 
-    A bootstrap computes it thousands of times.
+    A bootstrap computes a metric thousands of times. Most are means over seeds, so the value of
+    each seed is computed once.
+
+    Args:
+        kind: RelBench's name of the type of task.
+        metric: the metric.
+        truth: what became of all seeds.
+        predicted: what was predicted.
     """
-    if metric == "roc_auc" and kind == "binary_classification":
-        positive = truth.astype(bool)
-        count = int(positive.sum())
-        if count in (0, len(positive)):
-            return float("nan")
-        _, place, times = np.unique(predicted, return_inverse=True, return_counts=True)
-        rank = np.cumsum(times) - (times - 1) / 2  # those that are equal share a rank
-        above = rank[place][positive].sum() - count * (count + 1) / 2
-        return float(above / (count * (len(positive) - count)))
-    if metric == "mae" and len(truth):
-        return float(np.abs(truth.astype(float) - predicted).mean())
-    return compute_metrics(kind, truth, predicted, only=metric)[metric]
+
+    def __init__(
+        self, kind: str, metric: str, truth: NDArray[Any], predicted: NDArray[Any]
+    ) -> None:
+        self.kind, self.metric, self.truth, self.predicted = kind, metric, truth, predicted
+        self.each: NDArray[np.float64] | None = None
+        if metric == "mae":
+            self.each = np.abs(truth.astype(float) - predicted)
+        elif metric == "accuracy" and kind == "multiclass_classification":
+            self.each = (predicted.argmax(1) == truth).astype(float)
+        elif metric == "map":
+            self.each = _average_precisions(truth, predicted[:, :, 0].astype(np.int64))
+        elif metric == "roc_auc_macro":
+            self.truth = np.stack(truth.tolist()).astype(int)
+
+    def __call__(self, at: NDArray[np.int64]) -> float:
+        """The metric of the seeds at some positions; NaN where it is not defined."""
+        if self.each is not None:
+            known = self.each[at][~np.isnan(self.each[at])]
+            return float(known.mean()) if len(known) else float("nan")
+        truth, predicted = self.truth[at], self.predicted[at]
+        if self.metric == "roc_auc":
+            return _roc_auc(truth.astype(bool), predicted)
+        if self.metric == "roc_auc_macro":
+            areas = [_roc_auc(truth[:, i] == 1, predicted[:, i]) for i in range(truth.shape[1])]
+            known = [area for area in areas if not np.isnan(area)]
+            return float(np.mean(known)) if known else float("nan")
+        return compute_metrics(self.kind, truth, predicted, only=self.metric)[self.metric]
+
+
+def _roc_auc(positive: NDArray[np.bool_], predicted: NDArray[Any]) -> float:
+    count = int(positive.sum())
+    if count in (0, len(positive)):
+        return float("nan")
+    _, place, times = np.unique(predicted, return_inverse=True, return_counts=True)
+    rank = np.cumsum(times) - (times - 1) / 2  # those that are equal share a rank
+    above = rank[place][positive].sum() - count * (count + 1) / 2
+    return float(above / (count * (len(positive) - count)))
+
+
+def _average_precisions(truth: NDArray[Any], lists: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each list. Shapes: [seeds], [seeds, k] -> [seeds]."""
+    found = [np.isin(row, some) for row, some in zip(lists, truth, strict=True)]
+    hit: NDArray[Any] = np.array(found, float).reshape(lists.shape)
+    precision = hit.cumsum(1) / np.arange(1, lists.shape[1] + 1)
+    count = np.array([min(len(some), lists.shape[1]) for some in truth])
+    # A seed without a label tells nothing.
+    return np.where(count > 0, (precision * hit).sum(1) / np.maximum(count, 1), np.nan)

@@ -41,7 +41,7 @@
       for (const part of all(drawing, ".on")) part.classList.remove("on");
       if (choice === null) continue;
       if (choice.route !== undefined) {
-        for (const strand of all(drawing, ".strand")) {
+        for (const strand of all(drawing, ".strand, .mark")) {
           if (strand.dataset.route !== choice.route) continue;
           strand.classList.add("on");
           const key = strand.closest(".key");
@@ -52,7 +52,7 @@
       } else {
         for (const key of all(drawing, ".key")) {
           if (![key.dataset.child, key.dataset.parent].includes(choice.table)) continue;
-          for (const strand of all(key, ".strand")) strand.classList.add("on");
+          for (const strand of all(key, ".strand, .mark")) strand.classList.add("on");
           for (const table of all(drawing, ".table")) {
             if ([key.dataset.child, key.dataset.parent].includes(table.dataset.table)) table.classList.add("on");
           }

@@ -165,11 +165,16 @@ def _key(
         tag(
             "path", tag("title", f"{name}: gate {amount(schema.gates[name], 3)}, "
                         f"{role_of(schema.gates[name])}"),
-            d=_path(line, (i + 0.5) * step - whole / 2), class_="strand"
-            + (" marked" if name in marked else ""), stroke=gate_colour(schema.gates[name]),
+            d=_path(line, (i + 0.5) * step - whole / 2), class_="strand",
+            stroke=gate_colour(schema.gates[name]),
             stroke_width=f"{max(step - 0.4, 0.6):.2f}", data_route=order[name],
         )
         for i, name in enumerate(names)
+    ]  # fmt: skip
+    marks = [
+        tag("path", d=_path(line, (i + 0.5) * step - whole / 2), class_="mark",
+            data_route=order[name])
+        for i, name in enumerate(names) if name in marked
     ]  # fmt: skip
     (x0, _), (x1, y1) = line.points[-2], line.points[-1]
     back = 1 if x1 < x0 else -1
@@ -178,7 +183,7 @@ def _key(
     return tag(
         "g", tag("title", words),
         tag("path", d=_path(line, 0), class_="casing", stroke_width=f"{whole + 3:.1f}"),
-        tag("path", d=_path(line, 0), class_="thread") if not names else None, *strands,
+        tag("path", d=_path(line, 0), class_="thread") if not names else None, *strands, *marks,
         tag("path", d=head, class_="head"),
         class_="key", data_key=words, data_child=key.table, data_parent=key.parent,
     )  # fmt: skip

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relfrog.evaluation import REGIMES, compute_metrics
 from relfrog.reporting.charts import chart, colour, intervals
@@ -14,7 +13,7 @@ from relfrog.reporting.colours import BLUE, GREY
 from relfrog.reporting.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
 from relfrog.reporting.material import Material
 from relfrog.reporting.words import metric_name, model_name, regime_words
-from relfrog.resampling import Interval, quick_metric, resample
+from relfrog.resampling import Interval, Scorer, resample
 
 __all__ = ["answer", "verdicts"]
 
@@ -45,12 +44,7 @@ def own_interval(m: Material) -> Interval | None:
     answers = m.answers
     if answers is None:
         return None
-    metric = m.metric[0]
-
-    def score(at: NDArray[np.int64]) -> float:
-        some = answers.truth[at], answers.predicted[at]
-        return quick_metric(m.kind, metric, *some)
-
+    score = Scorer(m.kind, m.metric[0], answers.truth, answers.predicted)
     return resample(np.asarray(answers.seeds.rows), score, times=TIMES)
 
 

@@ -39,10 +39,12 @@ def mistakes(m: Material, answers: Answers) -> Html:
         values = truth.astype(float)
         error = np.abs(values - predicted)
         order = [i for i in np.argsort(-error, kind="stable")[:MISTAKES] if error[i] > 0]
-        digits = 3
-        cells = [(amount(float(predicted[i]), digits), amount(float(values[i]), digits)
+        most = float(np.abs(values).max())
+        digits = max(0, 2 - int(np.floor(np.log10(most)))) if most else 2
+        digits = 3 if m.kind != "regression" else digits
+        cells = [(f"{float(predicted[i]):,.{digits}f}", f"{float(values[i]):,.{digits}f}"
                   if m.kind == "regression" else str(int(values[i])),
-                  amount(float(error[i]), digits)) for i in order]  # fmt: skip
+                  f"{float(error[i]):,.{digits}f}") for i in order]  # fmt: skip
         headers = [f"predicted {label}", f"true {label}", "off by"]
     if not len(order):
         return note("There is no mistake among the test predictions.")

@@ -23,7 +23,7 @@ from relfrog.reporting.sections.curves import (
 from relfrog.reporting.sections.lists import example_lists
 from relfrog.reporting.sections.mistakes import mistakes
 from relfrog.reporting.words import metric_name
-from relfrog.resampling import quick_metric, resample
+from relfrog.resampling import Scorer, resample
 
 __all__ = ["predictions"]
 
@@ -35,7 +35,7 @@ def predictions(m: Material) -> Html:
         return missing(m.why.get("answers", "There are no predictions on test."))
     parts: list[Any] = [
         tag("p", f"{len(answers.truth):,} predictions on test at "
-            f"{answers.seeds.times.nunique():,} times, for {len(np.unique(answers.seeds.rows)):,} "
+            f"{_times(answers.seeds.times.nunique())}, for {len(np.unique(answers.seeds.rows)):,} "
             "entities, each from what was known at its own time (rolling).")
     ]  # fmt: skip
     figures: list[Html | None] = []
@@ -59,6 +59,10 @@ def predictions(m: Material) -> Html:
     return join(parts)
 
 
+def _times(count: int) -> str:
+    return "one time" if count == 1 else f"{count:,} times"
+
+
 def _part_scores(
     m: Material, answers: Answers, groups: list[tuple[str, NDArray[Any]]]
 ) -> list[dict[str, Any]]:  # fmt: skip
@@ -66,13 +70,7 @@ def _part_scores(
     data = []
     for name, at in groups:
         if len(at):
-            truth, predicted = answers.truth[at], answers.predicted[at]
-
-            def score(
-                i: NDArray[np.int64], t: NDArray[Any] = truth, p: NDArray[Any] = predicted
-            ) -> float:
-                return quick_metric(m.kind, metric, t[i], p[i])
-
+            score = Scorer(m.kind, metric, answers.truth[at], answers.predicted[at])
             found = resample(np.asarray(answers.seeds.rows)[at], score, times=60)
             low, high = (found.low, found.high) if found.low == found.low else (None, None)
             data.append({"name": f"{name}|{len(at):,}", "n": len(at), "low": low, "high": high,
@@ -109,6 +107,8 @@ def _scores(m: Material, data: list[dict[str, Any]], title: str, caption: str) -
 def _by_time(m: Material, answers: Answers) -> Html | None:
     times = answers.seeds.times.to_numpy()
     moments = np.unique(times)
+    if len(moments) == 1:
+        return None
     if len(moments) <= 12:
         groups = [(f"{pd.Timestamp(t):%d %b %y}", np.flatnonzero(times == t)) for t in moments]
         if len({name for name, _ in groups}) < len(groups):

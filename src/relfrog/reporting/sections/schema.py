@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from relfrog.nn.roles import role_of
@@ -34,11 +35,14 @@ def schema(m: Material, other: Material | None = None) -> Html:
 
 
 def _beside(picture: Html, caption: Any, number: int) -> Html:
-    """A picture, and the place where its numbers are shown."""
+    """A picture and, beside it if it is small, the place where its numbers are shown."""
+    found = re.search(r'viewBox="0 0 (\d+)', picture)
+    width = int(found[1]) if found else 560
     hint = tag("p", "Click a table or a strand to see its numbers here.", class_="faint")
     return tag(
         "div", figure(picture, caption, wide=True, class_="graph"),
         tag("div", hint, class_="panel", id=f"panel-{number}", aria_live="polite"), class_="beside",
+        style=f"--wide:{min(width, 1020)}px",
     )  # fmt: skip
 
 
@@ -109,7 +113,7 @@ def _comparison(m: Material, other: Material, marked: dict[str, str]) -> list[An
         tag("h3", f"The same for {_run_name(other)}"),
         tag("p", f"Of {len(both)} routes that both runs have, {swapped} changed sides between node "
             f"and edge, and {len(marked) - swapped} more differ by over {MARKED}. They are marked "
-            "by a dark outline in both pictures."
+            "by dark dots in both pictures."
             + (f" {only} routes are in one of the runs only." if only else "")),
         _beside(draw_schema(other.schema, title=title, number=1, marked=marked),
                 f"The gates of {_run_name(other)}.", 1),
@@ -140,7 +144,7 @@ def _roles(
         keys.append({"data_route": order[route], "tabindex": "0"})
     headers = ["route", "paradigm", "acts as edge", "gate", "role"]
     if other is not None and second is not None:
-        headers += [f"gate of {second.run.folder.name}", "difference"]
+        headers += ["gate there", "difference"]
     return tag(
         "div",
         tag("h3", "Roles"),
