@@ -117,9 +117,10 @@ def test_tables_and_routes_answer_clicks(browser: Any, small: tuple[Path, list[s
             assert routes[number] in panel.inner_text()
             assert "gate 0." in panel.inner_text()
             assert page.locator("tr.held").inner_text().startswith(routes[number])
-        row = page.locator("#roles tbody tr").nth(1)
+        row = page.locator("#roles tbody tr:not(.held)").first
+        route = row.locator("td").first.inner_text()
         row.click()
-        assert row.locator("td").first.inner_text() in panel.inner_text()
+        assert route in panel.inner_text()
         assert page.locator("#panel-1").inner_text()  # the other run's numbers of the same route
         graph.locator(".table").first.hover()
         assert "rows" in page.locator("#tip").inner_text()
@@ -136,12 +137,11 @@ def test_the_table_of_roles_sorts_and_filters(browser: Any, small: tuple[Path, l
         head.locator("button").click()
         assert rows.evaluate_all(gates) == sorted(found)
         page.locator(".filter").fill("completion reviews")
-        shown = [text for text in rows.all_inner_texts() if text.strip()]
         visible = rows.evaluate_all(
             "all => all.filter(row => !row.hidden).map(row => row.innerText)"
         )
         assert visible
-        assert len(visible) < len(shown) or len(shown) == len(visible) < len(small[1])
+        assert len(visible) < len(small[1])
         assert all("completion" in text and "reviews" in text for text in visible)
 
 
