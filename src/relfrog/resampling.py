@@ -52,7 +52,7 @@ def resample(
     if count < 2:
         return Interval(value, float("nan"), float("nan"))
     rng = np.random.default_rng(seed)
-    found = []
+    found: list[float] = []
     for _ in range(times):
         drawn = rng.integers(0, count, count)
         length = begin[drawn + 1] - begin[drawn]
@@ -95,8 +95,8 @@ class Scorer:
     def __call__(self, at: NDArray[np.int64]) -> float:
         """The metric of the seeds at some positions; NaN where it is not defined."""
         if self.each is not None:
-            known = self.each[at][~np.isnan(self.each[at])]
-            return float(known.mean()) if len(known) else float("nan")
+            values = self.each[at][~np.isnan(self.each[at])]
+            return float(values.mean()) if len(values) else float("nan")
         truth, predicted = self.truth[at], self.predicted[at]
         if self.metric == "roc_auc":
             return _roc_auc(truth.astype(bool), predicted)

@@ -15,7 +15,9 @@ from itertools import pairwise
 
 __all__ = ["Box", "Join", "Line", "Placement", "place"]
 
-GAP_Y, MARGIN = 16.0, 14.0
+#: Between two boxes, between a box and a line, between two lines.
+GAPS = (16.0, 10.0, 5.0)
+MARGIN = 14.0
 #: Between two layers, at least and at most; in between it grows with the lines that bend there.
 GAP_X = (64.0, 170.0)
 
@@ -221,7 +223,7 @@ def _set_heights(columns: list[list[_Spot]]) -> None:
         y = 0.0
         for spot in column:
             spot.y = y + spot.height / 2
-            y += spot.height + GAP_Y
+            y += spot.height + GAPS[0]
     for sweep in range(40):
         for column in columns if sweep % 2 == 0 else columns[::-1]:
             wanted = []
@@ -240,7 +242,8 @@ def _apart(column: list[_Spot], wanted: list[float]) -> list[float]:
     """Heights as near to the wanted ones as keeps order and room: neighbours that clash unite."""
     offsets = [0.0]
     for one, other in pairwise(column):
-        offsets.append(offsets[-1] + (one.height + other.height) / 2 + GAP_Y)
+        gap = GAPS[(one.name is None) + (other.name is None)]
+        offsets.append(offsets[-1] + (one.height + other.height) / 2 + gap)
     blocks: list[list[float]] = []  # sum of the wanted starts, how many
     for y, offset in zip(wanted, offsets, strict=True):
         blocks.append([y - offset, 1])

@@ -16,8 +16,9 @@ from relfrog.routes import Completion, CompletionAgainst, CoOccurrence, Route, r
 
 __all__ = ["Schema", "draw_schema", "read_schema"]
 
-#: Width of a strand, and of all strands of a foreign key together at most.
-STRAND, BUNDLE = 3.5, 18.0
+#: Width of a strand, and of all strands of a foreign key together at most: in a small schema, and
+#: in one with more foreign keys than FEW.
+STRAND, BUNDLE, THIN, FEW = 3.5, 18.0, 9.0, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ def placement(schema: Schema) -> Placement:
     """Where everything goes."""
     used = _strands(schema)
     joins = [
-        Join(key.table, key.parent, max(2.0, _thickness(len(used[key])) * len(used[key])))
+        Join(key.table, key.parent, max(2.0, _thickness(schema, len(used[key])) * len(used[key])))
         for key in schema.keys
     ]
     return place(_sizes(schema), joins)
@@ -96,8 +97,9 @@ def _strands(schema: Schema) -> dict[ForeignKey, list[str]]:
     return used
 
 
-def _thickness(count: int) -> float:
-    return min(STRAND, BUNDLE / max(count, 1))
+def _thickness(schema: Schema, count: int) -> float:
+    most = BUNDLE if len(schema.keys) <= FEW else THIN
+    return min(STRAND, most / max(count, 1))
 
 
 def draw_schema(
@@ -158,7 +160,7 @@ def _key(
     order: Mapping[str, int],
     marked: Mapping[str, str],
 ) -> Html:
-    step = _thickness(len(names))
+    step = _thickness(schema, len(names))
     whole = max(2.0, step * len(names))
     words = f"{key.table}.{key.column} refers to {key.parent}"
     strands = [
@@ -167,7 +169,7 @@ def _key(
                         f"{role_of(schema.gates[name])}"),
             d=_path(line, (i + 0.5) * step - whole / 2), class_="strand",
             stroke=gate_colour(schema.gates[name]),
-            stroke_width=f"{max(step - 0.4, 0.6):.2f}", data_route=order[name],
+            stroke_width=f"{max(step - min(0.4, step / 5), 0.4):.2f}", data_route=order[name],
         )
         for i, name in enumerate(names)
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relfrog.evaluation import REGIMES, compute_metrics
+from relfrog.evaluation import REGIMES
 from relfrog.reporting.charts import chart, colour, intervals
 from relfrog.reporting.colours import BLUE, GREY
 from relfrog.reporting.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
@@ -48,18 +48,25 @@ def own_interval(m: Material) -> Interval | None:
     return resample(np.asarray(answers.seeds.rows), score, times=TIMES)
 
 
-def constant(m: Material) -> tuple[str, float] | None:
-    """The score of the same answer for everyone, which needs no model."""
+def constant(m: Material) -> tuple[str, float, bool | None] | None:
+    """The same answer for everyone, its score, and whether the model differs by more than noise.
+
+    None for the last where the model's own range is to decide.
+    """
     answers, labels = m.answers, m.run.about.get("labels", {})
     if m.kind == "binary_classification":
-        return "constant", 0.5
+        return "constant", 0.5, None
     if answers is None or not len(answers.truth):
         return None
     if m.kind == "regression" and "center" in labels:
         same = np.full(len(answers.truth), float(labels["center"]))
-        return "constant: training median", compute_metrics(
-            m.kind, answers.truth, same, only="mae"
-        )["mae"]
+        ours = Scorer(m.kind, "mae", answers.truth, answers.predicted)
+        theirs = Scorer(m.kind, "mae", answers.truth, same)
+        gain = resample(
+            np.asarray(answers.seeds.rows), lambda at: theirs(at) - ours(at), times=TIMES
+        )
+        real = None if np.isnan(gain.low) else gain.certain
+        return "constant: training median", theirs(np.arange(len(same))), real
     return None
 
 
@@ -69,19 +76,18 @@ def verdicts(m: Material, own: Interval | None) -> list[Verdict]:
     ours = own.value if own else m.score("test", "rolling")
     if ours is None:
         return []
-    others: list[tuple[str, float]] = []
+    others: list[tuple[str, float, bool | None]] = []
     known = constant(m)
     if known is not None:
         others.append(known)
     for name, scores in (m.baselines or {}).items():
         value = scores.get("test", {}).get("rolling", {}).get(metric)
         if value is not None:
-            others.append((model_name(name), float(value)))
+            others.append((model_name(name), float(value), None))
     found = []
-    for name, value in others:
+    for name, value, real in others:
         gain = (ours - value) if higher else (value - ours)
-        real = None
-        if own and not np.isnan(own.low):
+        if real is None and own and not np.isnan(own.low):
             real = not own.low <= value <= own.high
         found.append(Verdict(name, value, gain, real))
     return found
