@@ -20,7 +20,7 @@ def report(
     *,
     compare: Run | str | Path | None = None,
     deep: bool = False,
-    told: Callable[[str], None] = lambda text: None,
+    told: Callable[[str], None] | None = None,
 ) -> Path:
     """Write the report of a run: one HTML file that needs nothing else.
 
@@ -39,6 +39,7 @@ def report(
         UsageError: The file cannot be written.
     """
     run = run if isinstance(run, Run) else load_run(run)
+    told = told or _silent
     other = None
     if compare is not None:
         second = compare if isinstance(compare, Run) else load_run(compare)
@@ -53,3 +54,7 @@ def report(
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
     return path
+
+
+def _silent(text: str) -> None:
+    """Nobody wants to know."""
