@@ -115,22 +115,24 @@ def test_the_examples_run(
     workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = ["import", "task", "inspect", "check", "train", "evaluate", "predict", "roles"]
-    order += ["completion"]
+    order += ["completion", "report", "explain"]
     assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
     for name in order:
         command = cli.commands[name]
         example = command.example  # type: ignore[attr-defined]
         words = shlex.split(example)
         assert words[:2] == ["relfrog", name]
-        if name in ("evaluate", "predict", "roles", "completion"):
+        if name in ("evaluate", "predict", "roles", "completion", "report", "explain"):
             monkeypatch.chdir(workplace)
             code, out, err = inside(capfd, *words[1:])
         else:
             code, out, err = relfrog(*words[1:], folder=workplace)
         assert code == 0, (example, err)
-        assert out or name == "predict"
+        assert out or name in ("predict", "report")
         assert "Traceback" not in err
     assert len((workplace / "churn.csv").read_text().splitlines()) == 1 + 5
+    for page in ("churn.html", "runs/churn/report.html"):
+        assert (workplace / page).read_text().startswith("<!doctype html>")
 
 
 def test_the_journey_with_its_streams(workplace: Path) -> None:
@@ -311,7 +313,9 @@ def test_training_says_how_far_it_is_and_what_came_out(
     lines = err.splitlines()
     assert lines[0].startswith("284 training seeds, ")
     assert [line.split("  ")[0] for line in lines if line.startswith("epoch")] == ["epoch"] * 2
-    assert lines[-1].startswith("kept: epoch ")
+    assert lines[-2].startswith("kept: epoch ")
+    assert lines[-1] == f"Report written to {out}/report.html: open it in a browser."
+    assert (tmp_path / "a run" / "report.html").is_file()
     table = said.splitlines()
     assert table[0].startswith("buys on ")
     assert [line.split()[:2] for line in table[4:8]] == [
@@ -320,15 +324,36 @@ def test_training_says_how_far_it_is_and_what_came_out(
     assert table[-1] == f"  relfrog predict '{out}' --out predictions.csv"
     code, said, err = inside(
         capfd, "train", "store", "buys", "--out", out, "--overwrite", "--json", "--model", "sage",
-        "--seed", "3", *SET,
+        "--seed", "3", "--no-report", *SET,
     )  # fmt: skip
+    assert not (tmp_path / "a run" / "report.html").exists()
     found = json.loads(said)
     assert found == {"run": out, "metrics": library.load_run(out).metrics}
     assert library.load_run(out).config.seed == 3
     code, said, err = inside(capfd, "roles", out)
     assert (code, said) == (0, "This model has no routes: every table is a node.\n")
-    code, said, err = inside(capfd, "train", "store", "buys", "--out", out, "--resume", "--json")
+    code, said, err = inside(capfd, "train", "store", "buys", "--out", out, "--resume", "--json",
+                             "--no-report")  # fmt: skip
     assert json.loads(said) == found  # it has ended already
+
+
+def test_an_explanation_as_json_and_as_a_table(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    asked = ["explain", "run", "--entity", "P15", "--at", "2020-06-01", "--rows", "5"]
+    code, said, err = inside(capfd, *asked)
+    assert (code, err) == (0, "")
+    lines = said.splitlines()
+    assert lines[0].startswith("people P15 at 2020-06-01 00:00:00: probability of buys 0.")
+    assert lines[2].split("  ")[0] == "table"
+    code, said, err = inside(capfd, *asked, "--json")
+    found = json.loads(said)
+    assert found["prediction"] == pytest.approx(float(lines[0].split()[-1]), abs=1e-4)
+    assert (found["task"], found["key"], len(found["rows"])) == ("buys", "P15", 5)
+    for share in found["tables"]:
+        assert share["newest"] is None or share["newest"] <= "2020-06-01 00:00:00"
+        assert any(line.startswith(f"{share['table']} ") for line in lines)
 
 
 def test_scores_as_json_and_as_a_table(
@@ -428,6 +453,12 @@ def test_predictions_into_files_and_databases(
         (["predict", "run", "--out", "new.csv", "--entities", "strangers.csv"], 1, "code=nobody"),
         (["predict", "half", "--out", "new.csv"], 1, "has not ended"),
         (["roles", "none"], 1, "RunError: none is no run folder"),
+        (["report", "none"], 1, "RunError: none is no run folder"),
+        (["report", "half"], 1, "has not ended"),
+        (["report", "run", "--compare", "none"], 1, "RunError: none is no run folder"),
+        (["explain", "run"], 2, "Missing option '--entity'"),
+        (["explain", "run", "--entity", "nobody"], 1, "code=nobody"),
+        (["explain", "run", "--entity", "P03", "--at", "soon"], 2, "'soon' is no time"),
     ],
 )  # fmt: skip
 def test_wrong_input_about_runs_gets_one_clear_answer(
@@ -461,8 +492,9 @@ def test_a_recommendation(
         horizon="20 days", overwrite=True,
     )  # fmt: skip
     code, out, _ = inside(
-        capfd, "train", str(shop), "things", "--out", "run", "--model", "past-visit", "--json"
-    )
+        capfd, "train", str(shop), "things", "--out", "run", "--model", "past-visit", "--json",
+        "--no-report",
+    )  # fmt: skip
     assert code == 0
     assert "map" in out
     code, _, err = inside(capfd, "predict", "run", "--k", "2", "--exclude-known", "--out", "l.csv")

@@ -90,7 +90,8 @@ def test_the_journey(demo: Path) -> None:
     said = (demo / "said.txt").read_text()
     commands = re.findall(r"^\$ (.*)$", said, re.M)
     assert [command.split()[:2] for command in commands] == [
-        ["relfrog", name] for name in ("import", "check", "inspect", "train", "roles", "predict")
+        ["relfrog", name]
+        for name in ("import", "check", "inspect", "train", "roles", "predict", "report")
     ]
     run = load_run(demo / "run")
     assert f"--out {run.folder} --size small --set epochs=1" in commands[3]
@@ -105,7 +106,7 @@ def test_the_journey(demo: Path) -> None:
     assert len(lines) == 1 + 3322
     assert "\n".join(lines[:4]) in said
     # What is named at the end is there.
-    for name in ("flights.db", "flights", "schema.svg", "run"):
+    for name in ("flights.db", "flights", "schema.svg", "run", "report.html"):
         assert (demo / name).exists()
     for command in re.findall(r"^  (relfrog .*)$", said, re.M):
         words = shlex.split(command)

@@ -31,15 +31,24 @@ outputs
 ngrams text values encodings fitting features frames columns history config popularity
 nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.atomic nn.dependency nn.heads
 nn.ranking nn.model nn
-preparing evaluation runfiles
+preparing describing evaluation runfiles
 baselines.base baselines.boosting baselines.past baselines.rankers baselines.cells
 baselines.streams baselines.aggregates baselines.featuring baselines.trees baselines
-training runs differences blending auto beside learning
+training runs blending auto beside learning
+resampling importance explaining differences
 inspecting drawing findings table_checks task_checks checking
-console progress summary demo testing
+console progress summary
+reporting.colours reporting.markup reporting.placing reporting.schema_graph reporting.charts
+reporting.past_graph reporting.material reporting.words
+reporting.sections reporting.sections.answer reporting.sections.schema
+reporting.sections.training reporting.sections.dependencies reporting.sections.curves
+reporting.sections.lists reporting.sections.mistakes
+reporting.sections.predictions reporting.sections.worth reporting.sections.explained
+reporting.sections.made reporting.page reporting
+demo testing
 published studies places worker jobs tallies cells charts structures renderings tuning experiments
 submitting
-completion commandline run_commands experiment_commands cli __main__
+completion commandline report_commands run_commands experiment_commands cli __main__
 """.split()
 
 

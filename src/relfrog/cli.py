@@ -301,15 +301,17 @@ def task_command(
 @click.option("--out", default="relfrog-demo", show_default=True, help="Folder for everything.")
 @click.option("--epochs", default=3, show_default=True, type=click.IntRange(min=1),
               help="Of training.")  # fmt: skip
+@click.option("--no-report", is_flag=True, help="Do not write report.html.")
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier demo left there.")
-def demo_command(out: str, epochs: int, overwrite: bool) -> None:
+def demo_command(out: str, epochs: int, no_report: bool, overwrite: bool) -> None:
     """Walk the whole journey on a real database: flights out of New York in 2013.
 
-    Import, check, inspect, train, look at the learned roles, predict; about two minutes.
+    Import, check, inspect, train, look at the learned roles, predict, write a report; two to
+    three minutes.
     """
     from relfrog.demo import run_demo
 
-    run_demo(Path(out), overwrite, {"epochs": epochs})
+    run_demo(Path(out), overwrite, {"epochs": epochs}, report=not no_report)
 
 
 @cli.command("completion", example="relfrog completion bash")

@@ -206,13 +206,16 @@ def build_demo(out: str | Path, *, overwrite: bool = False, progress: Any = None
     return result
 
 
-def run_demo(out: Path, overwrite: bool, settings: Mapping[str, Any]) -> None:
-    """The journey: a database, imported, checked, inspected, learned from and predicted with.
+def run_demo(
+    out: Path, overwrite: bool, settings: Mapping[str, Any], *, report: bool = True
+) -> None:
+    """The journey: a database, imported, checked, inspected, learned from, predicted, reported.
 
     Args:
         out: The folder for everything.
         overwrite: Whether to replace what an earlier demo left there.
         settings: Of the training.
+        report: Whether to write the report.
     """
     import click
 
@@ -228,9 +231,9 @@ def run_demo(out: Path, overwrite: bool, settings: Mapping[str, Any]) -> None:
         result = build_demo(out, overwrite=overwrite, progress=progress)
     click.echo(import_summary(result))
     click.echo(f"\n$ relfrog check {dataset}\n")
-    report = check(dataset)
-    click.echo(check_lines(report))
-    if not report.ok:
+    checked = check(dataset)
+    click.echo(check_lines(checked))
+    if not checked.ok:
         raise RelFrogError("the demo's dataset has errors; please report this")
     click.echo(f"\n$ relfrog inspect {dataset}\n")
     found = inspect(dataset)
@@ -238,19 +241,27 @@ def run_demo(out: Path, overwrite: bool, settings: Mapping[str, Any]) -> None:
     drawing = out / "schema.svg"
     drawing.write_text(schema_svg(found), encoding="utf-8")
     run, predictions = out / "run", out / "predictions.csv"
-    _learn(dataset, run, predictions, settings)
+    trained = _learn(dataset, run, predictions, settings)
+    page = out / "report.html"
+    if report:
+        from relfrog.reporting import report as write_report
+
+        click.echo(f"\n$ relfrog report {run} --out {page}\n")
+        write_report(trained, page)
+        click.echo(f"Report written to {page}: open it in a browser.")
     click.echo(
         f"\nThe database is {out / 'flights.db'}, the dataset {dataset}, its drawing {drawing}, "
         f"the run {run}.\n"
         "Try next:\n"
         f"  relfrog evaluate {run} --split test --regime frozen\n"
+        f"  relfrog explain {run} --entity N10156 --at 2013-12-08\n"
         f"  relfrog train {dataset} airport-delay --out {out / 'airport-delay'}\n"
         "  relfrog import YOUR_DATABASE YOUR_DATASET"
     )
 
 
-def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, Any]) -> None:
-    """Train on one task, show what was learned, and predict."""
+def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, Any]) -> Any:
+    """Train on one task, show what was learned, and predict; returns the run."""
     import click
 
     from relfrog.learning import train
@@ -278,3 +289,4 @@ def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, A
     click.echo(f"{len(frame):,} predictions written to {where}, such as\n")
     with open(predictions, encoding="utf-8") as file:
         click.echo("".join(line for line, _ in zip(file, range(4), strict=False)), nl=False)
+    return trained

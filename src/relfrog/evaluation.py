@@ -52,7 +52,11 @@ def predict_seeds(
 
 
 def compute_metrics(
-    kind: str, labels: NDArray[Any], predicted: NDArray[Any], label_std: float | None = None
+    kind: str,
+    labels: NDArray[Any],
+    predicted: NDArray[Any],
+    label_std: float | None = None,
+    only: str | None = None,
 ) -> dict[str, float]:
     """Metrics by name, RelBench's own first; NaN where one is not defined.
 
@@ -61,6 +65,7 @@ def compute_metrics(
         labels: what became of the seeds.
         predicted: what was predicted.
         label_std: spread of the training labels, for NMAE.
+        only: the one metric that is wanted; by default all.
     """
     import sklearn.metrics as skm
     from relbench.metrics import map as ranking_map
@@ -110,6 +115,8 @@ def compute_metrics(
             ),
             "f1_macro": lambda: skm.f1_score(truth, predicted >= 0.5, average="macro"),
         }
+    if only is not None:
+        scores = {only: scores[only]}
     return {name: _defined(score) for name, score in scores.items()}
 
 

@@ -20,6 +20,7 @@ from relfrog.baselines import baseline_class
 from relfrog.beside import FILE, score_baselines
 from relfrog.config import Config, parse_settings, read_preset, resolve
 from relfrog.dataset import open_dataset
+from relfrog.describing import describe_database
 from relfrog.errors import DatasetError, RunError, TaskError, UsageError
 from relfrog.evaluation import REGIMES, better
 from relfrog.folders import appearing
@@ -125,6 +126,7 @@ def train(
         with appearing(folder, overwrite, _objection) as partial:
             write_text(partial / "config.yaml", config.to_yaml())
             write_json(partial / "run.json", about)
+            write_json(partial / "database.json", describe_database(prepared, task))
     except DatasetError as error:
         raise RunError(str(error)) from None
     return _learn(folder, about, config, prepared, device, callbacks, baselines, resume=False)

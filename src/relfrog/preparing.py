@@ -25,7 +25,7 @@ from relfrog.popularity import Popularity
 from relfrog.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm, Route, routes
 from relfrog.sampling import TemporalSampler, halving
 
-__all__ = ["Prepared", "Seeds", "prepare", "seeds_of"]
+__all__ = ["Prepared", "Seeds", "prepare", "seeds_of", "shown_database"]
 
 
 @dataclass(frozen=True)
@@ -233,6 +233,26 @@ class Prepared:
         )  # fmt: skip
 
 
+def shown_database(
+    dataset: Any, task: Any, config: Config, db: Any = None
+) -> tuple[Any, str | None]:
+    """The database as a network sees it, and the name of its table of earlier labels, if any.
+
+    Args:
+        dataset: RelBench's dataset.
+        task: RelBench's task.
+        config: the settings.
+        db: the database, if it has been read already.
+    """
+    if db is None:
+        db = timed_first(dataset.get_db(upto_test_timestamp=False))
+    name = None
+    if config.history == "on":
+        name = history_name(db)
+        db = with_history(dataset, task, db, name)
+    return allowed(task, db), name
+
+
 def prepare(
     dataset: Any,
     task: Any,
@@ -259,11 +279,7 @@ def prepare(
     seeds = None
     if columns is None:
         seeds = training_seeds(dataset, task, db, config.density)
-    name = None
-    if config.history == "on":
-        name = history_name(db)
-        db = with_history(dataset, task, db, name)
-    db = allowed(task, db)
+    db, name = shown_database(dataset, task, config, db)
     if not encode:
         columns = Columns({}, dataset.val_timestamp)
     elif columns is None:

@@ -14,6 +14,7 @@ import click
 from relfrog.commandline import Command, write_json
 from relfrog.errors import UsageError
 from relfrog.models import MODELS, NETWORKS
+from relfrog.report_commands import REPORT_COMMANDS, report_after
 
 __all__ = ["RUN_COMMANDS"]
 
@@ -57,9 +58,16 @@ def _one_line_warnings() -> Iterator[None]:
 @click.option("--overwrite", is_flag=True, help="Replace a run that is there already.")
 @click.option("--baselines/--no-baselines", default=True, show_default=True,
               help="Score quick baselines beside a network.")  # fmt: skip
+@click.option("--no-report", is_flag=True, help="Do not write report.html into the run folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 def train_command(
-    dataset: str, task: str, out: Path, settings: tuple[str, ...], as_json: bool, **options: Any
+    dataset: str,
+    task: str,
+    out: Path,
+    settings: tuple[str, ...],
+    no_report: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Train a model and write its run folder.
 
@@ -82,6 +90,8 @@ def train_command(
         write_json({"run": str(out), "metrics": run.metrics, "baselines": run.baselines})
     else:
         click.echo(run_summary(run))
+    if not no_report:
+        report_after(run)
 
 
 @click.command("evaluate", cls=Command, example="relfrog evaluate runs/churn --split test --json")
@@ -175,4 +185,6 @@ def roles_command(run: Path, as_json: bool) -> None:
         click.echo(role_table(frame))
 
 
-RUN_COMMANDS = (train_command, evaluate_command, predict_command, roles_command)
+RUN_COMMANDS = (
+    train_command, evaluate_command, predict_command, roles_command, *REPORT_COMMANDS,
+)  # fmt: skip

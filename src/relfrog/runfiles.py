@@ -4,6 +4,7 @@
 
     run.json             what was trained on what: dataset, task, labels, schema, versions, seconds
     config.yaml          the settings, all of them
+    database.json        what it was trained on: tables, keys, times, the task, a fingerprint
     columns.json         types and statistics of the columns, from rows before the validation cut
     columns.safetensors  their arrays
     model.safetensors    the weights with the best validation metric

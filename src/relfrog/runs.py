@@ -27,7 +27,7 @@ from relfrog.names import free_name
 from relfrog.nn.heads import HEADS, Head
 from relfrog.nn.roles import role_of
 from relfrog.popularity import Wish, joined_before
-from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
+from relfrog.preparing import Prepared, Seeds, prepare, seeds_of, shown_database
 from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
 from relfrog.tasks import load_task
 
@@ -64,15 +64,22 @@ class Run:
             regime: "rolling" (each seed sees everything up to its own time) or "frozen" (the
                 database stops at the split's timestamp for all of them).
         """
+        _, truth, predicted = self.answers(split, regime)
+        return compute_metrics(
+            self.about["task_type"], truth, predicted, self.about["labels"].get("std")
+        )
+
+    def answers(
+        self, split: str = "test", regime: str = "rolling"
+    ) -> tuple[Seeds, NDArray[Any], NDArray[Any]]:
+        """The labelled seeds of a split, their labels as metrics want them, and the predictions."""
         if split not in ("val", "test"):
             raise UsageError(f"split must be val or test (got {split!r}).")
         if regime not in REGIMES:
             raise UsageError(f"regime must be {' or '.join(REGIMES)} (got {regime!r}).")
         seeds = seeds_of(self.prepared.task, split)
         predicted = self.predict_seeds(seeds, self.prepared.cutoff(split, regime))
-        return compute_metrics(
-            self.about["task_type"], self.truth(seeds), predicted, self.about["labels"].get("std")
-        )
+        return seeds, self.truth(seeds), predicted
 
     def truth(self, seeds: Seeds) -> NDArray[Any]:
         """Labels as the metrics want them. Shape [seeds]."""
@@ -115,7 +122,7 @@ class Run:
             )
         task = self.prepared.task
         table = task.entity_table
-        time = self._time(at)
+        time = self.moment(at)
         where = self._dataset_folder
         count = self.prepared.graph.num_rows[table]
         primary = self.prepared.dataset.manifest.tables[table].pkey
@@ -261,6 +268,12 @@ class Run:
         return baseline_class(self.config.model, self.about["task_type"])
 
     @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The tables that the model sees, with their values; read when first asked for."""
+        db, _ = shown_database(self.prepared.dataset, self.prepared.task, self.config)
+        return dict(db.table_dict)
+
+    @cached_property
     def baseline(self) -> Baseline | None:
         """The model, if it is no network."""
         if self._baseline_class is None:
@@ -335,7 +348,8 @@ class Run:
         features = {name: part.to(device) for name, part in self.prepared.features.items()}
         return predict_seeds(self.network, loader, features, device, wish)
 
-    def _time(self, at: Any) -> pd.Timestamp:
+    def moment(self, at: Any = None) -> pd.Timestamp:
+        """A time as predictions take it; by default the newest in the database."""
         if at is None:
             newest = self.prepared.newest
             if newest is None:

@@ -12,12 +12,13 @@ from relfrog.models import NETWORKS
 if TYPE_CHECKING:
     from relfrog.adding import AddedTask
     from relfrog.checking import CheckReport
+    from relfrog.explaining import Explanation
     from relfrog.mapping import Notice
     from relfrog.records import ImportResult
 
 __all__ = [
-    "check_lines", "import_summary", "inspection", "notice_lines", "role_table", "run_summary",
-    "score_table", "task_summary",
+    "check_lines", "explanation", "import_summary", "inspection", "notice_lines", "role_table",
+    "run_summary", "score_table", "task_summary",
 ]  # fmt: skip
 
 _HEADINGS = {
@@ -247,6 +248,7 @@ def run_summary(run: Any) -> str:
     lines.append(f"The run is {where}. Try next:")
     if network:
         lines.append(f"  relfrog roles {where}")
+    lines.append(f"  relfrog report {where}")
     lines.append(f"  relfrog predict {where} --out predictions.csv")
     return "\n".join(lines)
 
@@ -279,6 +281,32 @@ def _member_table(blend: Mapping[str, Any], metric: str) -> str:
 
 def _score(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
+
+
+def explanation(found: Explanation, most: int = 15) -> str:
+    """One prediction: tables with the newest time used, and the rows that carried most."""
+    tables = [
+        [s.table, number(s.rows), "" if s.newest is None else str(s.newest),
+         "" if s.effect is None else f"{s.effect:+.4f}"]
+        for s in found.tables
+    ]  # fmt: skip
+    rows = [
+        [r.table, r.key, "" if r.time is None else str(r.time), f"{r.effect:+.4f}",
+         ", ".join(f"{name} {value}" for name, value in r.cells.items())]
+        for r in found.rows[:most]
+    ]  # fmt: skip
+    return "\n".join(
+        [
+            f"{found.table} {found.key} at {found.time}: {found.answer} {found.prediction:.4f}",
+            "",
+            table(["table", "rows seen", "newest time used", "effect"], tables, right=[1, 3]),
+            "",
+            table(["row of", "key", "time", "effect", "values"], rows, right=[3]),
+            "",
+            "effect: the prediction minus the one that is made without the row, or without all "
+            "rows of the table",
+        ]
+    )
 
 
 def role_table(frame: Any) -> str:

@@ -1,0 +1,60 @@
+"""`report`: what was learned, as one HTML file to send to a colleague."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from relfrog.errors import UsageError
+from relfrog.reporting.material import gather
+from relfrog.reporting.page import page
+from relfrog.runfiles import write_text
+from relfrog.runs import Run, load_run
+
+__all__ = ["report"]
+
+
+def report(
+    run: Run | str | Path,
+    out: str | Path | None = None,
+    *,
+    compare: Run | str | Path | None = None,
+    deep: bool = False,
+    told: Callable[[str], None] | None = None,
+) -> Path:
+    """Write the report of a run: one HTML file that needs nothing else.
+
+    Args:
+        run: the run, or its folder.
+        out: the file to write; by default `report.html` in the run folder.
+        compare: another run whose roles are shown beside.
+        deep: whether to take more time for what tables and columns are worth.
+        told: told what is being done.
+
+    Returns:
+        The file.
+
+    Raises:
+        RunError: It is no run folder, or its training has not ended.
+        UsageError: The file cannot be written.
+    """
+    run = run if isinstance(run, Run) else load_run(run)
+    told = told or _silent
+    other = None
+    if compare is not None:
+        second = compare if isinstance(compare, Run) else load_run(compare)
+        other = gather(second, told=told, brief=True)
+    path = run.folder / "report.html" if out is None else Path(out).expanduser()
+    if path.is_dir():
+        path = path / "report.html"
+    text = page(gather(run, deep=deep, told=told), other)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
+    return path
+
+
+def _silent(text: str) -> None:
+    """Nobody wants to know."""

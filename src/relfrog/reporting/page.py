@@ -1,0 +1,93 @@
+"""The page: one HTML file with its style and script inside, and nothing outside of it."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from relfrog._version import __version__
+from relfrog.reporting.colours import PAIRS
+from relfrog.reporting.markup import Html, tag
+from relfrog.reporting.material import Material
+from relfrog.reporting.sections.answer import answer
+from relfrog.reporting.sections.dependencies import dependencies
+from relfrog.reporting.sections.explained import explained
+from relfrog.reporting.sections.made import made
+from relfrog.reporting.sections.predictions import predictions
+from relfrog.reporting.sections.schema import schema
+from relfrog.reporting.sections.training import training
+from relfrog.reporting.sections.worth import worth
+from relfrog.reporting.words import model_name, task_words
+
+__all__ = ["page"]
+
+#: Nothing may be fetched, and no script may run but our own.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def page(m: Material, other: Material | None = None) -> str:
+    """The whole report as HTML.
+
+    Args:
+        m: what it is made of.
+        other: the run to compare with.
+    """
+    sections = [
+        ("answer", "The answer", answer(m)),
+        ("schema", "Your schema as the model sees it", schema(m, other)),
+        ("training", "How training went", training(m)),
+        ("dependencies", "What the functional dependencies learned", dependencies(m)),
+        ("predictions", "Predictions", predictions(m)),
+        ("worth", "Which tables matter", worth(m)),
+        ("explained", "One prediction explained", explained(m)),
+        ("made", "How it was made", made(m)),
+    ]
+    title = f"{m.run.about['task']} · RelFrog report"
+    short = {"schema": "Schema", "training": "Training", "dependencies": "Dependencies",
+             "worth": "Tables", "explained": "Explained", "made": "Made"}  # fmt: skip
+    links = [tag("a", short.get(name, words), href=f"#{name}") for name, words, _ in sections]
+    name = (m.database or {}).get("name") or m.run.about["dataset"]
+    header = tag(
+        "header",
+        tag("p", f"{name} · {m.run.about['task']} · {model_name(m.run.config.model)}",
+            class_="kicker"),
+        tag("h1", task_words(m.run.about, m.database)),
+    )  # fmt: skip
+    body = [
+        tag("nav", tag("div", *links,
+            tag("button", "Light or dark", type="button", id="theme"),
+            class_="inner"), aria_label="Sections"),
+        tag("main", header, *(tag("section", tag("h2", words), content, id=name)
+                              for name, words, content in sections)),
+        tag("footer", f"Made by RelFrog {__version__} from {m.run.folder}. Nothing was fetched to "
+            "show this page."),
+        tag("div", id="tip", role="tooltip", hidden=True),
+        tag("script", Html(_file("page.js"))),
+    ]  # fmt: skip
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Html(_file("page.css") + _recolour())),
+    ]
+    whole = tag("html", tag("head", *head), tag("body", *body), lang="en")
+    return f"<!doctype html>\n{whole}\n"
+
+
+def _file(name: str) -> str:
+    return (resources.files("relfrog.reporting") / name).read_text(encoding="utf-8")
+
+
+def _recolour() -> str:
+    """Rules that turn each light colour of a picture into its dark one."""
+    light = "".join(f"--c{i}:{one};" for i, one in enumerate(PAIRS))
+    dark = "".join(f"--c{i}:{other};" for i, other in enumerate(PAIRS.values()))
+    rules = "".join(
+        f'svg [fill="{one}"]{{fill:var(--c{i})}}svg [stroke="{one}"]{{stroke:var(--c{i})}}'
+        for i, one in enumerate(PAIRS)
+    )
+    asked = (
+        f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
+    )
+    return f":root{{{light}}}:root[data-theme=dark]{{{dark}}}{asked}{rules}"

@@ -1,0 +1,230 @@
+"""The answer first: the score on test beside simple answers, and whether the difference is real."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relfrog.evaluation import REGIMES
+from relfrog.reporting.charts import chart, colour, intervals
+from relfrog.reporting.colours import BLUE, GREY
+from relfrog.reporting.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
+from relfrog.reporting.material import Material
+from relfrog.reporting.words import metric_name, model_name, regime_words
+from relfrog.resampling import Interval, Scorer, resample
+
+__all__ = ["answer", "verdicts"]
+
+
+#: How often entities are drawn again.
+TIMES = 200
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the model compares with a simple answer.
+
+    Attributes:
+        name: of the simple answer.
+        value: its score.
+        gain: how much better the model is (less, if negative).
+        real: whether that is more than noise; None if it cannot be said.
+    """
+
+    name: str
+    value: float
+    gain: float
+    real: bool | None
+
+
+def own_interval(m: Material) -> Interval | None:
+    """The model's score on test with its range over entities."""
+    answers = m.answers
+    if answers is None:
+        return None
+    score = Scorer(m.kind, m.metric[0], answers.truth, answers.predicted)
+    return resample(np.asarray(answers.seeds.rows), score, times=TIMES)
+
+
+def constant(m: Material) -> tuple[str, float, bool | None] | None:
+    """The same answer for everyone, its score, and whether the model differs by more than noise.
+
+    None for the last where the model's own range is to decide.
+    """
+    answers, labels = m.answers, m.run.about.get("labels", {})
+    if m.kind == "binary_classification":
+        return "constant", 0.5, None
+    if answers is None or not len(answers.truth):
+        return None
+    if m.kind == "regression" and "center" in labels:
+        same = np.full(len(answers.truth), float(labels["center"]))
+        ours = Scorer(m.kind, "mae", answers.truth, answers.predicted)
+        theirs = Scorer(m.kind, "mae", answers.truth, same)
+        gain = resample(
+            np.asarray(answers.seeds.rows), lambda at: theirs(at) - ours(at), times=TIMES
+        )
+        real = None if np.isnan(gain.low) else gain.certain
+        return "constant: training median", theirs(np.arange(len(same))), real
+    return None
+
+
+def verdicts(m: Material, own: Interval | None) -> list[Verdict]:
+    """The model against each simple answer on test, rolling."""
+    metric, higher = m.metric
+    ours = own.value if own else m.score("test", "rolling")
+    if ours is None:
+        return []
+    others: list[tuple[str, float, bool | None]] = []
+    known = constant(m)
+    if known is not None:
+        others.append(known)
+    for name, scores in (m.baselines or {}).items():
+        value = scores.get("test", {}).get("rolling", {}).get(metric)
+        if value is not None:
+            others.append((model_name(name), float(value), None))
+    found = []
+    for name, value, real in others:
+        gain = (ours - value) if higher else (value - ours)
+        if real is None and own and not np.isnan(own.low):
+            real = not own.low <= value <= own.high
+        found.append(Verdict(name, value, gain, real))
+    return found
+
+
+def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Html:
+    if not found:
+        return note("There is nothing to compare the score with.")
+    name = metric_name(m.metric[0])
+    best = min(found, key=lambda v: v.gain)
+    model = model_name(m.run.config.model)
+    size = amount(abs(best.gain))
+    if best.real is None:
+        word = "better" if best.gain > 0 else "worse"
+        text = f"{model} is {size} {name} {word} than the best simple answer ({best.name}); " \
+               "without predictions it cannot be said whether that is more than noise."  # fmt: skip
+        return tag("p", text, class_="verdict")
+    if best.gain > 0 and all(v.real for v in found if v.gain > 0):
+        text, kind = (
+            (
+                f"{model} beats every simple answer, the best of them ({best.name}) by {size} "
+                f"{name}. That is more than noise."
+            ),
+            "good",
+        )
+    elif best.gain > 0:
+        text, kind = (
+            (
+                f"{model} is ahead of {best.name} by {size} {name}, but that may be noise: other "
+                "entities could have turned it round."
+            ),
+            "even",
+        )
+    elif best.real:
+        text, kind = (
+            (
+                f"{best.name[0].upper() + best.name[1:]} does better than {model}, by {size} "
+                f"{name}, "
+                "and that is more than noise. Use it, or look below for what is wrong."
+            ),
+            "bad",
+        )
+    else:
+        text, kind = (
+            (f"{model} is no better than {best.name}: {size} {name} behind, which may be noise."),
+            "even",
+        )
+    return tag("p", text, class_=f"verdict {kind}")
+
+
+def answer(m: Material) -> Html:
+    """The section."""
+    metric, higher = m.metric
+    k = ((m.database or {}).get("task") or {}).get("k")
+    name = metric_name(metric, k)
+    own = own_interval(m)
+    ours = own.value if own else m.score("test", "rolling")
+    parts: list[Any] = []
+    if ours is None or np.isnan(ours):
+        parts.append(missing("There is no test score: the run folder holds none for test."))
+    else:
+        span = ""
+        if own and not np.isnan(own.low):
+            span = f"95 % range {amount(own.low)} to {amount(own.high)}"
+        parts.append(
+            tag("div",
+                tag("div", tag("span", amount(ours), class_="big"),
+                    tag("span", name, class_="unit"), class_="score"),
+                tag("p", f"on test, rolling: {regime_words('rolling')}. "
+                    f"{'More' if higher else 'Less'} is better. {span}", class_="faint"),
+                class_="hero")
+        )  # fmt: skip
+    found = verdicts(m, own)
+    if ours is not None and not np.isnan(ours):
+        parts.append(_statement(m, own, found))
+    if m.baselines is None:
+        parts.append(missing("No baselines were computed for this run."))
+    if found and ours is not None:
+        parts.append(_picture(m, own, ours, found, name))
+    parts.append(_sheet(m, k))
+    if own and not np.isnan(own.low):
+        parts.append(note(
+            f"Ranges come from drawing entities again, {TIMES} times, with all their labels. A "
+            "simple answer outside of the model's range differs by more than noise. Single runs "
+            "also differ by their random seed, which this cannot show."
+        ))  # fmt: skip
+    return join(parts)
+
+
+def _picture(
+    m: Material, own: Interval | None, ours: float, found: list[Verdict], name: str
+) -> Html:
+    model = model_name(m.run.config.model)
+    low, high = (own.low, own.high) if own and not np.isnan(own.low) else (None, None)
+    rows = [{"name": model, "value": ours, "low": low, "high": high, "kind": "this run"}]
+    rows += [{"name": v.name, "value": v.value, "low": None, "high": None, "kind": "simple answer"}
+             for v in found]  # fmt: skip
+    rows.sort(key=lambda row: row["value"], reverse=m.metric[1])  # type: ignore[arg-type,return-value]
+    words = "; ".join(f"{row['name']} {amount(float(str(row['value'])))}" for row in rows)
+    spec = intervals(rows, "value", f"{name} on test, rolling", reference=None)
+    spec |= {"width": 560, "height": spec["height"] + 25}
+    hue = colour("kind", ["this run", "simple answer"], [BLUE, GREY])
+    for layer in spec["layer"]:
+        layer["encoding"] = layer["encoding"] | {"color": hue}
+        layer["mark"].pop("color", None)
+    return figure(
+        chart(spec, f"{name} on test. {words}"),
+        f"{name} on test beside simple answers"
+        + (", with the 95 % range over entities." if low is not None else "."),
+    )  # fmt: skip
+
+
+def _sheet(m: Material, k: int | None) -> Html | None:
+    rows = []
+    models: list[tuple[str, dict[str, Any]]] = [(m.run.config.model, m.metrics)]
+    models += list((m.baselines or {}).items())
+    names: list[str] = []
+    for _, scores in models:
+        for split in ("test", "val"):
+            for regime in REGIMES:
+                names += [n for n in scores.get(split, {}).get(regime, {}) if n not in names]
+    for number, (model, scores) in enumerate(models):
+        for split in ("test", "val"):
+            for regime in ("rolling", "frozen"):
+                values = scores.get(split, {}).get(regime)
+                if values:
+                    shown = model_name(model) + ("" if number else " (this run)")
+                    cells = [(amount(values.get(n)), values.get(n)) for n in names]
+                    rows.append([shown, split, regime, *cells])
+    if not rows:
+        return None
+    table = sheet(["model", "split", "regime", *(metric_name(n, k) for n in names)], rows,
+                  numbers=range(3, 3 + len(names)), label="All scores", sorts=True)  # fmt: skip
+    return tag("details", tag("summary", "All scores, by split and regime"), table)
+
+
+def headline(m: Material) -> str:
+    """The score in one line, for the terminal."""
+    value = m.score("test", "rolling")
+    return "" if value is None else f"{metric_name(m.metric[0])} {signed(value).lstrip('+')}"

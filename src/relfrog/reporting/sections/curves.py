@@ -1,0 +1,175 @@
+"""Curves and clouds of test predictions: calibration, ROC, precision and recall, residuals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.reporting.charts import axis, chart, curve, layers
+from relfrog.reporting.colours import BLUE, GREY
+from relfrog.reporting.markup import Html, amount, figure, missing
+from relfrog.reporting.material import Answers, Material
+
+__all__ = ["against", "calibration", "label_name", "precision_recall", "residuals", "roc"]
+
+#: Points of a curve, dots of a cloud.
+POINTS, DOTS = 160, 800
+DAY = "%Y-%m-%d"
+
+
+def label_name(m: Material) -> str:
+    """What the task calls its label."""
+    return str(((m.database or {}).get("task") or {}).get("label") or "label")
+
+
+def _thin(count: int, most: int = POINTS) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+
+
+def _square() -> dict[str, Any]:
+    return {"scale": {"domain": [0, 1]}, "format": ".1f", "tickCount": 5}
+
+
+def calibration(truth: NDArray[Any], predicted: NDArray[Any], what: str = "label 1") -> Html:
+    """Tenths of the predictions, from low to high: what was predicted, what came."""
+    parts = np.array_split(np.argsort(predicted, kind="stable"), min(10, len(predicted)))
+    data = []
+    for some in parts:
+        p = float(truth[some].mean())
+        error = 1.96 * float(np.sqrt(max(p * (1 - p), 1e-12) / len(some)))
+        data.append({"predicted": float(predicted[some].mean()), "observed": p, "n": len(some),
+                     "low": max(0.0, p - error), "high": min(1.0, p + error)})  # fmt: skip
+    top = min(1.0, max([0.1, *(max(d["high"], d["predicted"]) for d in data)]) * 1.05)
+    scale = {"domain": [0, top]}
+    x = axis(
+        "predicted", f"predicted probability of {what}", scale=scale, format=".0%", tickCount=5
+    )
+    y = axis("observed", "observed share", scale=scale, format=".0%", tickCount=5)
+    diagonal = [{"predicted": v, "observed": v} for v in (0, top)]
+    spec = layers(
+        {"data": {"values": diagonal}, "mark": {"type": "line", "strokeDash": [4, 3],
+         "strokeWidth": 1, "color": GREY}, "encoding": {"x": x, "y": y}},
+        {"mark": {"type": "rule", "color": BLUE, "opacity": 0.5, "strokeWidth": 2},
+         "encoding": {"x": x, "y": {"field": "low", "type": "quantitative"},
+                      "y2": {"field": "high"}}},
+        {"mark": {"type": "line", "point": {"size": 40}}, "encoding": {"x": x, "y": y}},
+        data=data,
+    )  # fmt: skip
+    off = sum(abs(d["predicted"] - d["observed"]) * d["n"] for d in data) / max(len(predicted), 1)
+    alt = "Calibration: " + "; ".join(
+        f"predicted {d['predicted']:.0%}, observed {d['observed']:.0%}" for d in data
+    )
+    return figure(
+        chart(spec, alt),
+        f"Calibration in tenths of the predictions; on the dashed line they mean what they say. "
+        f"Mean distance {100 * off:.1f} points.",
+    )  # fmt: skip
+
+
+def roc(truth: NDArray[Any], predicted: NDArray[Any]) -> Html | None:
+    """The ROC curve."""
+    from sklearn.metrics import roc_auc_score, roc_curve
+
+    if truth.min() == truth.max():
+        return missing("All test labels are the same: there is no ROC curve.")
+    wrong, right, _ = roc_curve(truth, predicted)
+    data = [
+        {"x": float(wrong[i]), "y": float(right[i]), "order": int(i)} for i in _thin(len(wrong))
+    ]
+    x, y = (
+        axis("x", "false positive rate", **_square()),
+        axis("y", "true positive rate", **_square()),
+    )
+    spec = layers(
+        {"data": {"values": [{"x": 0, "y": 0}, {"x": 1, "y": 1}]}, "mark": {"type": "line",
+         "strokeDash": [4, 3], "strokeWidth": 1, "color": GREY}, "encoding": {"x": x, "y": y}},
+        curve(data, x, y, color=BLUE),
+    )  # fmt: skip
+    area = roc_auc_score(truth, predicted)
+    return figure(chart(spec, f"ROC curve with area {area:.4f}"), f"ROC curve, area {area:.4f}.")
+
+
+def precision_recall(truth: NDArray[Any], predicted: NDArray[Any]) -> Html | None:
+    """Precision by recall."""
+    from sklearn.metrics import average_precision_score, precision_recall_curve
+
+    if truth.min() == truth.max():
+        return None
+    precision, recall, _ = precision_recall_curve(truth, predicted)
+    data = [{"x": float(recall[i]), "y": float(precision[i]), "order": int(i)}
+            for i in _thin(len(recall))]  # fmt: skip
+    share = float(truth.mean())
+    x, y = axis("x", "recall", **_square()), axis("y", "precision", **_square())
+    spec = layers(
+        {"data": {"values": [{"x": 0, "y": share}, {"x": 1, "y": share}]}, "mark": {"type": "line",
+         "strokeDash": [4, 3], "strokeWidth": 1, "color": GREY}, "encoding": {"x": x, "y": y}},
+        curve(data, x, y, color=BLUE),
+    )  # fmt: skip
+    area = average_precision_score(truth, predicted)
+    return figure(
+        chart(spec, f"Precision-recall curve, average precision {area:.4f}, positives {share:.1%}"),
+        f"Precision and recall, average precision {area:.4f}; dashed: the share of positives.",
+    )
+
+
+def residuals(m: Material, answers: Answers) -> Html:
+    """Labels minus predictions, over time."""
+    times = answers.seeds.times.reset_index(drop=True)
+    error = answers.truth.astype(float) - answers.predicted
+    shown = _thin(len(error), DOTS)
+    data = [{"time": f"{times[i]:%Y-%m-%dT%H:%M}", "error": float(error[i])} for i in shown]
+    frame = pd.DataFrame({"time": times, "error": error}).groupby("time")["error"]
+    middle: list[dict[str, Any]] = [
+        {"time": f"{time:%Y-%m-%dT%H:%M}", "error": float(part.median()),
+         "low": float(part.quantile(0.25)), "high": float(part.quantile(0.75))}
+        for time, part in frame
+    ]  # fmt: skip
+    low, high = np.quantile(error, [0.005, 0.995])
+    x = axis("time", "time of the prediction", "temporal", tickCount=5, format=DAY)
+    y = axis("error", f"residual of {label_name(m)}", scale={"domain": [float(low), float(high)]})
+    spec = layers(
+        {"data": {"values": data}, "mark": {"type": "point", "size": 12, "opacity": 0.35,
+         "clip": True, "color": GREY}, "encoding": {"x": x, "y": y}},
+        {"data": {"values": middle}, "mark": {"type": "rule", "color": BLUE, "strokeWidth": 5,
+         "opacity": 0.55}, "encoding": {"x": x, "y": {"field": "low", "type": "quantitative"},
+         "y2": {"field": "high"}}},
+        {"data": {"values": middle}, "mark": {"type": "line", "color": BLUE, "point": {"size": 40}},
+         "encoding": {"x": x, "y": y}},
+        {"data": {"values": [{"at": 0}]}, "mark": {"type": "rule", "strokeDash": [4, 3]},
+         "encoding": {"y": {"field": "at", "type": "quantitative"}}},
+    )  # fmt: skip
+    alt = "Residuals over time. Medians: " + "; ".join(
+        f"{d['time'][:10]} {amount(d['error'], 2)}" for d in middle[:12]
+    )
+    return figure(
+        chart(spec, alt),
+        "Residuals (label minus prediction) over time: median, middle half, and single ones.",
+    )
+
+
+def against(m: Material, answers: Answers) -> Html:
+    """Labels by what was predicted."""
+    shown = _thin(len(answers.truth), DOTS)
+    data = [{"x": float(answers.predicted[i]), "y": float(answers.truth[i])} for i in shown]
+    values = np.concatenate([answers.predicted, answers.truth.astype(float)])
+    low, high = (float(v) for v in np.quantile(values, [0.005, 0.995]))
+    x = axis("x", f"predicted {label_name(m)}", zero=False)
+    y = axis("y", f"true {label_name(m)}", scale={"domain": [low, high]})
+    ends = sorted((low, min(high, float(answers.predicted.max()))))
+    spec = layers(
+        {"data": {"values": data}, "mark": {"type": "point", "size": 14, "opacity": 0.4,
+         "color": BLUE, "clip": True}, "encoding": {"x": x, "y": y}},
+        {"data": {"values": [{"x": v, "y": v} for v in ends]}, "mark": {"type": "line",
+         "strokeDash": [4, 3], "strokeWidth": 1, "color": GREY, "clip": True},
+         "encoding": {"x": x, "y": y}},
+    )  # fmt: skip
+    both = float("nan")
+    if np.std(answers.predicted) and np.std(answers.truth.astype(float)):
+        both = float(np.corrcoef(answers.predicted, answers.truth.astype(float))[0, 1])
+    words = f"correlation {amount(both, 2)}"
+    return figure(
+        chart(spec, f"Predictions against labels, {words}"), f"Predictions against labels, {words}."
+    )

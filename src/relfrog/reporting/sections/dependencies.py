@@ -1,0 +1,99 @@
+"""What the functional dependencies learned: differences between parents and children in 2-D."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relfrog.reporting.charts import axis, chart, colour
+from relfrog.reporting.colours import BLUE, ORANGE
+from relfrog.reporting.markup import Html, amount, columns, figure, join, missing, note, sheet, tag
+from relfrog.reporting.material import Material
+
+__all__ = ["dependencies"]
+
+#: Foreign keys that get a picture of their own, and points in it.
+MOST, POINTS = 12, 80
+
+
+def dependencies(m: Material) -> Html:
+    """The section."""
+    found = m.differences
+    if found is None:
+        return missing(m.why.get("differences", "There are no foreign-key pairs to look at."))
+    if not len(found.key):
+        return missing("The sampled rows hold no foreign-key pair.")
+    keys = sorted(found.separation, key=lambda key: -_or_zero(found.separation[key]))
+    apart = [found.separation[k] for k in keys if not np.isnan(found.separation[k])]
+    parts: list[Any] = [
+        tag("p", "A foreign key says which parent a row has. If the embeddings know it, the "
+            "difference between a parent and its child is much the same for all true pairs of a "
+            "key, and something else for mismatched ones."
+            + (f" True and mismatched pairs can be told apart with ROC-AUC {amount(min(apart), 2)} "
+               f"to {amount(max(apart), 2)}, depending on the key (0.5 is not at all, 1 is always)."
+               if apart else "")),
+    ]  # fmt: skip
+    if m.run.config.model != "frog" or not (m.run.config.beta or m.run.config.gamma):
+        parts.append(note("This run was trained without the losses on functional dependencies."))
+    marks = (
+        tag("i", class_="dot", style=f"background:{BLUE}"),
+        tag("b", "▲", style=f"color:{ORANGE}"),
+    )
+    legend = [marks[0], " true pairs", marks[1], " mismatched pairs"]
+    parts.append(tag("div", *legend, class_="legend"))
+    names = np.array(found.key)
+    low, high = np.quantile(found.points, [0.005, 0.995], axis=0)
+    pad = (high - low) * 0.05 + 1e-9
+    window = np.stack([low - pad, high + pad])
+    parts.append(columns(*(_one(found, names, key, window) for key in keys[:MOST])))
+    share = ""
+    if not np.isnan(found.explained):
+        share = f" They hold {100 * found.explained:.0f} % of the variance."
+    if len(keys) > MOST:
+        share += f" {len(keys) - MOST} more foreign keys are in the table only."
+    parts.append(note(
+        "Both axes are the first two principal components of the true differences, the same in all "
+        f"pictures.{share}"
+    ))  # fmt: skip
+    rows = [
+        [key, (amount(found.separation[key], 3), _or_zero(found.separation[key]))] for key in keys
+    ]
+    table = sheet(["foreign key", "true told from mismatched (ROC-AUC)"], rows, numbers=[1],
+                  label="Separation by foreign key", sorts=True)  # fmt: skip
+    parts.append(tag("details", tag("summary", f"All {len(keys)} foreign keys"), table))
+    return join(parts)
+
+
+def _or_zero(value: float) -> float:
+    return 0.0 if np.isnan(value) else float(value)
+
+
+def _one(found: Any, names: Any, key: str, window: Any) -> Html | None:
+    here = np.flatnonzero(names == key)
+    data = []
+    for true, word in ((False, "mismatched"), (True, "true")):
+        some = here[found.matched[here] == true][:POINTS]
+        data += [
+            {"x": round(float(x), 3), "y": round(float(y), 3), "pair": word}
+            for x, y in found.points[some]
+            if (window[0] <= (x, y)).all() and ((x, y) <= window[1]).all()
+        ]
+    if not data:
+        return None
+    scales = [{"domain": window[:, i].tolist(), "nice": False, "zero": False} for i in (0, 1)]
+    spec = {
+        "data": {"values": data}, "width": 270, "height": 220,
+        "mark": {"type": "point", "filled": True, "size": 18, "opacity": 0.6},
+        "encoding": {
+            "x": axis("x", "first component", scale=scales[0], labels=False, ticks=False),
+            "y": axis("y", "second component", scale=scales[1], labels=False, ticks=False),
+            "color": colour("pair", ["true", "mismatched"], [BLUE, ORANGE]) | {"legend": None},
+            "shape": {"field": "pair", "type": "nominal", "legend": None,
+                      "scale": {"domain": ["true", "mismatched"],
+                                "range": ["circle", "triangle-up"]}},
+        },
+    }  # fmt: skip
+    value = amount(found.separation[key], 2)
+    alt = f"Differences of {key}: true and mismatched pairs, told apart with ROC-AUC {value}"
+    return figure(chart(spec, alt), join([tag("code", key), f" · ROC-AUC {value}"]), class_="small")

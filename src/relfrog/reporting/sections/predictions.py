@@ -1,0 +1,144 @@
+"""Predictions on test: how good, for whom, when, and where they went wrong most confidently."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.reporting.charts import axis, chart, layers
+from relfrog.reporting.colours import BLUE, GREY
+from relfrog.reporting.markup import Html, amount, columns, figure, join, missing, tag
+from relfrog.reporting.material import Answers, Material
+from relfrog.reporting.sections.curves import (
+    against,
+    calibration,
+    precision_recall,
+    residuals,
+    roc,
+)
+from relfrog.reporting.sections.lists import example_lists
+from relfrog.reporting.sections.mistakes import mistakes
+from relfrog.reporting.words import metric_name
+from relfrog.resampling import Scorer, resample
+
+__all__ = ["predictions"]
+
+
+def predictions(m: Material) -> Html:
+    """The section."""
+    answers = m.answers
+    if answers is None:
+        return missing(m.why.get("answers", "There are no predictions on test."))
+    parts: list[Any] = [
+        tag("p", f"{len(answers.truth):,} predictions on test at "
+            f"{_times(answers.seeds.times.nunique())}, for {len(np.unique(answers.seeds.rows)):,} "
+            "entities, each from what was known at its own time (rolling).")
+    ]  # fmt: skip
+    figures: list[Html | None] = []
+    if m.kind == "binary_classification":
+        figures += [calibration(answers.truth.astype(int), answers.predicted),
+                    roc(answers.truth.astype(int), answers.predicted),
+                    precision_recall(answers.truth.astype(int), answers.predicted)]  # fmt: skip
+    elif m.kind == "regression":
+        figures += [residuals(m, answers), against(m, answers)]
+    elif m.kind == "multiclass_classification":
+        figures += [_top_calibration(answers)]
+    elif m.kind == "multilabel_classification":
+        truth = np.stack(answers.truth.tolist()).astype(int)
+        figures += [calibration(truth.ravel(), answers.predicted.ravel())]
+    figures += [_by_time(m, answers), _by_past(m, answers)]
+    parts.append(columns(*figures))
+    if m.kind == "recommendation":
+        parts.append(example_lists(m))
+    else:
+        parts.append(mistakes(m, answers))
+    return join(parts)
+
+
+def _times(count: int) -> str:
+    return "one time" if count == 1 else f"{count:,} times"
+
+
+def _part_scores(
+    m: Material, answers: Answers, groups: list[tuple[str, NDArray[Any]]]
+) -> list[dict[str, Any]]:  # fmt: skip
+    metric = m.metric[0]
+    data = []
+    for name, at in groups:
+        if len(at):
+            score = Scorer(m.kind, metric, answers.truth[at], answers.predicted[at])
+            found = resample(np.asarray(answers.seeds.rows)[at], score, times=60)
+            low, high = (found.low, found.high) if found.low == found.low else (None, None)
+            data.append({"name": f"{name}|{len(at):,}", "n": len(at), "low": low, "high": high,
+                         "score": None if np.isnan(found.value) else found.value})  # fmt: skip
+    return data
+
+
+def _scores(m: Material, data: list[dict[str, Any]], title: str, caption: str) -> Html | None:
+    known = [row for row in data if row["score"] is not None]
+    if not known:
+        return None
+    metric = metric_name(m.metric[0], ((m.database or {}).get("task") or {}).get("k"))
+    order = [row["name"] for row in data]
+    x = {"field": "name", "type": "nominal", "title": title, "sort": order,
+         "axis": {"labelAngle": -35 if len(order) > 5 else 0, "labelLimit": 110, "grid": False,
+                  "labelExpr": "split(datum.label, '|')" if len(order) < 6
+                  else "split(datum.label, '|')[0]"}}  # fmt: skip
+    y = axis("score", metric, zero=False)
+    whisker = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
+    spec = layers(
+        {"mark": {"type": "line", "color": GREY, "strokeWidth": 1.5}, "encoding": {"x": x, "y": y}},
+        {"transform": [{"filter": "isValid(datum.low)"}], "mark": {"type": "rule", "color": BLUE,
+         "opacity": 0.5, "strokeWidth": 2.5}, "encoding": {"x": x} | whisker},
+        {"mark": {"type": "point", "size": 75}, "encoding": {"x": x, "y": y}},
+        data=known,
+    )  # fmt: skip
+    alt = f"{metric} by {title}: " + "; ".join(
+        f"{r['name'].split('|')[0]} {amount(r['score'])} ({r['n']:,} labels)" for r in known
+    )
+    counted = "; below, the number of labels" if len(order) < 6 else ""
+    return figure(chart(spec, alt), f"{metric} {caption}, with 95 % ranges{counted}.")
+
+
+def _by_time(m: Material, answers: Answers) -> Html | None:
+    times = answers.seeds.times.to_numpy()
+    moments = np.unique(times)
+    if len(moments) == 1:
+        return None
+    if len(moments) <= 12:
+        groups = [(f"{pd.Timestamp(t):%d %b %y}", np.flatnonzero(times == t)) for t in moments]
+        if len({name for name, _ in groups}) < len(groups):
+            groups = [
+                (f"{pd.Timestamp(t):%m-%d %H:%M}", np.flatnonzero(times == t)) for t in moments
+            ]
+    else:
+        groups = [
+            (f"{pd.Timestamp(part[0]):%d %b %y}", np.flatnonzero(np.isin(times, part)))
+            for part in np.array_split(moments, 10)
+        ]
+    return _scores(m, _part_scores(m, answers, groups), "time of the prediction", "by time")
+
+
+def _by_past(m: Material, answers: Answers) -> Html | None:
+    past = answers.past
+    edges = np.unique(np.quantile(past, [0, 0.2, 0.4, 0.6, 0.8, 1]).astype(int))
+    groups = []
+    for number, (low, high) in enumerate(pairwise(edges)):
+        last = number == len(edges) - 2
+        at = np.flatnonzero((past >= low) & ((past <= high) if last else (past < high)))
+        top = high if last else high - 1
+        groups.append((f"{low:,}" if low == top else f"{low:,}–{top:,}", at))
+    if len(edges) == 1:
+        groups = [(f"{edges[0]:,}", np.arange(len(past)))]
+    return _scores(m, _part_scores(m, answers, groups), "rows that refer to the entity by then",
+                   "by how much history an entity had")  # fmt: skip
+
+
+def _top_calibration(answers: Answers) -> Html:
+    chosen = answers.predicted.argmax(1)
+    right = (chosen == answers.truth).astype(int)
+    return calibration(right, answers.predicted.max(1), "the chosen class")

@@ -1,0 +1,130 @@
+"""How training went: loss, validation metric and gates over epochs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from relfrog.reporting.charts import axis, chart, colour, layers, lines
+from relfrog.reporting.colours import BLUE, GREEN, GREY, ORANGE, PURPLE, gate_colour
+from relfrog.reporting.markup import Html, amount, columns, figure, join, missing, tag
+from relfrog.reporting.material import Material
+from relfrog.reporting.words import metric_name
+
+__all__ = ["training"]
+
+#: Routes whose gates are drawn; those that moved most.
+MOST = 24
+
+
+def training(m: Material) -> Html:
+    """The section."""
+    frame = m.history
+    if "history" in m.why:
+        return missing(m.why["history"])
+    if not len(frame) or "epoch" not in frame or "loss" not in frame:
+        return missing(f"Model {m.run.config.model} has no epochs to show.")
+    metric, higher = m.metric
+    name = metric_name(metric)
+    epochs = [int(e) for e in frame["epoch"]]
+    scores = [_number((val or {}).get(metric)) for val in frame["val"]]
+    best = max(
+        (e for e, kept in zip(epochs, frame["best"], strict=True) if kept), default=epochs[-1]
+    )
+    known = {e: s for e, s in zip(epochs, scores, strict=True) if s is not None}
+    text = f"{len(epochs)} epoch{'' if len(epochs) == 1 else 's'}"
+    if best in known:
+        score = amount(known[best])
+        text += f"; the weights of epoch {best} were kept, with {name} {score} on validation"
+    step = -(-len(epochs) // 10)
+    x = axis("epoch", "epoch", values=epochs[::step], format="d")
+    return join([
+        tag("p", f"{text}. Selection looks at validation alone ({m.run.config.regime})."),
+        columns(_loss(frame, epochs, x), _metric(known, best, x, name, higher), _pairs(frame, x),
+                _gates(m, frame, epochs, x)),
+    ])  # fmt: skip
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or pd.isna(value) else float(value)
+
+
+def _loss(frame: pd.DataFrame, epochs: list[int], x: dict[str, Any]) -> Html:
+    data = [{"epoch": e, "loss": v} for e, v in zip(epochs, frame["loss"], strict=True)]
+    alt = f"Training loss by epoch, from {amount(data[0]['loss'])} to {amount(data[-1]['loss'])}"
+    return figure(
+        chart(lines(data, x, axis("loss", "training loss of the task", zero=False)), alt),
+        "Loss of the task in training, mean over an epoch.",
+    )
+
+
+def _metric(
+    known: dict[int, float], best: int, x: dict[str, Any], name: str, higher: bool
+) -> Html | None:
+    if not known:
+        return None
+    data = [{"epoch": e, "score": s} for e, s in known.items()]
+    y = axis("score", f"{name} on validation", zero=False)
+    marked = [row for row in data if row["epoch"] == best]
+    spec = layers(
+        {"mark": {"type": "line", "point": {"size": 28}}, "encoding": {"x": x, "y": y}},
+        {"data": {"values": marked}, "mark": {"type": "point", "filled": False, "size": 160,
+         "color": ORANGE, "strokeWidth": 2}, "encoding": {"x": x, "y": y}},
+        data=data,
+    )  # fmt: skip
+    alt = f"{name} on validation by epoch, best at epoch {best}"
+    word = "more" if higher else "less"
+    return figure(
+        chart(spec, alt), f"{name} on validation ({word} is better); the ring is what was kept."
+    )
+
+
+def _pairs(frame: pd.DataFrame, x: dict[str, Any]) -> Html | None:
+    """Losses of the functional dependencies, where there are any."""
+    if "fd_pair" not in frame or not frame["fd_pair"].fillna(0).any():
+        return None
+    data = [{"epoch": int(r.epoch), "loss": r.fd_pair} for r in frame.itertuples()]
+    alt = (
+        "Loss of foreign-key pairs by epoch, from "
+        f"{amount(data[0]['loss'])} to {amount(data[-1]['loss'])}"
+    )
+    return figure(
+        chart(lines(data, x, axis("loss", "loss of true against wrong parents", zero=False)), alt),
+        "How hard it is to tell a row's true parent from wrong ones; less is better.",
+    )
+
+
+def _gates(m: Material, frame: pd.DataFrame, epochs: list[int], x: dict[str, Any]) -> Html | None:
+    if "gates" not in frame or not any(frame["gates"].map(bool)):
+        return None
+    routes = {r: [g.get(r) for g in frame["gates"]] for r in frame["gates"].iloc[-1]}
+    moved = sorted(routes, key=lambda r: -abs((routes[r][-1] or 0) - 0.5))[:MOST]
+    data = [
+        {"epoch": e, "gate": g, "route": r}
+        for r in moved
+        for e, g in zip(epochs, routes[r], strict=True)
+        if g is not None
+    ]
+    names = sorted(moved, key=lambda r: -(routes[r][-1] or 0))
+    few = len(names) <= 5
+    hue: dict[str, Any] = colour("route", names, [BLUE, ORANGE, GREEN, PURPLE, GREY] if few else
+                                 [gate_colour(routes[r][-1] or 0) for r in names])  # fmt: skip
+    if not few:
+        hue["legend"] = None
+    spec = lines(data, x, axis("gate", "gate: 0 node, 1 edge", scale={"domain": [0, 1]}), hue)
+    if few:
+        hue["legend"] = {"orient": "bottom", "columns": 1}
+    rest = (
+        f" The {len(moved)} of {len(routes)} routes furthest from 0.5."
+        if len(routes) > len(moved)
+        else ""
+    )
+    alt = "Gates by epoch. At the end: " + "; ".join(
+        f"{r} {amount(routes[r][-1], 2)}" for r in names
+    )
+    return figure(
+        chart(spec, alt),
+        f"Gate of each route after every epoch, coloured by where it ended.{rest} Point at a dot "
+        "for its route.",
+    )  # fmt: skip
