@@ -109,7 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
     parser.add_argument("--datasets", nargs="+", default=["rel-f1"])
-    parser.add_argument("--tasks", nargs="+", help="default: all entity tasks")
+    parser.add_argument("--tasks", nargs="+", help="default: all but recommendations")
     parser.add_argument("--model", default="frog")
     parser.add_argument("--preset", help="{dataset} and {task} are filled in")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
@@ -124,7 +124,7 @@ def main() -> None:
         opened = relfrog.open_dataset(args.data / dataset)
         for name in args.tasks or task_names(opened):
             task = load_task(opened, name)
-            if task.task_type.value == "recommendation":
+            if task.task_type.value == "recommendation" and not args.tasks:
                 continue
             if args.baselines:
                 found = dict(constants(args.data, dataset, name))

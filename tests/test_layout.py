@@ -29,11 +29,14 @@ matching entities
 targets.base targets.columns targets.sql targets.postgresql targets.mysql targets.files targets
 outputs
 ngrams text values encodings fitting features frames columns history config popularity
-nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.dependency nn.heads
+nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.atomic nn.dependency nn.heads
 nn.ranking nn.model nn
-preparing evaluation rankers runfiles training runs learning
+preparing evaluation rankers runfiles training runs differences learning
 inspecting drawing findings table_checks task_checks checking
-console progress summary demo testing completion commandline run_commands cli __main__
+console progress summary demo testing
+published studies places worker jobs tallies cells charts structures renderings tuning experiments
+submitting
+completion commandline run_commands experiment_commands cli __main__
 """.split()
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from relfrog.checking import check
     from relfrog.dataset import open_dataset, source_keys
     from relfrog.demo import build_demo
+    from relfrog.experiments import experiment
     from relfrog.graph import build_graph, open_graph
     from relfrog.importing import import_database, plan_import
     from relfrog.inspecting import inspect
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from relfrog.resolution import prove_full_resolution
     from relfrog.runs import Run, load_run
     from relfrog.sampling import TemporalSampler
+    from relfrog.submitting import submit
 
 __all__ = [
     "DatasetError",
@@ -51,6 +53,7 @@ __all__ = [
     "build_demo",
     "build_graph",
     "check",
+    "experiment",
     "import_database",
     "inspect",
     "load_run",
@@ -59,6 +62,7 @@ __all__ = [
     "plan_import",
     "prove_full_resolution",
     "source_keys",
+    "submit",
     "train",
 ]
 
@@ -70,6 +74,7 @@ _HOMES = {
     "build_demo": "relfrog.demo",
     "build_graph": "relfrog.graph",
     "check": "relfrog.checking",
+    "experiment": "relfrog.experiments",
     "import_database": "relfrog.importing",
     "inspect": "relfrog.inspecting",
     "load_run": "relfrog.runs",
@@ -78,6 +83,7 @@ _HOMES = {
     "plan_import": "relfrog.importing",
     "prove_full_resolution": "relfrog.resolution",
     "source_keys": "relfrog.dataset",
+    "submit": "relfrog.submitting",
     "train": "relfrog.learning",
 }
 

@@ -19,6 +19,7 @@ import click
 from relfrog._version import __version__
 from relfrog.commandline import Command, write_json
 from relfrog.errors import RelFrogError, UsageError
+from relfrog.experiment_commands import EXPERIMENT_COMMANDS
 from relfrog.run_commands import RUN_COMMANDS
 
 __all__ = ["cli", "main"]
@@ -39,7 +40,7 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in RUN_COMMANDS:
+for _command in (*RUN_COMMANDS, *EXPERIMENT_COMMANDS):
     cli.add_command(_command)
 
 

@@ -17,7 +17,7 @@ __all__ = ["MODELS", "NETWORKS", "RANKERS", "SIZES", "Config", "default_settings
            "parse_settings", "presets", "read_preset", "resolve"]  # fmt: skip
 
 #: Models that are networks.
-NETWORKS = ("frog", "sage")
+NETWORKS = ("frog", "sage", "relgnn", "id-gnn")
 #: Those for recommendations that are none.
 RANKERS = ("popularity", "past-visit", "lightgbm")
 MODELS = (*NETWORKS, *RANKERS)
@@ -58,7 +58,9 @@ class Config:
 
     Attributes:
         model: "frog", or "sage" for the plain relational GNN: all tables nodes, no gates, no
-            functional dependencies. For recommendations also "popularity", "past-visit" and
+            functional dependencies. "relgnn" is the same with attention along atomic routes,
+            which cross a table with several foreign keys in one step. "id-gnn" is "sage" with
+            `ranking` "sampled", for recommendations. For these also "popularity", "past-visit" and
             "lightgbm".
         roles: "learned", "node", "edge", "random", or "fixed" with gates from a file.
         completion: which way completion routes send: "along", "against", "both" or "none".
@@ -69,7 +71,8 @@ class Config:
             reach two.
         strategy: which children: "uniform" or "last".
         sharing: whether seeds with the same time share a subgraph: "shared" or "separate".
-        aggregation: "sum", "mean", "max" or "recent": a mean in which recent rows count more.
+        aggregation: "sum", "mean", "max" or "recent": a mean in which recent rows count more. Not
+            for "relgnn", which has attention.
         encoder_depth: residual blocks in the row encoders.
         bins: pieces per number in the row encoders.
         column_dropout: share of columns that are hidden while training.
@@ -139,7 +142,7 @@ class Config:
     text_channels: int = 32
     batch_size: int = 512
     times_per_batch: int = 8
-    epochs: int = 20
+    epochs: int = 16
     patience: int = 5
     steps_per_epoch: int = 0
     lr: float = 0.001
@@ -288,6 +291,12 @@ def resolve(
         raise UsageError(
             f"model {chosen['model']} is for recommendations; this is {kind}. Take frog."
         )
+    if chosen.get("model") == "id-gnn":
+        if kind != "recommendation":
+            raise UsageError(f"model id-gnn is for recommendations; this is {kind}. Take sage.")
+        if settings and "ranking" in settings and chosen["ranking"] != "sampled":
+            raise UsageError("id-gnn scores what is sampled: ranking must be sampled. Take sage.")
+        chosen["ranking"] = "sampled"
     if kind == "recommendation" and chosen.get("sharing") != "separate":
         raise UsageError("a recommendation marks its seed: sharing must be separate. Leave it out.")
     return Config(**chosen)

@@ -56,7 +56,7 @@ def train(
         dataset: a dataset folder, or the name of a dataset that RelBench hosts.
         task: one of its tasks.
         out: the run folder to make.
-        model: "frog" (the default), or "sage" for the plain relational GNN.
+        model: "frog" (the default), or another; see `relfrog.config.Config`.
         roles: "learned" (the default), "node", "edge", "random", or gates by route: a mapping, or
             the `roles.json` of another run.
         size: "small", "medium" or "large".
@@ -285,7 +285,7 @@ def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: floa
                 "route": str(route), "paradigm": route.paradigm.name,
                 **dict(zip("uvw", route.tables, strict=True)), "gate": gate,
             }
-            for route, gate in zip(prepared.routes, gates, strict=True)
+            for route, gate in zip(prepared.routes if gates else (), gates, strict=True)
         ],
     )  # fmt: skip
     metrics = {

@@ -109,6 +109,8 @@ def _known(db: Any, columns: Columns) -> Any:
 
 def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
     """The routes that the network of these settings has."""
+    if config.model == "relgnn":
+        return routes(graph.foreign_keys, [CoOccurrence()])
     if config.model != "frog" or config.roles == "node":
         return ()
     paradigms: list[Paradigm] = [CoOccurrence()]
@@ -187,7 +189,7 @@ class Prepared:
             encoder_depth=config.encoder_depth, bins=config.bins,
             column_dropout=config.column_dropout,
             mode=config.roles, alpha=config.alpha, roles=roles, unit=self.graph.unit,
-            marked=ranks,
+            marked=ranks, atomic=config.model == "relgnn",
         )  # fmt: skip
 
     def _ranking_head(self, about: dict[str, Any]) -> Head:

@@ -38,9 +38,11 @@ def _one_line_warnings() -> Iterator[None]:
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
 @click.option("--model",
-              type=click.Choice(["frog", "sage", "popularity", "past-visit", "lightgbm"]),
-              help="frog, or sage: the plain relational GNN; for recommendations also popularity, "
-              "past-visit and lightgbm.  [default: frog]")  # fmt: skip
+              type=click.Choice(["frog", "sage", "relgnn", "id-gnn", "popularity", "past-visit",
+                                 "lightgbm"]),
+              help="frog; sage: the plain relational GNN; relgnn: with attention along atomic "
+              "routes; for recommendations also id-gnn, popularity, past-visit and lightgbm.  "
+              "[default: frog]")  # fmt: skip
 @click.option("--roles", metavar="ROLES", help="learned, node, edge, random, or a run's "
               "roles.json.  [default: learned]")  # fmt: skip
 @click.option("--size", default="medium", show_default=True,

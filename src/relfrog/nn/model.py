@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from relfrog import times as clock
 from relfrog.columns import Features, TableColumns
 from relfrog.graph import ForeignKey
+from relfrog.nn.atomic import AtomicLayer
 from relfrog.nn.dependency import Dependencies, Pairs
 from relfrog.nn.encoders import RowEncoder, SeedEncoder, TimeEncoder, age_parts
 from relfrog.nn.heads import Head
@@ -59,6 +60,7 @@ class Network(nn.Module):
         unit: of the graph's times.
         marked: whether the seed carries a vector that tells it from all other rows; subgraphs
             must then be separate.
+        atomic: whether messages are those of RelGNN: along atomic routes, without roles.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Network(nn.Module):
         roles: Mapping[str, float] | None = None,
         unit: str = "us",
         marked: bool = False,
+        atomic: bool = False,
     ) -> None:
         super().__init__()
         self.tables = tuple(sorted(columns))
@@ -96,9 +99,13 @@ class Network(nn.Module):
             for name in self.tables
         )
         self.seed_encoder = SeedEncoder(channels, marked)
-        self.roles = Roles(routes, channels, RoleMode(mode), alpha, roles) if len(routes) else None
+        self.roles = None
+        if len(routes) and not atomic:
+            self.roles = Roles(routes, channels, RoleMode(mode), alpha, roles)
         self.layers = nn.ModuleList(
-            RoleLayer(self.tables, keys, routes, channels, how, dropout, timed)
+            AtomicLayer(self.tables, keys, routes, channels, dropout)
+            if atomic
+            else RoleLayer(self.tables, keys, routes, channels, how, dropout, timed)
             for _ in range(layers)
         )
         self.head = head
