@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-#: What the site is made of; everything else in this folder makes it.
-PARTS = ("*.md", "*.svg", "*.png", "*.css", "drawings/*.svg", "screenshots/*.png")
+#: What makes the site, and is no part of it.
+MAKERS = ("*.py", "*.yml", "_build", "__pycache__")
+#: A link to a file of the repository that is no page.
+_OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#\s]+)[^)]*\)")
 #: What a browser loads by itself: scripts, pictures, style sheets, frames; not links to follow.
 _HOST = r"""["']?\s*((?:https?:)?//[^"'>)\s]+)"""
 _LOADS = re.compile(
@@ -43,6 +45,17 @@ def existing(nav: list[Any], folder: Path) -> list[Any]:
     return found
 
 
+def inside(text: str) -> str:
+    """A page whose links to files of the repository are their names: the site has only pages."""
+
+    def name(link: re.Match[str]) -> str:
+        if not (HERE.parent / link[2]).exists():
+            raise SystemExit(f"A link leads nowhere: {link[0]}")
+        return f"{link[1]} (`{link[2]}`)" if link[1].strip("`") != link[2] else f"`{link[2]}`"
+
+    return _OUTSIDE.sub(name, text)
+
+
 def foreign(site: Path) -> list[str]:
     """Everything that the site would load from another host."""
     found = []
@@ -60,10 +73,9 @@ def build(out: Path) -> Path:
     with tempfile.TemporaryDirectory() as temporary:
         # MkDocs refuses to write into the folder it reads: it reads a copy.
         pages = Path(temporary) / "pages"
-        for path in [path for part in PARTS for path in sorted(HERE.glob(part))]:
-            copy = pages / path.relative_to(HERE)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, copy)
+        shutil.copytree(HERE, pages, ignore=shutil.ignore_patterns(*MAKERS))
+        for page in pages.rglob("*.md"):
+            page.write_text(inside(page.read_text(encoding="utf-8")), encoding="utf-8")
         config = load_config(
             str(HERE / "mkdocs.yml"), docs_dir=str(pages), site_dir=str(out), strict=True
         )

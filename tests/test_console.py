@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
 import re
+import subprocess
+import sys
 from contextlib import redirect_stdout
 
 import pytest
@@ -96,3 +100,18 @@ def test_findings_and_notices_have_colours() -> None:
     assert "\x1b[32m" in said
     assert bare(said).splitlines()[0] == "error: orders.x: is wrong"
     assert bare(heading) == "May leak:" != heading
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_errors_of_the_command(wanted: bool) -> None:
+    parent, child = pty.openpty()
+    env = {**os.environ, "TERM": "xterm"} | ({} if wanted else {"NO_COLOR": "1"})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "relfrog", "inspect", "./none"], stderr=child, env=env
+    )
+    os.close(child)
+    assert process.wait(60) == 1
+    said = os.read(parent, 4096).decode()
+    os.close(parent)
+    assert bare(said).startswith("DatasetError: none does not exist")
+    assert ("\x1b[31m" in said) == wanted

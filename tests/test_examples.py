@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from relfrog.staging import Staging
 from test_docs import shape
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -99,3 +100,31 @@ def _stored(cell: dict[str, list[dict[str, dict[str, list[str]]]]]) -> str:
         assert output["output_type"] != "error"
         text += "".join(output.get("text") or output["data"]["text/plain"])
     return text
+
+
+def test_reading_a_database_in_a_notebook_without_widgets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There DuckDB refuses to hear of progress bars, of which it has none."""
+    import duckdb
+
+    connect = duckdb.connect
+
+    class Refusing:
+        def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+            self._connection = connection
+
+        def execute(self, sql: str, *rest: object) -> object:
+            if "progress_bar" in sql:
+                raise duckdb.InvalidInputException("required package 'ipywidgets' is missing")
+            return self._connection.execute(sql, *rest)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._connection, name)
+
+    monkeypatch.setattr(duckdb, "connect", lambda *args: Refusing(connect(*args)))
+    staging = Staging(tmp_path / "workshop")
+    try:
+        assert staging.connection.execute("SELECT 1").fetchall() == [(1,)]
+    finally:
+        staging.close()

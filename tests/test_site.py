@@ -59,11 +59,12 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     [
         ("index.md", "\n[gone](gone.md)\n", "gone.md"),
         ("index.md", "\n[gone](train.md#gone)\n", "gone"),
+        ("index.md", "\n[gone](../gone.txt)\n", "../gone.txt"),
         ("lost.md", "# Lost\n", "lost.md"),
         ("index.md", '\n<script src="https://cdn.example/x.js"></script>\n', "cdn.example"),
         ("index.md", "\n![badge](https://badges.example/x.svg)\n", "badges.example"),
     ],
-    ids=["link", "anchor", "navigation", "script", "picture"],
+    ids=["link", "anchor", "outside", "navigation", "script", "picture"],
 )
 def test_what_stops_the_build(page: str, text: str, words: str, tmp_path: Path) -> None:
     docs = copied(tmp_path)
@@ -77,9 +78,15 @@ def test_what_stops_the_build(page: str, text: str, words: str, tmp_path: Path) 
 def test_a_page_that_is_not_there_is_not_in_the_navigation(tmp_path: Path) -> None:
     docs = copied(tmp_path)
     (docs / "questions.md").unlink()
+    (tmp_path / "results.json").write_text("{}")
+    with open(docs / "train.md", "a", encoding="utf-8") as file:
+        file.write("\nAll of it is in [the results](../results.json).\n")
     done = built(docs, tmp_path / "site")
     assert done.returncode == 0, done.stderr
     assert "questions.html" not in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    # A file beside the pages is named: a site has only pages.
+    shown = (tmp_path / "site" / "train.html").read_text(encoding="utf-8")
+    assert "the results (<code>results.json</code>)" in shown
 
 
 def test_every_page_is_in_the_navigation() -> None:
