@@ -115,13 +115,14 @@ def test_the_examples_run(
     workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = ["import", "task", "inspect", "check", "train", "evaluate", "predict", "roles"]
+    order += ["submit", "experiment"]
     assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
     for name in order:
         command = cli.commands[name]
         example = command.example  # type: ignore[attr-defined]
         words = shlex.split(example)
         assert words[:2] == ["relfrog", name]
-        if name in ("evaluate", "predict", "roles"):
+        if name in ("evaluate", "predict", "roles", "submit", "experiment"):
             monkeypatch.chdir(workplace)
             code, out, err = inside(capfd, *words[1:])
         else:
