@@ -115,14 +115,14 @@ def test_the_examples_run(
     workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = ["import", "task", "inspect", "check", "train", "evaluate", "predict", "roles"]
-    order += ["completion", "report", "explain"]
+    order += ["completion", "report", "explain", "submit", "experiment"]
     assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
     for name in order:
         command = cli.commands[name]
         example = command.example  # type: ignore[attr-defined]
         words = shlex.split(example)
         assert words[:2] == ["relfrog", name]
-        if name in ("evaluate", "predict", "roles", "completion", "report", "explain"):
+        if name in ("evaluate", "predict", "roles", *order[8:]):
             monkeypatch.chdir(workplace)
             code, out, err = inside(capfd, *words[1:])
         else:

@@ -80,7 +80,7 @@ def test_what_the_checker_refuses_is_not_left_behind(
 ) -> None:
     monkeypatch.setattr(
         relfrog.submit.__globals__["Run"],
-        "_predict",
+        "predict_seeds",
         lambda self, seeds, cutoff: [2.0] * len(seeds),
     )
     with pytest.raises(relfrog.OutputError, match=r"checker refuses store__buys.csv.*\[0, 1\]"):

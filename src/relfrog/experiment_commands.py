@@ -40,7 +40,7 @@ class ListCommand(Command):
 
 @click.command(
     "experiment", cls=ListCommand,
-    example="relfrog experiment main --datasets rel-f1 data/shop --seeds 5 --jobs 2 --out main",
+    example="relfrog experiment main --datasets shop --models sage --seeds 1 --out main",
 )  # fmt: skip
 @click.argument("name", type=click.Choice(NAMES))
 @click.option("--datasets", multiple=True, metavar="NAME...",
@@ -124,7 +124,7 @@ def _listed(name: str, as_json: bool) -> str:
     return table(["dataset", "task", "type", "RelBench address"], rows) + "\n"
 
 
-@click.command("submit", cls=Command, example="relfrog submit runs/dnf runs/top3 --out submission")
+@click.command("submit", cls=Command, example="relfrog submit runs/churn --out submission")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", default="submission", show_default=True, type=click.Path(path_type=Path),
               metavar="FOLDER", help="For the files, one per task.")  # fmt: skip

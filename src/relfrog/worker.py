@@ -66,7 +66,7 @@ def _train(job: dict[str, Any]) -> None:
         return
     options = {
         "roles": job.get("gates"), "size": job["size"], "preset": job.get("preset"),
-        "settings": job["settings"], "seed": job["seed"],
+        "settings": job["settings"], "seed": job["seed"], "baselines": False,
     }  # fmt: skip
     if is_run(folder):
         try:
