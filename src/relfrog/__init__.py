@@ -22,6 +22,7 @@ from relfrog.errors import (
 
 if TYPE_CHECKING:
     from relfrog.adding import add_task
+    from relfrog.certifying import certify
     from relfrog.checking import check
     from relfrog.dataset import open_dataset, source_keys
     from relfrog.demo import build_demo
@@ -50,6 +51,7 @@ __all__ = [
     "add_task",
     "build_demo",
     "build_graph",
+    "certify",
     "check",
     "import_database",
     "inspect",
@@ -69,6 +71,7 @@ _HOMES = {
     "add_task": "relfrog.adding",
     "build_demo": "relfrog.demo",
     "build_graph": "relfrog.graph",
+    "certify": "relfrog.certifying",
     "check": "relfrog.checking",
     "import_database": "relfrog.importing",
     "inspect": "relfrog.inspecting",

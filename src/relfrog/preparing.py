@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -230,7 +231,12 @@ class Prepared:
 
 
 def prepare(
-    dataset: Any, task: Any, config: Config, columns: Columns | None = None, db: Any = None
+    dataset: Any,
+    task: Any,
+    config: Config,
+    columns: Columns | None = None,
+    db: Any = None,
+    change: Callable[[Any], Any] | None = None,
 ) -> Prepared:
     """Read the database and make graph and features of it.
 
@@ -240,9 +246,13 @@ def prepare(
         config: the settings.
         columns: those of an earlier run; by default they are fitted.
         db: the database, if it has been read already.
+        change: what to make of the database, and of the table of earlier labels, before anything
+            else looks at it; see `relfrog.tampering`.
     """
     if db is None:
         db = dataset.get_db(upto_test_timestamp=False)
+    if change is not None:
+        db = change(db)
     db = timed_first(db)
     newest = db.max_timestamp
     seeds = None
@@ -252,6 +262,9 @@ def prepare(
     if config.history == "on":
         name = history_name(db)
         db = with_history(dataset, task, db, name)
+        if change is not None:
+            earlier = change(Database({name: db.table_dict[name]}))
+            db = Database({**db.table_dict, **earlier.table_dict})
     db = allowed(task, db)
     if columns is None:
         columns = fit_columns(
