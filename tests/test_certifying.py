@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -271,8 +272,8 @@ def test_a_leak_through_labels_is_found(run: relfrog.Run, monkeypatch: pytest.Mo
 
     whole = history.with_history
 
-    def early(dataset: Any, task: Any, db: Any, name: str) -> Any:
-        made = whole(dataset, task, db, name)
+    def early(dataset: Any, task: Any, db: Any, name: str, closed_by: Any = None) -> Any:
+        made = whole(dataset, task, db, name, closed_by)
         table = made.table_dict[name]
         frame = table.df.assign(window_end=table.df["window_end"] - task.timedelta)
         return Database(
@@ -287,6 +288,29 @@ def test_a_leak_through_labels_is_found(run: relfrog.Run, monkeypatch: pytest.Mo
     leaking.predict(VAL + pd.Timedelta("5 days"))
     assert not leaking.certificate.holds
     assert leaking.certificate.about["later_rows_used"] == 0  # only the trial can know
+
+
+def test_labels_that_go_on_changing_after_their_window_are_found(
+    shop: Path, tmp_path: Path
+) -> None:
+    """Reviews of the orders in a window may be written later: the label was not known then."""
+    changed = Path(shutil.copytree(shop, tmp_path / "copy"))
+    relfrog.add_task(
+        changed, "reviewed",
+        """SELECT t.timestamp, p.code, count(r.id) AS n FROM timestamps t CROSS JOIN people p
+        LEFT JOIN orders o ON o.person = p.code AND o.ordered_at > t.timestamp
+            AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}'
+        LEFT JOIN reviews r ON r.order_id = o.id
+        WHERE p.joined <= t.timestamp GROUP BY ALL""",
+        type="regression", entity="people", horizon="20 days",
+    )  # fmt: skip
+    run = fit(changed, tmp_path / "run", "reviewed", epochs=2)
+    certified = certify(run)
+    certified.predict(TEST)
+    trial = certified.certificate.about["trial"]
+    assert not certified.certificate.holds
+    assert not trial["removed"]["identical"]
+    assert "up to the end" in trial["removed"]["labels"]
 
 
 # Files.

@@ -32,7 +32,14 @@ def history_name(db: Any) -> str:
     return name
 
 
-def known_labels(dataset: Any, task: Any, db: Any, *, still_open: bool = False) -> pd.DataFrame:
+def known_labels(
+    dataset: Any,
+    task: Any,
+    db: Any,
+    *,
+    still_open: bool = False,
+    closed_by: pd.Timestamp | None = None,
+) -> pd.DataFrame:
     """All labels whose windows had closed by the newest time of the database, in order of time.
 
     A database that stops at the test time, as RelBench cuts it, is complete up to there even if
@@ -46,6 +53,8 @@ def known_labels(dataset: Any, task: Any, db: Any, *, still_open: bool = False) 
         db: the database.
         still_open: whether to add labels of windows that have begun and not closed by then, and to
             leave out windows after the test time in which the database has no row.
+        closed_by: only those closed by this time, each from a database that stops at its end: the
+            same, unless the SQL goes by other times than those of the rows it looks at. Slow.
 
     Returns:
         The task's entity, time and label columns; times are those of the seeds.
@@ -65,12 +74,20 @@ def known_labels(dataset: Any, task: Any, db: Any, *, still_open: bool = False) 
         times = times[times + task.timedelta <= dataset.test_timestamp]
         times = times.append(_windows_with_rows(db, dataset.test_timestamp, task.timedelta))
     times = times.unique().sort_values()
-    if not len(times):
-        return pd.DataFrame({task.entity_col: [], task.time_col: [], task.target_col: []})
-    try:
-        frame = task.make_table(db, times).df
-    except NoLabels:
-        return pd.DataFrame({task.entity_col: [], task.time_col: [], task.target_col: []})
+    nothing = pd.DataFrame({task.entity_col: [], task.time_col: [], task.target_col: []})
+    parts = [(db, times)]
+    if closed_by is not None:
+        ends = [(time, time + task.timedelta) for time in times]
+        parts = [(db.upto(end), times[times == time]) for time, end in ends if end <= closed_by]
+    frames = []
+    for part, some in parts:
+        try:
+            frames.append(task.make_table(part, some).df)
+        except NoLabels:
+            continue
+    if not frames:
+        return nothing
+    frame = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     inside = frame[task.entity_col] < len(db.table_dict[task.entity_table])
     return _in_order(task, frame[inside])
 
@@ -100,10 +117,20 @@ def _in_order(task: Any, frame: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values(by, kind="stable").reset_index(drop=True)
 
 
-def with_history(dataset: Any, task: Any, db: Any, name: str) -> Any:
-    """The database with one more table: entity, end of the window, label."""
+def with_history(
+    dataset: Any, task: Any, db: Any, name: str, closed_by: pd.Timestamp | None = None
+) -> Any:
+    """The database with one more table: entity, end of the window, label.
+
+    Args:
+        dataset: RelBench's dataset.
+        task: RelBench's task.
+        db: the database.
+        name: of the table.
+        closed_by: see `known_labels`.
+    """
     columns = [task.entity_col, task.time_col, task.target_col]
-    frame = known_labels(dataset, task, db, still_open=True)[columns]
+    frame = known_labels(dataset, task, db, still_open=True, closed_by=closed_by)[columns]
     closed = pd.to_datetime(frame[task.time_col]) + task.timedelta
     entity, time, label = "entity", "window_end", "label"
     keys = {entity: task.entity_table}

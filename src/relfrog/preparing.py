@@ -237,6 +237,7 @@ def prepare(
     columns: Columns | None = None,
     db: Any = None,
     change: Callable[[Any], Any] | None = None,
+    closed_by: pd.Timestamp | None = None,
 ) -> Prepared:
     """Read the database and make graph and features of it.
 
@@ -248,6 +249,7 @@ def prepare(
         db: the database, if it has been read already.
         change: what to make of the database, and of the table of earlier labels, before anything
             else looks at it; see `relfrog.tampering`.
+        closed_by: see `relfrog.history.known_labels`.
     """
     if db is None:
         db = dataset.get_db(upto_test_timestamp=False)
@@ -261,7 +263,7 @@ def prepare(
     name = None
     if config.history == "on":
         name = history_name(db)
-        db = with_history(dataset, task, db, name)
+        db = with_history(dataset, task, db, name, closed_by)
         if change is not None:
             earlier = change(Database({name: db.table_dict[name]}))
             db = Database({**db.table_dict, **earlier.table_dict})
