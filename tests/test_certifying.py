@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from relbench.base import Database, Table
 
 import relfrog
@@ -295,15 +296,15 @@ def test_labels_that_go_on_changing_after_their_window_are_found(
 ) -> None:
     """Reviews of the orders in a window may be written later: the label was not known then."""
     changed = Path(shutil.copytree(shop, tmp_path / "copy"))
-    relfrog.add_task(
-        changed, "reviewed",
-        """SELECT t.timestamp, p.code, count(r.id) AS n FROM timestamps t CROSS JOIN people p
+    manifest = yaml.safe_load((changed / "tasks" / "spends" / "manifest.yaml").read_text())
+    manifest |= {"name": "reviewed", "target_col": "n", "sql": """
+        SELECT t.timestamp, p.code, count(r.id) AS n FROM timestamps t CROSS JOIN people p
         LEFT JOIN orders o ON o.person = p.code AND o.ordered_at > t.timestamp
             AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}'
         LEFT JOIN reviews r ON r.order_id = o.id
-        WHERE p.joined <= t.timestamp GROUP BY ALL""",
-        type="regression", entity="people", horizon="20 days",
-    )  # fmt: skip
+        WHERE p.joined <= t.timestamp GROUP BY ALL"""}  # fmt: skip
+    (changed / "tasks" / "reviewed").mkdir()
+    (changed / "tasks" / "reviewed" / "manifest.yaml").write_text(yaml.safe_dump(manifest))
     run = fit(changed, tmp_path / "run", "reviewed", epochs=2)
     certified = certify(run)
     certified.predict(TEST)
