@@ -31,7 +31,7 @@ outputs
 ngrams text values encodings fitting features frames columns history config popularity
 nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.dependency nn.heads
 nn.ranking nn.model nn
-preparing evaluation rankers runfiles training runs learning
+memory preparing evaluation rankers runfiles checkpoints diagnosing callbacks training runs learning
 tampering usage certifying
 inspecting drawing findings table_checks task_checks checking
 console progress summary demo testing commandline run_commands cli __main__

@@ -20,12 +20,14 @@ __all__ = ["RUN_COMMANDS"]
 def _one_line_warnings() -> Iterator[None]:
     """Say what is new in the database and ignored, one line each, on standard error."""
     from relfrog.columns import NewColumnWarning
+    from relfrog.errors import RelFrogWarning
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         click.echo(f"warning: {' '.join(str(message).split())}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", NewColumnWarning)
+        warnings.simplefilter("always", RelFrogWarning)
         warnings.showwarning = show
         yield
 
@@ -68,7 +70,7 @@ def train_command(
         if not mark:
             raise UsageError(f"--set takes KEY=VALUE (got {setting!r}).")
         given[key.strip()] = value.strip()
-    with TrainingProgress() as progress:
+    with _one_line_warnings(), TrainingProgress() as progress:
         run = train(dataset, task, out, settings=given, callbacks=[progress], **options)
     if as_json:
         write_json({"run": str(out), "metrics": run.metrics})
