@@ -33,7 +33,7 @@ nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.dependency nn.head
 nn.ranking nn.model nn
 memory preparing evaluation rankers runfiles checkpoints diagnosing callbacks training runs learning
 tampering usage certifying
-inspecting drawing findings table_checks task_checks checking
+inspecting drawing findings table_checks leak_checks task_checks checking
 console progress summary demo testing commandline run_commands cli __main__
 """.split()
 
