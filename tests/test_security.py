@@ -22,6 +22,7 @@ import relfrog
 from relfrog import RelFrogError, load_run
 from relfrog.graph import open_graph
 from relfrog.labels import run_sql
+from relfrog.outputs import write_frame
 from small_store import copied, fit
 
 PACKAGE = Path(relfrog.__file__).parent
@@ -285,8 +286,6 @@ def test_the_canary_is_in_no_run(tmp_path: Path, store: Path, run: relfrog.Run) 
         relfrog.import_database(f"postgresql://me:{secret}@127.0.0.1:1/none", tmp_path / "ds")
     assert secret not in str(caught.value)
     with pytest.raises(RelFrogError) as caught:
-        from relfrog.outputs import write_frame
-
         write_frame(run.predict(), f"postgresql://me:{secret}@127.0.0.1:1/none", table="x")
     assert secret not in str(caught.value)
     for path in run.folder.rglob("*"):
