@@ -61,7 +61,8 @@ def journey(rng: random.Random, store: Path, folder: Path) -> None:
     sql = f"""SELECT t.timestamp, e."{key}", hash(e."{key}", max(l."{at}")) {label} AS y
         FROM timestamps t CROSS JOIN "{entity}" e LEFT JOIN "{event}" l ON l."{at}" > t.timestamp
         AND l."{at}" <= t.timestamp + INTERVAL '{{timedelta}}' GROUP BY 1, 2"""
-    horizon = f"{rng.choice([1, 3, 10])} days"
+    between = (dataset.test_timestamp - dataset.val_timestamp).total_seconds()
+    horizon = f"{max(1, int(between * rng.choice([0.1, 0.5, 1, 3])))} seconds"
     relfrog.add_task(folder / "ds", "y", sql, type=kind, entity=entity, horizon=horizon)
     run = relfrog.train(
         folder / "ds", "y", folder / "run", settings={**TINY, "seed": rng.randrange(9)}
@@ -84,8 +85,8 @@ def _mangled(rng: random.Random, content: bytes) -> bytes:
 
 def _odd(rng: random.Random) -> Any:
     return rng.choice([
-        None, "", "x", -1, 0, 1e308, float("nan"), [], {}, [1], {"a": 1}, True, "9999-99-99", "../x",
-        10**30, "\x00", "2020-01-01T00:00:00+05:00", "null", "🐸", [[]], "x" * 300,
+        None, "", "x", -1, 0, 1e308, float("nan"), [], {}, [1], {"a": 1}, True, "9999-99-99",
+        "../x", 10**30, "\x00", "2020-01-01T00:00:00+05:00", "null", "🐸", [[]], "x" * 300,
     ])  # fmt: skip
 
 
@@ -168,7 +169,8 @@ def runs(rng: random.Random, store: Path, folder: Path) -> None:
 
 
 CASES: dict[str, Callable[[random.Random, Path, Path], None]] = {
-    "journey": journey, "manifests": manifests, "mappings": mappings, "config": config, "runs": runs,
+    "journey": journey, "manifests": manifests, "mappings": mappings, "config": config,
+    "runs": runs,
 }  # fmt: skip
 
 
@@ -185,6 +187,8 @@ def try_case(name: str, seed: int, store: Path, folder: Path) -> Outcome:
         where = (
             f" at {Path(place[0].filename).name}:{place[0].lineno}" if "--debug" in sys.argv else ""
         )
+        if where:
+            traceback.print_exc(limit=-6)
         return Outcome("traceback", f"{type(error).__name__}: {error}{where}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

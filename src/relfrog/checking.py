@@ -126,7 +126,7 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
     remedy = "See RelBench's manifest format, or import the database again."
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
         report.error(path.name, f"is no YAML: {' '.join(str(error).split())}", remedy)
         return False
     if not isinstance(content, dict):

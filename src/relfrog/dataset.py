@@ -42,7 +42,7 @@ def open_dataset(name: str | Path) -> Any:
         return _inside(load_dataset(str(name) if not path.is_dir() else path))
     except DatasetError:
         raise
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         text = " ".join(str(error).split())
         raise DatasetError(f"{path / 'manifest.yaml'} is no YAML: {text}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -96,7 +96,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path} cannot be read ({error}). Train again.") from None
 
 
@@ -137,7 +137,7 @@ def is_run(folder: Path) -> bool:
     """Whether a folder is a run folder."""
     try:
         about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(about, dict) and "relfrog" in about
 

@@ -328,7 +328,9 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Config]:
     try:
         settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
         config = Config(**parse_settings(settings))
-    except (OSError, yaml.YAMLError, AttributeError, ValueError, UsageError) as error:
+    except (
+        OSError, yaml.YAMLError, RecursionError, AttributeError, ValueError, UsageError
+    ) as error:  # fmt: skip
         text = " ".join(str(error).split())
         raise RunError(f"{folder}: config.yaml is damaged ({text}). Train again.") from None
     return about, config
