@@ -17,7 +17,7 @@ from relfrog.graph import build_graph
 from relfrog.history import history_name, known_labels, with_history
 from relfrog.preparing import Prepared, prepare, seeds_of
 from relfrog.tasks import load_task
-from small_store import HORIZON, QUICK, TASKS, TEST, VAL
+from small_store import END, HORIZON, QUICK, TASKS, TEST, VAL
 
 
 def opened(store: Path, task: str) -> tuple[Any, Any, Any]:
@@ -77,6 +77,9 @@ def test_every_closed_window_is_there_at_its_end(store: Path, name: str) -> None
     assert (table.time_col, table.pkey_col) == ("window_end", None)
     found, expected = as_dict(table.df), labels_by_hand(dataset, name, db)
     assert len(found) == len(table.df)
+    still_open = {key for key in found if key[1] > db.max_timestamp}
+    assert {end for _, end in still_open} == {max(end for _, end in expected) + HORIZON}
+    found = {key: label for key, label in found.items() if key not in still_open}
     assert found.keys() == expected.keys()
     for key, label in expected.items():
         assert found[key] == (pytest.approx(label) if name == "spends" else label)
@@ -162,6 +165,31 @@ def test_later_rows_change_no_label_that_was_known(store: Path) -> None:
         expected = whole[whole["timestamp"] + HORIZON <= time].reset_index(drop=True)
         pd.testing.assert_frame_equal(closed, expected)
         assert len(expected)
+
+
+def test_whether_a_later_row_exists_makes_no_difference(store: Path) -> None:
+    """The newest row may lie anywhere before a seed: the same windows have closed for it."""
+    dataset, task, db = opened(store, "buys")
+    whole = with_history(dataset, task, db, "past").table_dict["past"].df
+    for time in (TEST + 1.2 * HORIZON, TEST + 2 * HORIZON, TEST + 2.01 * HORIZON):
+        cut = Database({n: t.upto(time - 0.4 * HORIZON) for n, t in db.table_dict.items()})
+        rows = {n: t.upto(time) for n, t in db.table_dict.items() if n == "people"}
+        quiet = with_history(dataset, task, Database({**cut.table_dict, **rows}), "past")
+        orders = db.table_dict["orders"].df["ordered_at"]
+        gone = orders[(orders > time - 0.4 * HORIZON) & (orders <= time)]
+        part = quiet.table_dict["past"].df
+        ends = [set(f["window_end"][f["window_end"] <= time]) for f in (part, whole)]
+        assert ends[0] == ends[1]
+        assert len(gone)  # it is the windows that are the same; labels follow from the rows
+    late = pd.DataFrame({"code": [20], "joined": [END + 90 * HORIZON]})
+    people = db.table_dict["people"]
+    frame = pd.concat([people.df, late], ignore_index=True)
+    more = Table(frame, people.fkey_col_to_pkey_table, "code", "joined")
+    again = with_history(dataset, task, Database({**db.table_dict, "people": more}), "past")
+    some = again.table_dict["past"].df
+    assert set(whole["window_end"]) == set(
+        some["window_end"][some["window_end"] < END + 80 * HORIZON]
+    )
 
 
 def test_a_database_that_stops_a_little_before_the_test_time_is_complete(store: Path) -> None:

@@ -31,12 +31,12 @@ outputs
 ngrams text values encodings fitting features frames columns history config popularity
 nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.atomic nn.dependency nn.heads
 nn.ranking nn.model nn
-preparing describing evaluation runfiles
+memory preparing describing evaluation runfiles checkpoints diagnosing callbacks
 baselines.base baselines.boosting baselines.past baselines.rankers baselines.cells
 baselines.streams baselines.aggregates baselines.featuring baselines.trees baselines
-training runs blending auto beside learning
+training runs blending auto beside learning tampering usage certifying
 resampling importance explaining differences
-inspecting drawing findings table_checks task_checks checking
+inspecting drawing findings table_checks leak_checks task_checks checking
 console progress summary
 reporting.colours reporting.markup reporting.placing reporting.schema_graph reporting.charts
 reporting.past_graph reporting.material reporting.words

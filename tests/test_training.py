@@ -175,7 +175,7 @@ def test_a_killed_process_loses_nothing(store: Path, tmp_path: Path) -> None:
     assert_same_run(tmp_path / "whole", done.folder)
 
 
-def test_a_damaged_checkpoint_is_an_error(store: Path, tmp_path: Path) -> None:
+def test_without_any_whole_checkpoint_it_is_an_error(store: Path, tmp_path: Path) -> None:
     with pytest.raises(RunInterrupted):
         fit(store, tmp_path / "run", callbacks=[Stop(4)])
     path = tmp_path / "run" / "checkpoint.safetensors"

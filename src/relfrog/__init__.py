@@ -22,6 +22,7 @@ from relfrog.errors import (
 
 if TYPE_CHECKING:
     from relfrog.adding import add_task
+    from relfrog.certifying import certify
     from relfrog.checking import check
     from relfrog.dataset import open_dataset, source_keys
     from relfrog.demo import build_demo
@@ -52,6 +53,7 @@ __all__ = [
     "add_task",
     "build_demo",
     "build_graph",
+    "certify",
     "check",
     "experiment",
     "explain",
@@ -75,6 +77,7 @@ _HOMES = {
     "add_task": "relfrog.adding",
     "build_demo": "relfrog.demo",
     "build_graph": "relfrog.graph",
+    "certify": "relfrog.certifying",
     "check": "relfrog.checking",
     "experiment": "relfrog.experiments",
     "explain": "relfrog.explaining",

@@ -14,6 +14,7 @@ import yaml
 from relfrog.dataset import open_dataset, read_tables
 from relfrog.errors import TaskError
 from relfrog.findings import CheckReport, Finding
+from relfrog.leak_checks import check_update_times
 from relfrog.mapping import unknown
 from relfrog.names import folder_names
 from relfrog.resolution import prove_full_resolution
@@ -56,6 +57,7 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
         )
         full = opened.get_db(upto_test_timestamp=False)
         _check_resolution(full, report)
+        check_update_times(full, report)
         for name in names:
             try:
                 check_task(opened, name, full, report)
@@ -124,7 +126,7 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
     remedy = "See RelBench's manifest format, or import the database again."
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
         report.error(path.name, f"is no YAML: {' '.join(str(error).split())}", remedy)
         return False
     if not isinstance(content, dict):

@@ -259,7 +259,7 @@ def read_preset(name: str) -> dict[str, Any]:
         raise UsageError(str(unknown("preset", name, presets())))
     try:
         settings = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise UsageError(f"{name} is no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(settings, dict):
         raise UsageError(f"{name} must hold settings, one per line: lr: 0.001")

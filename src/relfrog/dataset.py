@@ -39,8 +39,10 @@ def open_dataset(name: str | Path) -> Any:
     if not path.exists() and looks_local:
         raise DatasetError(f"{path} does not exist. Check the path.")
     try:
-        return load_dataset(str(name) if not path.is_dir() else path)
-    except yaml.YAMLError as error:
+        return _inside(load_dataset(str(name) if not path.is_dir() else path))
+    except DatasetError:
+        raise
+    except (yaml.YAMLError, RecursionError) as error:
         text = " ".join(str(error).split())
         raise DatasetError(f"{path / 'manifest.yaml'} is no YAML: {text}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -53,6 +55,30 @@ def open_dataset(name: str | Path) -> Any:
     except Exception as error:
         # Whatever the hub's client raises when there is no network or no such dataset.
         raise _unreachable(name, error) from None
+
+
+def _inside(dataset: Any) -> Any:
+    """The dataset, unless a table's name would lead to a file outside of its folder."""
+    for name in dataset.manifest.tables:
+        if not isinstance(name, str) or not name or set(name) & set("/\\\0") or name in (".", ".."):
+            raise DatasetError(
+                f"{dataset.dataset_dir}: {name!r} cannot be a table's name: it is no file name. "
+                "Rename it in manifest.yaml."
+            )
+    read = dataset.make_db
+
+    def make_db() -> Any:
+        try:
+            return read()
+        except (OSError, ValueError, LookupError, TypeError) as error:  # Arrow's are among them
+            text = " ".join(str(error).split())[:300]
+            raise DatasetError(
+                f"{dataset.dataset_dir}: its tables cannot be read ({text}). Restore the files, or "
+                "import the database again."
+            ) from None
+
+    dataset.make_db = make_db
+    return dataset
 
 
 def _unreachable(name: str | Path, error: Exception) -> DatasetError:

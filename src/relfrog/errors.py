@@ -21,6 +21,7 @@ __all__ = [
     "DatasetError",
     "OutputError",
     "RelFrogError",
+    "RelFrogWarning",
     "RunError",
     "SchemaError",
     "SourceError",
@@ -59,3 +60,7 @@ class OutputError(RelFrogError):
 
 class UsageError(RelFrogError):
     """Options that contradict each other."""
+
+
+class RelFrogWarning(UserWarning):
+    """Something that went on all the same, and that the user should know."""

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from relfrog.loading import Loader
+from relfrog.memory import is_out_of_memory
 from relfrog.nn.model import Network
 
 __all__ = ["REGIMES", "better", "compute_metrics", "predict_seeds"]
@@ -30,24 +31,36 @@ def predict_seeds(
     """Predictions in the order of the loader's seeds. Shape [seeds] or [seeds, k].
 
     For a recommendation [seeds, k, 2]: targets and scores, as a `relfrog.popularity.Wish` says.
+    A batch that does not fit into memory is halved until it does.
     """
     was_training = network.training
     network.eval()
     parts, numbers = [], []
     try:
         with torch.no_grad():
-            for plan in loader:
-                plan = plan.to(device)
-                out = network(plan, features)
-                parts.append(network.head.batch_predict(out.seeds, plan, features, wish).cpu())
-                numbers.append(plan.batch.seed_ids.cpu())
+            for whole in loader:
+                waiting = [whole]
+                while waiting:
+                    plan = waiting.pop()
+                    try:
+                        moved = plan.to(device)
+                        out = network(moved, features)
+                        found = network.head.batch_predict(out.seeds, moved, features, wish).cpu()
+                    except (RuntimeError, MemoryError) as error:
+                        if len(plan.batch) == 1 or not is_out_of_memory(error):
+                            raise
+                        halves = np.array_split(np.arange(len(plan.batch)), 2)
+                        waiting += [loader.part(plan.batch, half) for half in halves]
+                        continue
+                    parts.append(found)
+                    numbers.append(plan.batch.seed_ids.cpu())
     finally:
         network.train(was_training)
     if not parts:
         return np.empty(0)
-    found = torch.cat(parts)
-    ordered = torch.empty_like(found)
-    ordered[torch.cat(numbers)] = found
+    everything = torch.cat(parts)
+    ordered = torch.empty_like(everything)
+    ordered[torch.cat(numbers)] = everything
     return np.asarray(ordered.numpy())
 
 

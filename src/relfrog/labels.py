@@ -219,12 +219,20 @@ def window_problems(dataset: Any, task: Any, full: Any) -> list[tuple[bool, str,
 
 
 def _without_past_events(db: Any, time: pd.Timestamp) -> Any:
-    """The database without the rows up to a time, in tables that no other table refers to."""
+    """The database without events up to a time.
+
+    Rows that others refer to must stay, so that joins do; they move half a century back.
+    """
     referred = {p for t in db.table_dict.values() for p in t.fkey_col_to_pkey_table.values()}
     tables = {}
     for name, table in db.table_dict.items():
         if table.time_col is not None and name not in referred:
             frame = table.df[table.df[table.time_col] > time]
+            table = type(table)(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
+        elif table.time_col is not None and table.fkey_col_to_pkey_table:
+            times = table.df[table.time_col].astype("datetime64[us]")
+            moved = times.where(times > time, times - pd.Timedelta(days=18_262))
+            frame = table.df.assign(**{table.time_col: moved})
             table = type(table)(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
         tables[name] = table
     return type(db)(tables)

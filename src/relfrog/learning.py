@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import platform
@@ -14,19 +15,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from relfrog import checkpoints
 from relfrog._version import __version__
 from relfrog.auto import fit_members
 from relfrog.baselines import baseline_class
 from relfrog.beside import FILE, score_baselines
 from relfrog.config import Config, parse_settings, read_preset, resolve
-from relfrog.dataset import open_dataset
+from relfrog.dataset import open_dataset, read_tables
 from relfrog.describing import describe_database
 from relfrog.errors import DatasetError, RunError, TaskError, UsageError
 from relfrog.evaluation import REGIMES, better
 from relfrog.folders import appearing
+from relfrog.memory import check_room
 from relfrog.models import BASELINES, NETWORKS
 from relfrog.preparing import Prepared, prepare, seeds_of
-from relfrog.runfiles import FORMAT, is_run, locked, plain, read_json, write_json, write_text
+from relfrog.runfiles import (
+    FORMAT,
+    clear_partials,
+    is_run,
+    locked,
+    plain,
+    read_json,
+    write_json,
+    write_text,
+    written,
+)
 from relfrog.runs import Run, chosen_device, load_run, read_run, resume_command
 from relfrog.tasks import load_task
 from relfrog.training import Callback, Trainer
@@ -96,6 +109,7 @@ def train(
     _refuse(folder, overwrite)
     chosen_device(device)
     opened = open_dataset(dataset)
+    check_room(str(dataset), read_tables(opened))
     loaded = load_task(opened, task)
     kind = loaded.task_type.value
     try:
@@ -172,6 +186,8 @@ def _resume(
     if gates is not None and gates != about.get("gates"):
         raise UsageError(f"{folder} was begun with other gates. Leave --roles out.")
     if about["status"] == "complete":
+        with locked(folder):
+            _tidy(folder)
         return load_run(folder, device=chosen_device(device))
     opened = open_dataset(dataset)
     loaded = load_task(opened, task)
@@ -216,6 +232,7 @@ def _fit(
     started = time.monotonic()
     chosen = chosen_device(device)
     with locked(folder):
+        clear_partials(folder)
         try:
             candidates = _candidates(config, prepared)
             trainers = []
@@ -233,14 +250,22 @@ def _fit(
             name, trainer = _best(trainers)
             if name:
                 about["history_by_validation"] = {n: t.at.best for n, t in trainers}
-                for path in (folder / name).iterdir():
-                    path.replace(folder / path.name)
-                for other, _ in trainers:
-                    shutil.rmtree(folder / other)
+                # Copied, not moved: whoever is killed here finds both parts whole.
+                for file in ("model.safetensors", "history.jsonl"):
+                    with written(folder / file) as copy:
+                        copy.write((folder / name / file).read_bytes())
             _finish(folder, about, trainer, started)
+            _tidy(folder)
         except KeyboardInterrupt:
             again = resume_command(folder)
             raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise RunError(
+                f"no room left to write into {folder} ({error.strerror}). Nothing is lost: make "
+                f"room, then go on with: {resume_command(folder)}"
+            ) from None
     return load_run(folder, device=chosen)
 
 
@@ -387,7 +412,15 @@ def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: floa
         "peak_memory_bytes": _peak_memory(),
     }
     write_json(folder / "run.json", about)
-    (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what only an interrupted run needs."""
+    clear_partials(folder)
+    checkpoints.clear(folder)
+    for name in ("history-on", "history-off"):
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
 
 
 def schema_fingerprint(prepared: Prepared) -> str:

@@ -112,6 +112,27 @@ class Loader:
             order = rng.permutation(len(self.times))
         return self._run(order, number, start, self._limits(rng))
 
+    def part(self, batch: Batch, which: NDArray[np.int64], epoch: int = 0) -> Any:
+        """Some seeds of a batch by themselves.
+
+        What is sampled for a seed is the same as in the batch where subgraphs are separate. Where
+        they are shared, the others may have brought a row nearer and so more of its children.
+
+        Args:
+            batch: a batch of this loader.
+            which: positions of seeds in it.
+            epoch: whose random choices.
+        """
+        ids = batch.seed_ids.cpu().numpy()[which]
+        groups = batch.tables[batch.seed_table].group[batch.seeds].long().cpu().numpy()[which]
+        lags = batch.group_lags.cpu().numpy() * clock.PER_SECOND[self.sampler.graph.unit]
+        limits = (batch.group_times.cpu().numpy() - np.rint(lags).astype(np.int64))[groups]
+        times = np.asarray(self.times)[ids]
+        sampled = self.sampler.sample_checked(
+            np.asarray(self.rows)[ids], times, epoch, ids, limits if lags.any() else None
+        )
+        return sampled if self.prepare is None else self.prepare(sampled)
+
     def _limits(self, rng: np.random.Generator) -> NDArray[np.int64] | None:
         """Cut-offs while training: for each time one that is up to `staleness` earlier."""
         if not self.staleness:

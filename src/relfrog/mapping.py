@@ -222,7 +222,7 @@ def read_corrections(path: Path) -> Corrections:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SchemaError(f"mapping file {path} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise SchemaError(
             f"mapping file {path} is no YAML: {' '.join(str(error).split())}"
         ) from None

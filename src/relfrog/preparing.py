@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -234,7 +235,12 @@ class Prepared:
 
 
 def shown_database(
-    dataset: Any, task: Any, config: Config, db: Any = None
+    dataset: Any,
+    task: Any,
+    config: Config,
+    db: Any = None,
+    change: Callable[[Any], Any] | None = None,
+    closed_by: pd.Timestamp | None = None,
 ) -> tuple[Any, str | None]:
     """The database as a network sees it, and the name of its table of earlier labels, if any.
 
@@ -243,13 +249,18 @@ def shown_database(
         task: RelBench's task.
         config: the settings.
         db: the database, if it has been read already.
+        change: what to make of the table of earlier labels; see `prepare`.
+        closed_by: see `relfrog.history.known_labels`.
     """
     if db is None:
         db = timed_first(dataset.get_db(upto_test_timestamp=False))
     name = None
     if config.history == "on":
         name = history_name(db)
-        db = with_history(dataset, task, db, name)
+        db = with_history(dataset, task, db, name, closed_by)
+        if change is not None:
+            earlier = change(Database({name: db.table_dict[name]}))
+            db = Database({**db.table_dict, **earlier.table_dict})
     return allowed(task, db), name
 
 
@@ -259,6 +270,8 @@ def prepare(
     config: Config,
     columns: Columns | None = None,
     db: Any = None,
+    change: Callable[[Any], Any] | None = None,
+    closed_by: pd.Timestamp | None = None,
     *,
     encode: bool = True,
 ) -> Prepared:
@@ -270,16 +283,21 @@ def prepare(
         config: the settings.
         columns: those of an earlier run; by default they are fitted.
         db: the database, if it has been read already.
+        change: what to make of the database, and of the table of earlier labels, before anything
+            else looks at it; see `relfrog.tampering`.
+        closed_by: see `relfrog.history.known_labels`.
         encode: whether to make numbers of the columns; otherwise the tables themselves are kept.
     """
     if db is None:
         db = dataset.get_db(upto_test_timestamp=False)
+    if change is not None:
+        db = change(db)
     db = timed_first(db)
     newest = db.max_timestamp
     seeds = None
     if columns is None:
         seeds = training_seeds(dataset, task, db, config.density)
-    db, name = shown_database(dataset, task, config, db)
+    db, name = shown_database(dataset, task, config, db, change, closed_by)
     if not encode:
         columns = Columns({}, dataset.val_timestamp)
     elif columns is None:

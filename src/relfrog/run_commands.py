@@ -24,6 +24,7 @@ def _one_line_warnings() -> Iterator[None]:
     """Say what is new in the database and ignored, one line each, on standard error."""
     from relfrog.columns import NewColumnWarning
     from relfrog.console import styled
+    from relfrog.errors import RelFrogWarning
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         mark = styled("warning", "bold yellow", sys.stderr)
@@ -31,6 +32,7 @@ def _one_line_warnings() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", NewColumnWarning)
+        warnings.simplefilter("always", RelFrogWarning)
         warnings.showwarning = show
         yield
 
@@ -84,7 +86,7 @@ def train_command(
         if not mark:
             raise UsageError(f"--set takes KEY=VALUE (got {setting!r}).")
         given[key.strip()] = value.strip()
-    with TrainingProgress() as progress:
+    with _one_line_warnings(), TrainingProgress() as progress:
         run = train(dataset, task, out, settings=given, callbacks=[progress], **options)
     if as_json:
         write_json({"run": str(out), "metrics": run.metrics, "baselines": run.baselines})
@@ -103,12 +105,16 @@ def train_command(
               help="frozen: the database stops at the split's time; rolling: each seed sees "
               "everything up to its own.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+@click.option("--certify", is_flag=True, help="Try whether later rows change anything, and write "
+              "evaluate-SPLIT-REGIME.certificate.json into the run folder.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
-def evaluate_command(run: Path, split: str, regime: str, device: str, as_json: bool) -> None:
+def evaluate_command(
+    run: Path, split: str, regime: str, device: str, certify: bool, as_json: bool
+) -> None:
     """Score a run on the labels of a split."""
     from relfrog.runs import load_run
 
-    opened = load_run(run, device=device)
+    opened = _certifying(load_run(run, device=device), certify)
     with _one_line_warnings():
         metrics = opened.evaluate(split, regime)
         rows = opened.count(split)
@@ -119,11 +125,41 @@ def evaluate_command(run: Path, split: str, regime: str, device: str, as_json: b
                 "metrics": metrics, "rows": rows,
             }
         )  # fmt: skip
-        return
-    from relfrog.summary import score_table
+    else:
+        from relfrog.summary import score_table
 
-    click.echo(f"{opened.about['task']}, {split}, {regime}, {rows:,} seeds")
-    click.echo(score_table(metrics))
+        click.echo(f"{opened.about['task']}, {split}, {regime}, {rows:,} seeds")
+        click.echo(score_table(metrics))
+    if certify:
+        stem = opened.folder / f"evaluate-{split}-{regime}"
+        said = {"split": split, "regime": regime, "metrics": metrics}
+        _show_certificate(opened, opened.certificate.save(stem, **said))
+
+
+def _certifying(run: Any, wanted: bool) -> Any:
+    from relfrog.certifying import certify
+
+    return certify(run) if wanted else run
+
+
+def _show_certificate(run: Any, path: Path) -> None:
+    """Say what was certified.
+
+    Raises:
+        RunError: It does not hold.
+    """
+    from relfrog.certifying import complaint
+    from relfrog.errors import RunError
+
+    if not run.certificate.holds:
+        raise RunError(complaint(run.certificate, path))
+    trial = run.certificate.about["trial"]
+    rows = [f"{trial[way]['rows']:,} {way}" for way in ("altered", "removed", "invented")]
+    click.echo(
+        f"certified: {trial['seeds_tried']:,} predictions are the same, bit for bit, with "
+        f"{', '.join(rows)} later rows; {path}",
+        err=True,
+    )
 
 
 @click.command(
@@ -145,10 +181,13 @@ def evaluate_command(run: Path, split: str, regime: str, device: str, as_json: b
               "to before.")  # fmt: skip
 @click.option("--table", metavar="NAME", help="Table to make in the database.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+@click.option("--certify", is_flag=True, help="Try whether later rows change anything, and write "
+              "FILE.certificate.json: rows and newest time used per entity and table, and the "
+              "outcome.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace a file or table that is there already.")
 def predict_command(
     run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
-    overwrite: bool, **ranking: Any,
+    certify: bool, overwrite: bool, **ranking: Any,
 ) -> None:  # fmt: skip
     """Predict for any time, for all or some entities, with the source's own keys.
 
@@ -158,11 +197,15 @@ def predict_command(
     from relfrog.runs import load_run
 
     check_output(out, table, overwrite)
-    opened = load_run(run, device=device)
+    opened = _certifying(load_run(run, device=device), certify)
     with _one_line_warnings():
         frame = opened.predict(at, entities, **ranking)
     where = write_frame(frame, out, table=table, overwrite=overwrite)
     click.echo(f"{len(frame):,} predictions written to {where}", err=True)
+    if certify:
+        from relfrog.certifying import save_beside
+
+        _show_certificate(opened, save_beside(opened.certificate, out, table, opened.folder))
 
 
 @click.command("roles", cls=Command, example="relfrog roles runs/churn")

@@ -13,6 +13,7 @@
     metrics.json         scores of the saved weights, by split and regime
     baselines.json       scores of quick baselines beside a network, by model, split and regime
     checkpoint.safetensors  where an interrupted run goes on; gone when it has ended
+    checkpoint-before.safetensors  the one before it, should it be damaged
 
 Models without a network have `baseline.json`, or `lightgbm.json` and LightGBM's text, in place of
 weights; `auto` has `blend.json` and the run folders of its members under `members`.
@@ -22,35 +23,60 @@ Nothing in it is executed when it is opened: JSON, YAML (safe), safetensors and 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from relfrog.errors import RunError
 
 __all__ = [
-    "FORMAT", "append_line", "is_run", "load_tensors", "locked", "plain", "read_json",
-    "save_tensors", "write_json", "write_text",
+    "FORMAT", "append_line", "clear_partials", "is_run", "load_tensors", "locked", "plain",
+    "read_json", "save_tensors", "write_json", "write_text", "written",
 ]  # fmt: skip
 
 FORMAT = 1
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that is complete or as it was: beside, then renamed."""
+@contextmanager
+def written(path: Path) -> Iterator[BinaryIO]:
+    """Write a file that is complete or as it was: beside, then renamed, and on the disk by then."""
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(partial, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+        _sync_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a renaming last; not every system can."""
+    with contextlib.suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def clear_partials(folder: Path) -> None:
+    """Remove what a process that was killed was writing; the caller holds the lock."""
+    for path in folder.rglob(".*.partial-*"):
+        path.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is complete or as it was."""
+    with written(path) as file:
+        file.write(text.encode())
 
 
 def plain(data: Any) -> Any:
@@ -75,25 +101,17 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path} cannot be read ({error}). Train again.") from None
 
 
 def save_tensors(path: Path, tensors: dict[str, Any], about: dict[str, str] | None = None) -> None:
     """Write tensors as safetensors, complete or as it was."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        partial.touch()
-        mode = partial.stat().st_mode
-        save_file({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, partial, about)
-        partial.chmod(mode)  # safetensors keeps everyone else out
-        with open(partial, "rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    content = save({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, about)
+    with written(path) as file:
+        file.write(content)
 
 
 def load_tensors(path: Path) -> dict[str, Any]:
@@ -116,13 +134,15 @@ def append_line(path: Path, data: object) -> None:
     """Add one line of JSON to a file."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(plain(data), ensure_ascii=False, default=str) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is a run folder."""
     try:
         about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(about, dict) and "relfrog" in about
 

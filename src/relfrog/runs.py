@@ -256,10 +256,15 @@ class Run:
         """The database as it is now, through the columns of the run."""
         dataset = open_dataset(self.about["dataset"])
         task = load_task(dataset, self.about["task"])
-        encode = self.config.model in NETWORKS
+        columns = Columns.load(self.folder)
+        return prepare(dataset, task, self.config, columns, encode=self.encodes)
+
+    @property
+    def encodes(self) -> bool:
+        """Whether the model reads columns as numbers, rather than the tables themselves."""
         if self._baseline_class is not None:
-            encode = self._baseline_class.encoded
-        return prepare(dataset, task, self.config, Columns.load(self.folder), encode=encode)
+            return self._baseline_class.encoded
+        return self.config.model in NETWORKS
 
     @property
     def _baseline_class(self) -> type[Baseline] | None:
@@ -407,7 +412,9 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Config]:
     try:
         settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
         config = Config(**parse_settings(settings))
-    except (OSError, yaml.YAMLError, AttributeError, ValueError, UsageError) as error:
+    except (
+        OSError, yaml.YAMLError, RecursionError, AttributeError, ValueError, UsageError
+    ) as error:  # fmt: skip
         text = " ".join(str(error).split())
         raise RunError(f"{folder}: config.yaml is damaged ({text}). Train again.") from None
     return about, config

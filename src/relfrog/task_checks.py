@@ -13,6 +13,7 @@ import pyarrow as pa
 from relfrog.errors import TaskError
 from relfrog.findings import CheckReport
 from relfrog.labels import SPLITS, label_stats, window_problems
+from relfrog.leak_checks import check_leaks
 from relfrog.mapping import unknown
 from relfrog.tasks import NoLabels, read_task_manifest, task_from
 
@@ -58,6 +59,7 @@ def check_task(opened: Any, name: str, full: Any, report: CheckReport) -> None:
         if manifest.kind == "forecast" and len(frames) == len(SPLITS):
             for is_error, text, remedy in window_problems(opened, task, full):
                 (report.error if is_error else report.warning)(place, text, remedy)
+        check_leaks(task, frames, full, report, place)
     except TaskError as error:
         report.error(place, str(error), "Mend the label SQL or the horizon.")
         return

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import yaml
 from relbench.base import Table
 from relbench.load import _ForecastEntityTask, _ForecastRecommendationTask, build_task
@@ -172,7 +173,7 @@ def read_task_manifest(dataset: Any, name: str) -> tuple[TaskManifest, Path]:
     try:
         manifest = TaskManifest.load(folder / "manifest.yaml")
         manifest.validate()
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         text = " ".join(str(error).split())
         raise TaskError(f"task {name}: {folder / 'manifest.yaml'} is no YAML: {text}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -211,6 +212,22 @@ def _named(task: Any) -> Any:
     if task.task_type.value == "recommendation":
         task.entity_table, task.entity_col = task.src_entity_table, task.src_entity_col
         task.target_col = task.dst_entity_col
+    read = task.get_table
+
+    def get_table(split: str, mask_input_cols: bool | None = None, **options: Any) -> Any:
+        """RelBench's own, with an error in words where a file or a column is wrong."""
+        try:
+            table = read(split, mask_input_cols=mask_input_cols, **options)
+        except (OSError, LookupError, TypeError, pa.ArrowException) as error:
+            text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            raise TaskError(f"{split} split: labels cannot be read ({text})") from None
+        names = [task.time_col, task.entity_col]
+        for name in names if mask_input_cols is not False else [*names, task.target_col]:
+            if name is not None:
+                need_column(table.df, name)
+        return table
+
+    task.get_table = get_table
     return task
 
 

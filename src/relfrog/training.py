@@ -8,11 +8,10 @@ as in Algorithm 2 of the paper.
 
 from __future__ import annotations
 
-import json
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,75 +19,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relfrog.errors import RunError
+from relfrog import checkpoints
+from relfrog.callbacks import Callback, EpochRecord
+from relfrog.diagnosing import blame
+from relfrog.errors import RelFrogWarning, RunError
 from relfrog.evaluation import better, compute_metrics, predict_seeds
+from relfrog.memory import is_out_of_memory
 from relfrog.nn.dependency import Dependencies, Pairs
 from relfrog.nn.links import Plan
 from relfrog.nn.model import dependency_pairs
 from relfrog.preparing import Prepared, Seeds, seeds_of
-from relfrog.runfiles import append_line, load_tensors, save_tensors, write_text
+from relfrog.runfiles import append_line, load_tensors, save_tensors
 
 __all__ = ["Callback", "EpochRecord", "Trainer"]
-
-
-class Callback:
-    """What may be done while training goes on; every method may be left as it is."""
-
-    def on_start(self, trainer: Trainer) -> None:
-        """Everything is ready; the first step comes next."""
-
-    def on_step(self, trainer: Trainer, loss: float) -> None:
-        """A step is done."""
-
-    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
-        """An epoch is done and validated."""
-
-    def on_end(self, trainer: Trainer) -> None:
-        """Training has ended; the best weights are in place."""
-
-    def on_message(self, text: str) -> None:
-        """Something is worth a line; the one thing that models without epochs say."""
-
-
-@dataclass(frozen=True)
-class EpochRecord:
-    """One line of `history.jsonl`.
-
-    Attributes:
-        epoch: its number, from 0.
-        loss: mean training loss of the task.
-        fd_emb: mean L_emb.
-        fd_pair: mean L_pair.
-        val: validation metrics.
-        best: whether these weights were saved.
-        seconds: training time of the epoch.
-        seeds_per_second: its speed.
-        gates: the average gate of each route.
-    """
-
-    epoch: int
-    loss: float
-    fd_emb: float
-    fd_pair: float
-    val: dict[str, float]
-    best: bool
-    seconds: float
-    seeds_per_second: float
-    gates: dict[str, float]
-
-
-@dataclass
-class _Progress:
-    """Where training is; with the weights and the random state this is all there is."""
-
-    epoch: int = 0
-    step: int = 0
-    steps: int = 0
-    best: float | None = None
-    best_epoch: int = -1
-    waited: int = 0
-    sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0, 0.0])
-    seconds: float = 0.0
 
 
 class Trainer:
@@ -145,7 +88,7 @@ class Trainer:
             self.train_seeds, staleness=config.staleness * task.timedelta.total_seconds()
         )
         self.metric, self.higher = self.network.head.metric
-        self.at = _Progress()
+        self.at = checkpoints.Progress()
 
     @property
     def steps_per_epoch(self) -> int:
@@ -202,34 +145,101 @@ class Trainer:
     # The two phases.
 
     def fit_model(self, plan: Plan) -> tuple[float, dict[Any, Pairs], float, float]:
-        """The model learns, with the regulariser fixed: L_task + L_FD, Eq. (17)."""
-        config = self.config
-        self.network.train()
-        with self._precision():
-            output = self.network(plan, self.features)
-            task = self.network.head.batch_loss(output.seeds, plan, self.targets, self.features)
-        total, pairs = task, {}
-        emb = pair = 0.0
-        if self.dependencies is not None:
-            pairs = dependency_pairs(
-                output, plan, self.prepared.graph.foreign_keys, config.fd_pairs
-            )
-            self.dependencies.requires_grad_(False)
-            losses = self.dependencies(pairs)
-            total = task + config.beta * losses.emb + config.gamma * losses.pair
-            emb, pair = float(losses.emb.detach()), float(losses.pair.detach())
-        loss = float(task.detach())
-        if not np.isfinite(loss):
-            raise RunError(
-                f"the loss is {loss} in epoch {self.at.epoch}, step {self.at.step}. The best "
-                "weights so far are kept. Lower the learning rate: --set lr=0.0003"
-            )
-        self.optimizer.zero_grad(set_to_none=True)
-        total.backward()
-        if config.clip:
-            nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
+        """The model learns, with the regulariser fixed: L_task + L_FD, Eq. (17).
+
+        A batch that does not fit into memory is split, and the gradients of its pieces are added
+        up: the same sum, but for what is drawn at random (dropout, pairs of rows), for rows that
+        seeds of different pieces would have shared, and for gates, which move once per piece.
+        """
+        state = torch.get_rng_state(), self._gates().clone()
+        while True:
+            try:
+                found = self._gradients(plan)
+                break
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            # Outside the handler, which holds on to everything that was computed.
+            self._halve(len(plan.batch))
+            self.optimizer.zero_grad(set_to_none=True)
+            torch.set_rng_state(state[0])
+            self._gates().copy_(state[1])
+        largest = self.config.clip or float("inf")
+        norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), largest))
+        if not np.isfinite(norm):
+            self._stop(plan, f"the gradient is {norm}")
         self.optimizer.step()
-        return loss, pairs, emb, pair
+        return found
+
+    def _gradients(self, plan: Plan) -> tuple[float, dict[Any, Pairs], float, float]:
+        """The gradient of a batch, piece by piece; the pairs of rows are those of the first."""
+        config, count = self.config, len(plan.batch)
+        self.network.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        parts = [plan]
+        if self.at.pieces > 1:
+            pieces = np.array_split(np.arange(count), min(self.at.pieces, count))
+            parts = [self.loader.part(plan.batch, some, self.at.epoch) for some in pieces]
+        sums, first = np.zeros(3), None
+        for part in parts:
+            part = part.to(self.device)
+            share = len(part.batch) / count
+            with self._precision():
+                output = self.network(part, self.features)
+                task = self.network.head.batch_loss(output.seeds, part, self.targets, self.features)
+            total, pairs = task, {}
+            emb = pair = 0.0
+            if self.dependencies is not None:
+                keys = self.prepared.graph.foreign_keys
+                pairs = dependency_pairs(output, part, keys, config.fd_pairs)
+                self.dependencies.requires_grad_(False)
+                losses = self.dependencies(pairs)
+                total = task + config.beta * losses.emb + config.gamma * losses.pair
+                emb, pair = float(losses.emb.detach()), float(losses.pair.detach())
+            loss = float(task.detach())
+            if not np.isfinite(loss):
+                self._stop(part, f"the loss is {loss}")
+            (total if share == 1 else total * share).backward()
+            sums += share * np.array([loss, emb, pair])
+            first = pairs if first is None else first
+        loss, emb, pair = sums.tolist()
+        return loss, first or {}, emb, pair
+
+    def _gates(self) -> Tensor:
+        roles = self.network.roles
+        return torch.zeros(0) if roles is None else roles.average
+
+    def _halve(self, size: int) -> None:
+        """Split batches into twice as many pieces from now on.
+
+        Raises:
+            RunError: A single seed does not fit.
+        """
+        if self.at.pieces >= size:
+            raise RunError(
+                "a single seed does not fit into memory. Take fewer neighbours or channels: "
+                f"--set neighbors={max(1, self.config.neighbors // 2)} or --size small"
+            )
+        self.at.pieces *= 2
+        text = (
+            f"a batch of {size} seeds does not fit into memory; batches are split into "
+            f"{self.at.pieces} pieces from epoch {self.at.epoch}, step {self.at.step} on."
+        )
+        warnings.warn(text, RelFrogWarning, stacklevel=2)
+
+    def _stop(self, plan: Plan, what: str) -> None:
+        """End training because of what is no number.
+
+        Raises:
+            RunError: Always.
+        """
+        why = blame(self.network, plan, self.features, self.prepared.columns.tables, self.targets)
+        if (self.folder / "model.safetensors").exists():
+            self.network.load_state_dict(self._best_weights())
+        raise RunError(
+            f"{what} in epoch {self.at.epoch}, step {self.at.step}: {why}. The best weights so "
+            "far are kept. Lower the learning rate: --set lr=0.0003"
+        )
 
     def fit_regulariser(self, pairs: dict[Any, Pairs]) -> None:
         """P, s and the scorers learn, with the model fixed: L_FD, Eq. (16)."""
@@ -309,69 +319,16 @@ class Trainer:
 
     def save_checkpoint(self) -> None:
         """Write all that is needed to go on as if nothing had happened."""
-        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        tensors |= {f"average.{k}": v for k, v in self.averaged.items()}
-        if self.dependencies is not None:
-            tensors |= {f"fd.{k}": v for k, v in self.dependencies.state_dict().items()}
-        for name, optimizer in self._optimizers().items():
-            for number, state in optimizer.state_dict()["state"].items():
-                tensors |= {f"{name}.{number}.{k}": v for k, v in state.items()}
-        tensors["random"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        about = {"progress": json.dumps(self.at.__dict__)}
-        save_tensors(self.folder / "checkpoint.safetensors", tensors, about)
+        checkpoints.save(self)
 
     def load_checkpoint(self) -> None:
-        """Take up where `save_checkpoint` left off; from the beginning if it never did.
-
-        Raises:
-            RunError: The checkpoint is damaged or of another model.
-        """
-        path = self.folder / "checkpoint.safetensors"
-        if not path.exists():
-            self._cut_history()
-            return
-        from safetensors import safe_open
-
-        tensors = load_tensors(path)
-
-        def part(prefix: str) -> dict[str, Tensor]:
-            start = f"{prefix}."
-            return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}
-
-        try:
-            with safe_open(path, "pt") as file:
-                self.at = _Progress(**json.loads((file.metadata() or {})["progress"]))
-            self.network.load_state_dict(part("network"))
-            self.averaged = {k: v.to(self.device) for k, v in part("average").items()}
-            if self.dependencies is not None:
-                self.dependencies.load_state_dict(part("fd"))
-            for name, optimizer in self._optimizers().items():
-                state: dict[int, dict[str, Tensor]] = {}
-                for key, value in part(name).items():
-                    number, _, entry = key.partition(".")
-                    state.setdefault(int(number), {})[entry] = value
-                groups = optimizer.state_dict()["param_groups"]
-                optimizer.load_state_dict({"state": state, "param_groups": groups})
-            torch.set_rng_state(tensors["random"])
-            if self.device.type == "cuda" and "random.cuda" in tensors:
-                torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
-        except (RuntimeError, KeyError, TypeError, ValueError) as error:
-            text = " ".join(str(error).split())[:300]
-            raise RunError(f"{path} does not fit this run ({text}). Train again.") from None
-        self._cut_history()
-
-    def _cut_history(self) -> None:
-        """Drop lines of epochs that will be run again."""
-        path = self.folder / "history.jsonl"
-        if path.exists():
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            write_text(path, "".join(lines[: self.at.epoch]))
+        """Take up where `save_checkpoint` left off; from the beginning if it never did."""
+        checkpoints.load(self)
 
     # Small things.
 
-    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """By name, those that there are."""
         found: dict[str, torch.optim.Optimizer] = {"optimizer": self.optimizer}
         if self.fd_optimizer is not None:
             found["fd_optimizer"] = self.fd_optimizer

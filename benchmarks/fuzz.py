@@ -1,0 +1,238 @@
+"""Try random databases and damaged files, and count what comes of them.
+
+    python benchmarks/fuzz.py --minutes 10 --out benchmarks/fuzz.json
+
+Every case has a number, so that it can be tried again: ``--only journey --first 4711 --count 1``.
+A case ends in success or in an error that RelFrog raises on purpose; anything else is a defect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import relfrog
+from relfrog.config import Config, parse_settings, read_preset
+from relfrog.testing import random_database
+
+TINY = {
+    "channels": 4, "layers": 1, "neighbors": 3, "epochs": 1, "steps_per_epoch": 2, "batch_size": 32,
+    "fd_pairs": 8, "fd_negatives": 1, "encoder_depth": 0, "bins": 2, "text_channels": 4,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case ended: success, error or traceback; and what was said."""
+
+    kind: str
+    text: str = ""
+
+
+def journey(rng: random.Random, store: Path, folder: Path) -> None:
+    """Import, check, train one epoch, predict, on a random database from a random source."""
+    database = random_database(rng.randrange(1 << 30), size=rng.choice([1, 3, 10, 40]))
+    kind = rng.choice(["sqlite", "duckdb", "csv", "parquet"])
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / ("source" if kind in ("csv", "parquet") else f"source.{kind}")
+    relfrog.import_database(getattr(database, f"to_{kind}")(place), folder / "ds")
+    relfrog.check(folder / "ds")
+    dataset = relfrog.open_dataset(folder / "ds")
+    keyed = [n for n, t in dataset.manifest.tables.items() if t.pkey]
+    timed = [n for n, t in dataset.manifest.tables.items() if t.time_col]
+    entity, event = rng.choice(keyed), rng.choice(timed)
+    key, at = dataset.manifest.tables[entity].pkey, dataset.manifest.tables[event].time_col
+    kind = rng.choice(["binary", "regression", "multiclass"])
+    label = {"binary": "% 2", "regression": "% 1000 / 7.0", "multiclass": "% 3"}[kind]
+    sql = f"""SELECT t.timestamp, e."{key}", hash(e."{key}", max(l."{at}")) {label} AS y
+        FROM timestamps t CROSS JOIN "{entity}" e LEFT JOIN "{event}" l ON l."{at}" > t.timestamp
+        AND l."{at}" <= t.timestamp + INTERVAL '{{timedelta}}' GROUP BY 1, 2"""
+    between = (dataset.test_timestamp - dataset.val_timestamp).total_seconds()
+    horizon = f"{max(1, int(between * rng.choice([0.1, 0.5, 1, 3])))} seconds"
+    relfrog.add_task(folder / "ds", "y", sql, type=kind, entity=entity, horizon=horizon)
+    run = relfrog.train(
+        folder / "ds", "y", folder / "run", settings={**TINY, "seed": rng.randrange(9)}
+    )
+    run.predict()
+    relfrog.load_run(folder / "run").evaluate()
+
+
+def _mangled(rng: random.Random, content: bytes) -> bytes:
+    """A file with something wrong."""
+    at = rng.randrange(max(len(content), 1))
+    return rng.choice([
+        lambda: content[:at], lambda: content + content, lambda: b"",
+        lambda: content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :],
+        lambda: content[:at] + rng.randbytes(8) + content[at:],
+        lambda: content.replace(b":", b"", 1), lambda: content.replace(b"0", b"-1"),
+        lambda: b"[" * 500, lambda: content.replace(b"\n", b"\n "),
+    ])()  # fmt: skip
+
+
+def _odd(rng: random.Random) -> Any:
+    return rng.choice([
+        None, "", "x", -1, 0, 1e308, float("nan"), [], {}, [1], {"a": 1}, True, "9999-99-99",
+        "../x", 10**30, "\x00", "2020-01-01T00:00:00+05:00", "null", "🐸", [[]], "x" * 300,
+    ])  # fmt: skip
+
+
+def _mutated(rng: random.Random, value: Any) -> Any:
+    """The same tree with one branch replaced, removed or added."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(list(value))
+        copy = dict(value)
+        action = rng.random()
+        if action < 0.15:
+            del copy[key]
+        elif action < 0.25:
+            copy[str(_odd(rng))] = _odd(rng)
+        else:
+            copy[key] = _mutated(rng, value[key])
+        return copy
+    if isinstance(value, list) and value and rng.random() < 0.7:
+        place = rng.randrange(len(value))
+        return [*value[:place], _mutated(rng, value[place]), *value[place + 1 :]]
+    return _odd(rng)
+
+
+def _spoil(rng: random.Random, path: Path) -> None:
+    content = path.read_bytes()
+    if path.suffix in (".yaml", ".json") and rng.random() < 0.7:
+        text = content.decode()
+        tree = yaml.safe_load(text) if path.suffix == ".yaml" else json.loads(text)
+        made = _mutated(rng, tree)
+        text = yaml.safe_dump(made) if path.suffix == ".yaml" else json.dumps(made)
+        path.write_text(text, encoding="utf-8")
+    else:
+        path.write_bytes(_mangled(rng, content))
+
+
+def manifests(rng: random.Random, store: Path, folder: Path) -> None:
+    """A dataset folder in which one file is damaged: look at it, and train on it."""
+    dataset = Path(shutil.copytree(store, folder / "ds"))
+    files = [p for p in dataset.rglob("*") if p.is_file()]
+    likely = [p for p in files if p.suffix in (".yaml", ".json")]
+    _spoil(rng, rng.choice(likely if rng.random() < 0.7 else files))
+    task = rng.choice([None, "buys"])
+    relfrog.check(dataset, task)
+    relfrog.inspect(dataset)
+    if rng.random() < 0.3:
+        relfrog.train(dataset, "buys", folder / "run", settings=TINY)
+
+
+def mappings(rng: random.Random, store: Path, folder: Path) -> None:
+    """A mapping file with something wrong."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source, path = f"sqlite:///{store.parent / 'store.db'}", folder / "map.yaml"
+    path.write_text(relfrog.plan_import(source).mapping.to_yaml(), encoding="utf-8")
+    _spoil(rng, path)
+    relfrog.import_database(source, folder / "ds", mapping=path)
+
+
+def config(rng: random.Random, store: Path, folder: Path) -> None:
+    """Settings with something wrong, from a file and one by one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = _mutated(rng, asdict(Config()))
+    if isinstance(settings, dict):
+        Config(**parse_settings(settings))
+    (folder / "some.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    _spoil(rng, folder / "some.yaml")
+    read_preset(str(folder / "some.yaml"))
+
+
+def runs(rng: random.Random, store: Path, folder: Path) -> None:
+    """A run folder in which one file is damaged."""
+    stored = Path(__file__).parents[1] / "tests" / "stored" / "format-1"
+    copy = Path(shutil.copytree(stored, folder / "copy"))
+    about = json.loads((copy / "run" / "run.json").read_text())
+    (copy / "run" / "run.json").write_text(json.dumps({**about, "dataset": str(copy / "dataset")}))
+    _spoil(rng, rng.choice([p for p in (copy / "run").iterdir() if p.is_file()]))
+    run = relfrog.load_run(copy / "run")
+    run.roles()
+    run.history()
+    _ = run.metrics
+    run.predict("2020-11-01", ["P01", "P02"])
+
+
+CASES: dict[str, Callable[[random.Random, Path, Path], None]] = {
+    "journey": journey, "manifests": manifests, "mappings": mappings, "config": config,
+    "runs": runs,
+}  # fmt: skip
+
+
+def try_case(name: str, seed: int, store: Path, folder: Path) -> Outcome:
+    """Run one case."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            CASES[name](random.Random(f"{name} {seed}"), store, folder)
+    except relfrog.RelFrogError as error:
+        return Outcome("error", str(error))
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1:]
+        where = (
+            f" at {Path(place[0].filename).name}:{place[0].lineno}" if "--debug" in sys.argv else ""
+        )
+        if where:
+            traceback.print_exc(limit=-6)
+        return Outcome("traceback", f"{type(error).__name__}: {error}{where}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Outcome("success")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--count", type=int, default=1 << 40, help="of each kind, at most")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--only", choices=list(CASES))
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--debug", action="store_true", help="say where a traceback ended")
+    options = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from small_store import make_store
+
+    found: dict[str, Counter[str]] = {name: Counter() for name in CASES}
+    defects: list[str] = []
+    slowest: dict[str, float] = dict.fromkeys(CASES, 0.0)
+    with tempfile.TemporaryDirectory() as folder:
+        store = make_store(Path(folder))
+        end, number = time.monotonic() + 60 * options.minutes, options.first
+        while time.monotonic() < end and number < options.first + options.count:
+            for name in [options.only] if options.only else CASES:
+                for seed in [number] if name == "journey" else range(8 * number, 8 * number + 8):
+                    began = time.monotonic()
+                    outcome = try_case(name, seed, store, Path(folder, "case"))
+                    slowest[name] = max(slowest[name], time.monotonic() - began)
+                    found[name][outcome.kind] += 1
+                    if outcome.kind == "traceback":
+                        defects.append(f"{name} {seed}: {outcome.text}")
+                        print(defects[-1], flush=True)
+            number += 1
+    content = {
+        "command": " ".join(sys.argv[1:]), "cases": {n: dict(c) for n, c in found.items()},
+        "slowest_seconds": {n: round(s, 1) for n, s in slowest.items()}, "defects": defects,
+    }  # fmt: skip
+    print(json.dumps(content["cases"], indent=1))
+    if options.out:
+        options.out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    sys.exit(bool(defects))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Memory: what a dataset will need, what there is, and which errors mean that it is too little."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+from relfrog.dataset import TableFile
+from relfrog.errors import DatasetError, RelFrogWarning
+
+__all__ = ["check_room", "estimate", "free_memory", "is_out_of_memory", "total_memory"]
+
+#: Words in which libraries say that memory is short.
+WORDS = ("can't allocate memory", "not enough memory", "out of memory", "unable to allocate")
+#: What Python and the libraries take before any row is read.
+BASE = 600 << 20
+#: Bytes per value by kind: as read, as a tensor, and what is held while one becomes the other.
+BYTES = {"integer": 40, "number": 40, "boolean": 24, "time": 120, "text": 160, "list": 200}
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory is short, in whatever way it is said."""
+    import torch
+
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(words in text for words in WORDS)
+
+
+def estimate(tables: list[TableFile], text_channels: int = 32) -> int:
+    """About how many bytes training on these tables takes at its peak; from their headers."""
+    import pyarrow.parquet as pq
+
+    total = BASE
+    for table in tables:
+        file = pq.ParquetFile(table.path)
+        with file:
+            schema, metadata = file.schema, file.metadata
+            for number in range(metadata.num_columns):
+                name = schema.column(number).path.split(".")[0]
+                kind = table.columns.get(name, "other")
+                value = BYTES.get(kind, 80) + 4 * text_channels * (kind == "text")
+                long = 0
+                for group in range(metadata.num_row_groups if kind in ("text", "list") else 0):
+                    long += metadata.row_group(group).column(number).total_uncompressed_size
+                total += value * table.rows + 2 * long
+        # Pointers both ways, and times.
+        total += table.rows * (16 * len(table.fkeys) + 16)
+    return total
+
+
+def total_memory() -> int:
+    """Bytes of memory that this process could ever have; 0 if nobody knows."""
+    found = [
+        int(text)
+        for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+        if (text := _read(path)).isdigit()
+    ]
+    try:
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):  # not there on Windows
+        pass
+    return min(found, default=0)
+
+
+def free_memory() -> int:
+    """Bytes of memory that are free now; 0 if nobody knows."""
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def check_room(name: str, tables: list[TableFile], text_channels: int = 32) -> None:
+    """Say before any work begins if a dataset is too large for the machine.
+
+    Raises:
+        DatasetError: It needs more memory than the machine has.
+
+    Warns:
+        RelFrogWarning: It needs more than is free.
+    """
+    needed, total, free = estimate(tables, text_channels), total_memory(), free_memory()
+    if total and needed > total:
+        largest = sorted(tables, key=lambda t: -t.rows)[:3]
+        shown = ", ".join(f"{t.name} with {t.rows:,} rows" for t in largest)
+        raise DatasetError(
+            f"{name} needs about {_size(needed)} of memory to train or predict; this machine has "
+            f"{_size(total)}. Its largest tables: {shown}. Import fewer tables, columns or rows, "
+            "or take a larger machine."
+        )
+    if free and needed > free:
+        text = f"{name} needs about {_size(needed)} of memory; {_size(free)} are free."
+        warnings.warn(text, RelFrogWarning, stacklevel=2)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):,.1f} GB"

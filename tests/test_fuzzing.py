@@ -1,0 +1,30 @@
+"""Random databases and damaged files: a RelFrog error or success, never a traceback."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from fuzz import CASES, Outcome, try_case
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_some_random_cases(name: str, store: Path, tmp_path: Path) -> None:
+    first = random.Random().randrange(1 << 30)
+    for seed in range(first, first + (2 if name == "journey" else 12)):
+        found = try_case(name, seed, store, tmp_path / str(seed))
+        assert found.kind in ("success", "error"), f"{name} {seed}: {found}"
+
+
+def test_a_traceback_is_noticed(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(CASES, "config", broken)
+    assert try_case("config", 0, store, tmp_path) == Outcome("traceback", "ZeroDivisionError: ")
