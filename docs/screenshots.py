@@ -21,7 +21,7 @@ def keep(name: str, raw: bytes) -> None:
     """Write a picture with few colours: charts do not need more."""
     from PIL import Image
 
-    picture: Any = Image.open(io.BytesIO(raw)).convert("RGB").quantize(128, dither=0)
+    picture: Any = Image.open(io.BytesIO(raw)).convert("RGB").quantize(256, dither=0)
     picture.save(HERE / name, optimize=True)
     print(f"{name}: {(HERE / name).stat().st_size // 1000} kB")
 

@@ -317,3 +317,21 @@ def test_a_finished_run_is_needed(run: Run, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="has not ended"):
         report(place)
     assert load_run(run.folder).about["status"] == "complete"
+
+
+def test_a_report_that_fails_does_not_spoil_the_run(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import relfrog.reporting
+    from relfrog.report_commands import report_after
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("no figures")
+
+    monkeypatch.setattr(relfrog.reporting, "page", fail)
+    monkeypatch.setattr(relfrog.reporting, "gather", lambda *_, **__: None)
+    report_after(run)
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "warning: there is no report: ZeroDivisionError: no figures See: relfrog"
+    )

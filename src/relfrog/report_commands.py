@@ -38,9 +38,12 @@ def report_after(run: Any) -> None:
     try:
         with _telling() as told:
             path = report(run, told=told)
-    except RelFrogError as error:
-        again = f"relfrog report {shlex.quote(str(run.folder))}"
-        click.echo(f"warning: there is no report ({error}) Try again: {again}", err=True)
+    except Exception as error:  # whatever it is, hours of training are not called a failure
+        again = f"relfrog report {shlex.quote(str(run.folder))} --debug"
+        words = (
+            str(error) if isinstance(error, RelFrogError) else f"{type(error).__name__}: {error}"
+        )
+        click.echo(f"warning: there is no report: {words} See: {again}", err=True)
         return
     click.echo(f"Report written to {path}: open it in a browser.", err=True)
 

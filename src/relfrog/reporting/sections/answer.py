@@ -105,36 +105,25 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Html:
         text = f"{model} is {size} {name} {word} than the best simple answer ({best.name}); " \
                "without predictions it cannot be said whether that is more than noise."  # fmt: skip
         return tag("p", text, class_="verdict")
+    who = f"every simple answer, the best of them ({best.name})" if found[1:] else best.name
     if best.gain > 0 and all(v.real for v in found if v.gain > 0):
-        text, kind = (
-            (
-                f"{model} beats every simple answer, the best of them ({best.name}) by {size} "
-                f"{name}. That is more than noise."
-            ),
-            "good",
-        )
+        kind = "good"
+        text = f"{model} beats {who} by {size} {name}. That is more than noise."
     elif best.gain > 0:
-        text, kind = (
-            (
-                f"{model} is ahead of {best.name} by {size} {name}, but that may be noise: other "
-                "entities could have turned it round."
-            ),
-            "even",
+        kind = "even"
+        text = (
+            f"{model} is ahead of {best.name} by {size} {name}, but that may be noise: other "
+            "entities could have turned it round."
         )
     elif best.real:
-        text, kind = (
-            (
-                f"{best.name[0].upper() + best.name[1:]} does better than {model}, by {size} "
-                f"{name}, "
-                "and that is more than noise. Use it, or look below for what is wrong."
-            ),
-            "bad",
+        kind, first = "bad", best.name[0].upper() + best.name[1:]
+        text = (
+            f"{first} does better than {model}, by {size} {name}, and that is more than noise. "
+            "Use it, or look below for what is wrong."
         )
     else:
-        text, kind = (
-            (f"{model} is no better than {best.name}: {size} {name} behind, which may be noise."),
-            "even",
-        )
+        kind = "even"
+        text = f"{model} is no better than {best.name}: {size} {name} behind, which may be noise."
     return tag("p", text, class_=f"verdict {kind}")
 
 
