@@ -295,7 +295,7 @@ def test_past_visits_are_counted(
     run = runs["past-visit"]
     task = run.prepared.task
     seeds = seeds_of(task, split)
-    found = run._predict(seeds, None)[:, :, 0]
+    found = run.predict_seeds(seeds, None)[:, :, 0]
     before = labels_before(shop, time)
     for row, chosen in zip(seeds.rows, found, strict=True):
         own = Counter(before[before[task.entity_col] == row][task.target_col].tolist())
@@ -305,7 +305,7 @@ def test_past_visits_are_counted(
 
 def test_popularity_is_the_same_for_all(shop: Path, runs: dict[str, relfrog.Run]) -> None:
     run = runs["popularity"]
-    found = run._predict(seeds_of(run.prepared.task, "test"), None)[:, :, 0]
+    found = run.predict_seeds(seeds_of(run.prepared.task, "test"), None)[:, :, 0]
     assert (found == found[0]).all()
     task = run.prepared.task
     before = labels_before(shop, TEST)
@@ -439,3 +439,14 @@ def test_targets_that_do_not_exist_yet(shop: Path, tmp_path: Path) -> None:
             keys = frame.groupby("code")["id"].nunique()
             assert set(frame["id"]) <= set(range(1, most + 1))
             assert (keys == most).all()
+
+
+def test_auto_recommends_with_the_best(shop: Path, tmp_path: Path) -> None:
+    """A single member, that with the best validation; the rest are shown."""
+    given = {**QUICK, "epochs": 1}
+    run = relfrog.train(shop, "list", tmp_path / "auto", model="auto", settings=given)
+    scores = {name: m["val"]["rolling"]["map"] for name, m in run.blend["members"].items()}
+    assert set(scores) == {*RANKERS, "frog"}
+    (best,) = run.blend["weights"]
+    assert scores[best] == max(scores.values()) == run.metrics["val"]["rolling"]["map"]
+    assert load_run(run.folder).predict(TEST, k=2).groupby("code").size().max() == 2

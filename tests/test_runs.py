@@ -67,7 +67,7 @@ def test_rolling_predictions_are_those_of_a_database_that_ends_at_the_seed(
     every = {}
     for split in ("val", "test"):
         seeds = seeds_of(run.prepared.task, split)
-        found = run._predict(seeds, None)
+        found = run.predict_seeds(seeds, None)
         every |= dict(zip(zip(seeds.rows, seeds.times), found))
     keys = relfrog.source_keys(store, "people")["code"].to_numpy()
     assert {time for _, time in every} == set(TIMES)
