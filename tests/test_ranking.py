@@ -439,3 +439,14 @@ def test_targets_that_do_not_exist_yet(shop: Path, tmp_path: Path) -> None:
             keys = frame.groupby("code")["id"].nunique()
             assert set(frame["id"]) <= set(range(1, most + 1))
             assert (keys == most).all()
+
+
+def test_auto_recommends_with_the_best(shop: Path, tmp_path: Path) -> None:
+    """A single member, that with the best validation; the rest are shown."""
+    given = {**QUICK, "epochs": 1}
+    run = relfrog.train(shop, "list", tmp_path / "auto", model="auto", settings=given)
+    scores = {name: m["val"]["rolling"]["map"] for name, m in run.blend["members"].items()}
+    assert set(scores) == {*RANKERS, "frog"}
+    (best,) = run.blend["weights"]
+    assert scores[best] == max(scores.values()) == run.metrics["val"]["rolling"]["map"]
+    assert load_run(run.folder).predict(TEST, k=2).groupby("code").size().max() == 2
