@@ -41,6 +41,8 @@ def run_sql(
     Raises:
         TaskError: The SQL is wrong, with DuckDB's own words and position; or it takes too long.
     """
+    if not isinstance(sql, str):
+        raise TaskError(f"label SQL must be text (got {sql!r})")
     connection = duckdb.connect()
     stopped = threading.Event()
 
@@ -52,6 +54,7 @@ def run_sql(
     timer.daemon = True
     try:
         connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")  # it would go to standard output
         connection.register("timestamps", pd.DataFrame({"timestamp": timestamps}))
         for name, table in db.table_dict.items():
             connection.register(name, table.df)
