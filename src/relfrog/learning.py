@@ -10,6 +10,7 @@ import resource
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from relfrog import checkpoints
 from relfrog._version import __version__
 from relfrog.config import NETWORKS, Config, parse_settings, read_preset, resolve
 from relfrog.dataset import open_dataset, read_tables
-from relfrog.errors import DatasetError, RunError, TaskError, UsageError
+from relfrog.errors import DatasetError, RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.evaluation import REGIMES, better, compute_metrics
 from relfrog.folders import appearing
 from relfrog.memory import check_room
@@ -183,6 +184,15 @@ def _resume(
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
     if config.model not in NETWORKS:
         return _fit_ranker(folder, about, prepared)
+    begun, now = about.get("versions") or {}, _versions()
+    other = [
+        f"{name} {begun[name]}, now {now[name]}"
+        for name in now
+        if begun.get(name, now[name]) != now[name]
+    ]
+    if other:
+        text = f"{folder} was begun with {'; '.join(other)}: its weights may differ a little."
+        warnings.warn(text, RelFrogWarning, stacklevel=3)
     return _fit(folder, about, config, prepared, device, callbacks, resume=True)
 
 
