@@ -213,6 +213,17 @@ def test_what_a_killed_process_was_writing_is_cleared_away(store: Path, tmp_path
     assert not list((tmp_path / "run").glob(".*partial*"))
 
 
+def test_another_number_of_threads_is_said(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunInterrupted):
+        fit(store, tmp_path / "run", callbacks=[Stop(2)])
+    path = tmp_path / "run" / "run.json"
+    about = json.loads(path.read_text())
+    about["versions"]["threads"] = "64"
+    path.write_text(json.dumps(about))
+    with pytest.warns(RelFrogWarning, match="begun with threads 64, now"):
+        fit(store, tmp_path / "run", resume=True)
+
+
 # Memory.
 
 

@@ -33,7 +33,8 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
     """
     opened = open_dataset(dataset)
     tables = read_tables(opened)
-    connection = duckdb.connect(config={"enable_progress_bar": "false"})
+    connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")
     try:
         described = [_table(connection, table) for table in tables]
         keys = [key for table in tables for key in _foreign_keys(connection, table)]

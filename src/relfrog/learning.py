@@ -10,6 +10,7 @@ import resource
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from relfrog.beside import FILE, score_baselines
 from relfrog.config import Config, parse_settings, read_preset, resolve
 from relfrog.dataset import open_dataset, read_tables
 from relfrog.describing import describe_database
-from relfrog.errors import DatasetError, RunError, TaskError, UsageError
+from relfrog.errors import DatasetError, RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.evaluation import REGIMES, better
 from relfrog.folders import appearing
 from relfrog.memory import check_room
@@ -194,7 +195,22 @@ def _resume(
     prepared = _prepare(opened, loaded, config)
     if schema_fingerprint(prepared) != about["schema"]:
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
+    if config.model in NETWORKS:
+        _warn_of_versions(folder, about)
     return _learn(folder, about, config, prepared, device, callbacks, baselines, resume=True)
+
+
+def _warn_of_versions(folder: Path, about: Mapping[str, Any]) -> None:
+    """Say so if a run goes on with other libraries than it was begun with."""
+    begun, now = about.get("versions") or {}, _versions()
+    other = [
+        f"{name} {begun[name]}, now {now[name]}"
+        for name in now
+        if begun.get(name, now[name]) != now[name]
+    ]
+    if other:
+        text = f"{folder} was begun with {'; '.join(other)}: its weights may differ a little."
+        warnings.warn(text, RelFrogWarning, stacklevel=4)
 
 
 def _learn(

@@ -133,7 +133,8 @@ def _check_time(table: TableFile, report: CheckReport) -> None:
 def _check_order_of_times(tables: list[TableFile], report: CheckReport) -> None:
     """Rows that refer to a parent which did not exist yet."""
     by_name = {t.name: t for t in tables}
-    connection = duckdb.connect(config={"enable_progress_bar": "false"})
+    connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")
     try:
         for table in tables:
             for column, parent_name in table.fkeys.items():
