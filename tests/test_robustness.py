@@ -53,7 +53,7 @@ def whole(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint after every step."""
     trainer = functools.partial(Trainer, checkpoint_seconds=-1.0)
-    monkeypatch.setattr("relfrog.learning.Trainer", trainer)
+    monkeypatch.setattr("relfrog.fits.Trainer", trainer)
 
 
 @contextmanager

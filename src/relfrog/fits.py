@@ -1,0 +1,274 @@
+"""From a run folder that is begun to one that is complete: a network, a baseline, or several."""
+
+from __future__ import annotations
+
+import errno
+import json
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from relfrog import checkpoints
+from relfrog.auto import fit_members
+from relfrog.baselines import baseline_class
+from relfrog.beside import FILE, score_baselines
+from relfrog.config import Config
+from relfrog.errors import RunError
+from relfrog.evaluation import REGIMES, better
+from relfrog.models import NETWORKS
+from relfrog.preparing import Prepared, prepare, seeds_of
+from relfrog.runfiles import clear_partials, locked, plain, write_json, write_text, written
+from relfrog.runs import Run, chosen_device, load_run, resume_command
+from relfrog.training import Callback, Trainer
+
+__all__ = ["RunInterrupted", "learn", "tidy"]
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Training was interrupted; its message says how to go on."""
+
+
+def learn(
+    folder: Path,
+    about: dict[str, Any],
+    config: Config,
+    prepared: Prepared,
+    device: str | None,
+    callbacks: Sequence[Callback],
+    *,
+    baselines: bool,
+    resume: bool,
+    train: Callable[..., Run],
+) -> Run:
+    """Train whatever model it is.
+
+    Args:
+        folder: of the run, with its settings in it.
+        about: of the run, as in `run.json`.
+        config: the settings.
+        prepared: the task and the database.
+        device: where to compute.
+        callbacks: told what happens.
+        baselines: whether to score quick baselines beside a network.
+        resume: whether to go on from checkpoints.
+        train: `relfrog.train`, for the members of `auto`.
+    """
+    if config.model == "auto":
+        return _fit_auto(folder, about, prepared, device, callbacks, train)
+    if config.model not in NETWORKS:
+        return _fit_baseline(folder, about, prepared, callbacks)
+    run = _fit(folder, about, config, prepared, device, callbacks, resume)
+    if baselines:
+        _score_beside(run, prepared, callbacks)
+    return run
+
+
+def _fit(
+    folder: Path,
+    about: dict[str, Any],
+    config: Config,
+    prepared: Prepared,
+    device: str | None,
+    callbacks: Sequence[Callback],
+    resume: bool,
+) -> Run:
+    import torch
+
+    started = time.monotonic()
+    chosen = chosen_device(device)
+    with locked(folder):
+        clear_partials(folder)
+        try:
+            candidates = _candidates(config, prepared)
+            trainers = []
+            for name, candidate in candidates:
+                part = folder / name if name else folder
+                part.mkdir(exist_ok=True)
+                trainer = Trainer(
+                    candidate, part, roles=about["gates"], device=torch.device(chosen),
+                    callbacks=callbacks,
+                )  # fmt: skip
+                if resume:
+                    trainer.load_checkpoint()
+                trainer.fit()
+                trainers.append((name, trainer))
+            name, trainer = _best(trainers)
+            if name:
+                about["history_by_validation"] = {n: t.at.best for n, t in trainers}
+                # Copied, not moved: whoever is killed here finds both parts whole.
+                for file in ("model.safetensors", "history.jsonl"):
+                    with written(folder / file) as copy:
+                        copy.write((folder / name / file).read_bytes())
+            _finish(folder, about, trainer, started)
+            tidy(folder)
+        except KeyboardInterrupt:
+            again = resume_command(folder)
+            raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise RunError(
+                f"no room left to write into {folder} ({error.strerror}). Nothing is lost: make "
+                f"room, then go on with: {resume_command(folder)}"
+            ) from None
+    return load_run(folder, device=chosen)
+
+
+def _fit_baseline(
+    folder: Path, about: dict[str, Any], prepared: Prepared, callbacks: Sequence[Callback]
+) -> Run:
+    """Fit what is no network, and write the same folder."""
+    started = time.monotonic()
+
+    with locked(folder):
+        assert prepared.train_seeds is not None
+        labels = prepared.describe_labels(prepared.train_seeds)
+        baseline = baseline_class(prepared.config.model, about["task_type"])(prepared, labels)
+        try:
+            baseline.fit(lambda text: _tell(callbacks, text))
+            baseline.save(folder)
+            prepared.columns.save(folder)
+            write_json(folder / "roles.json", [])
+            lines = [json.dumps(plain(line), default=str) + "\n" for line in baseline.trials]
+            write_text(folder / "history.jsonl", "".join(lines))
+            metrics = {
+                split: {regime: baseline.score(split, regime) for regime in REGIMES}
+                for split in ("val", "test")
+            }
+        except KeyboardInterrupt:
+            again = resume_command(folder)
+            raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
+        write_json(folder / "metrics.json", metrics)
+        about |= {
+            "status": "complete", "labels": labels, "weights": 0, "best_epoch": 0, "epochs": 0,
+            "seconds": round(time.monotonic() - started, 1), "peak_memory_bytes": _peak_memory(),
+        }  # fmt: skip
+        write_json(folder / "run.json", about)
+    return load_run(folder)
+
+
+def _fit_auto(
+    folder: Path,
+    about: dict[str, Any],
+    prepared: Prepared,
+    device: str | None,
+    callbacks: Sequence[Callback],
+    train: Callable[..., Run],
+) -> Run:
+    """Fit several models, choose among them, and write the same folder."""
+    started = time.monotonic()
+    chosen = chosen_device(device)
+    with locked(folder):
+        assert prepared.train_seeds is not None
+        about |= {"labels": prepared.describe_labels(prepared.train_seeds)}
+        try:
+            fit_members(folder, about, prepared, train, device, callbacks)
+            prepared.columns.save(folder)
+            write_json(folder / "roles.json", [])
+            write_text(folder / "history.jsonl", "")
+            run = Run(folder, about, prepared.config, chosen)
+            metrics = {
+                split: {regime: run.evaluate(split, regime) for regime in REGIMES}
+                for split in ("val", "test")
+            }
+        except KeyboardInterrupt:
+            again = resume_command(folder)
+            raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
+        write_json(folder / "metrics.json", metrics)
+        about |= {
+            "status": "complete", "weights": 0, "best_epoch": 0, "epochs": 0,
+            "seconds": round(time.monotonic() - started, 1), "peak_memory_bytes": _peak_memory(),
+        }  # fmt: skip
+        write_json(folder / "run.json", about)
+    return load_run(folder, device=chosen)
+
+
+def _score_beside(run: Run, prepared: Prepared, callbacks: Sequence[Callback]) -> None:
+    """Score quick baselines; whatever happens to them, the run is complete."""
+    try:
+        _tell(callbacks, "baselines beside it ...")
+        found = score_baselines(
+            prepared.dataset, prepared.task, run.config, lambda text: _tell(callbacks, text)
+        )
+        write_json(run.folder / FILE, found)
+    except KeyboardInterrupt:
+        _tell(callbacks, "baselines left out: interrupted. The run itself is complete.")
+    except Exception as error:
+        _tell(callbacks, f"baselines left out: {' '.join(str(error).split()) or type(error)}")
+
+
+def _tell(callbacks: Sequence[Callback], text: str) -> None:
+    for callback in callbacks:
+        callback.on_message(text)
+
+
+def _peak_memory() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024)
+
+
+def _candidates(config: Config, prepared: Prepared) -> list[tuple[str, Prepared]]:
+    """What to train: one model, or one with and one without label history."""
+    if config.history != "auto":
+        return [("", prepared)]
+    without = prepare(prepared.dataset, prepared.task, replace(config, history="off"))
+    return [("history-on", prepared), ("history-off", without)]
+
+
+def _best(trainers: list[tuple[str, Trainer]]) -> tuple[str, Trainer]:
+    best = trainers[0]
+    for other in trainers[1:]:
+        score = other[1].at.best
+        if score is not None and better(score, best[1].at.best, other[1].higher):
+            best = other
+    return best
+
+
+def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: float) -> None:
+    """Score the saved weights, write what is left to write, and call the run complete."""
+    prepared = trainer.prepared
+    prepared.columns.save(folder)
+    write_text(folder / "config.yaml", trainer.config.to_yaml())
+    gates = trainer.network.roles.average.tolist() if trainer.network.roles else []
+    write_json(
+        folder / "roles.json",
+        [
+            {
+                "route": str(route), "paradigm": route.paradigm.name,
+                **dict(zip("uvw", route.tables, strict=True)), "gate": gate,
+            }
+            for route, gate in zip(prepared.routes if gates else (), gates, strict=True)
+        ],
+    )  # fmt: skip
+    metrics = {
+        split: {
+            regime: trainer.score(seeds_of(prepared.task, split), split, regime)
+            for regime in REGIMES
+        }
+        for split in ("val", "test")
+    }
+    write_json(folder / "metrics.json", metrics)
+    about |= {
+        "status": "complete",
+        "labels": trainer.about,
+        "weights": sum(p.numel() for p in trainer.network.parameters()),
+        "best_epoch": trainer.at.best_epoch,
+        "epochs": trainer.at.epoch,
+        "seconds": round(time.monotonic() - started, 1),
+        "peak_memory_bytes": _peak_memory(),
+    }
+    write_json(folder / "run.json", about)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what only an interrupted run needs."""
+    clear_partials(folder)
+    checkpoints.clear(folder)
+    for name in ("history-on", "history-off"):
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
