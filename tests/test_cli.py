@@ -313,9 +313,11 @@ def test_training_says_how_far_it_is_and_what_came_out(
     lines = err.splitlines()
     assert lines[0].startswith("284 training seeds, ")
     assert [line.split("  ")[0] for line in lines if line.startswith("epoch")] == ["epoch"] * 2
-    assert lines[-2].startswith("kept: epoch ")
+    assert lines[-3].startswith("kept: epoch ")
+    assert lines[-2].startswith("baselines ")
     assert lines[-1] == f"Report written to {out}/report.html: open it in a browser."
     assert (tmp_path / "a run" / "report.html").is_file()
+    assert "recent" in said
     table = said.splitlines()
     assert table[0].startswith("buys on ")
     assert [line.split()[:2] for line in table[4:8]] == [
@@ -328,7 +330,8 @@ def test_training_says_how_far_it_is_and_what_came_out(
     )  # fmt: skip
     assert not (tmp_path / "a run" / "report.html").exists()
     found = json.loads(said)
-    assert found == {"run": out, "metrics": library.load_run(out).metrics}
+    run = library.load_run(out)
+    assert found == {"run": out, "metrics": run.metrics, "baselines": run.baselines}
     assert library.load_run(out).config.seed == 3
     code, said, err = inside(capfd, "roles", out)
     assert (code, said) == (0, "This model has no routes: every table is a node.\n")
