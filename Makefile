@@ -12,7 +12,7 @@ demo: $(VENV)/.demo
 	$(BIN)/relfrog demo --overwrite
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
