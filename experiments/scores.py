@@ -30,7 +30,8 @@ import json, sys, relfrog
 from relfrog.training import Callback
 asked = json.loads(sys.argv[1])
 run = relfrog.train(asked["dataset"], asked["task"], asked["out"], seed=asked["seed"],
-                    model=asked["model"], preset=asked["preset"], settings=asked["settings"])
+                    model=asked["model"], preset=asked["preset"], settings=asked["settings"],
+                    baselines=False)
 print(json.dumps({"metrics": run.metrics, "about": run.about}))
 """
 

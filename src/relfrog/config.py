@@ -147,7 +147,7 @@ class Config:
     text_channels: int = 32
     batch_size: int = 512
     times_per_batch: int = 8
-    epochs: int = 16
+    epochs: int = 12
     patience: int = 5
     steps_per_epoch: int = 0
     lr: float = 0.001
