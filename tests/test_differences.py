@@ -29,6 +29,7 @@ def test_points_of_a_run(run: relfrog.Run) -> None:
         assert mine.sum() == 20
         assert 0 < (~mine).sum() <= 20
         assert 0 <= found.separation[name] <= 1
+        assert 0 <= found.scored[name] <= 1
     assert -1 <= found.silhouette <= 1
     assert 0 < found.explained <= 1
     again = differences(relfrog.load_run(run.folder), pairs=60, seed=3)

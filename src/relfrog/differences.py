@@ -6,7 +6,7 @@ another row. If the key is learned, the true differences lie closer together tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +40,8 @@ class Differences:
         separation: per foreign key the area under the ROC curve of true against mismatched pairs,
             by their distance from the key's mean, which is that of other pairs: 0.5 for none, 1
             for all. NaN where there are too few pairs.
+        scored: the same by the score that the run's own L_pair has learned for the key, Eq. (15);
+            NaN for a run that was trained without.
         silhouette: how well the true pairs of different keys stand apart, from -1 to 1; NaN with
             fewer than two keys.
         explained: the share of the variance that two dimensions show.
@@ -49,6 +51,7 @@ class Differences:
     key: list[str]
     matched: NDArray[np.bool_]
     separation: dict[str, float]
+    scored: dict[str, float]
     silhouette: float
     explained: float
 
@@ -85,7 +88,7 @@ def differences(run: Run, *, pairs: int = 500, seed: int = 0) -> Differences:
     rows = np.concatenate(everything) if everything else np.empty((0, run.config.channels))
     points, explained = _two_dimensions(rows, flags)
     return Differences(
-        points, names, flags, separation,
+        points, names, flags, separation, _scored(run, apart),
         _silhouette(rows[flags], [n for n, true in zip(names, flags, strict=True) if true]),
         explained,
     )  # fmt: skip
@@ -97,8 +100,9 @@ def _pairs(run: Run, rng: np.random.Generator) -> dict[str, tuple[Any, Any, Any]
 
     from relfrog.nn.model import dependency_pairs
 
-    # Every row goes through all layers: final embeddings, not those that the seeds need.
-    prepared = replace(run.prepared, config=replace(run.config, fd_final=True))
+    # Rows as the losses of the run saw them: unless `fd_final` is set, each after as many layers as
+    # the seeds need of it. Seen otherwise, what the scorers have learned is mostly lost.
+    prepared = run.prepared
     seeds = _some_seeds(prepared.task, rng)
     device = torch.device(run.device)
     features = {name: part.to(device) for name, part in prepared.features.items()}
@@ -161,6 +165,28 @@ def _separation(true: NDArray[Any], wrong: NDArray[Any]) -> float:
     far = [np.linalg.norm(part - center, axis=1) for part in (true[half:], wrong)]
     truth = np.repeat([1, 0], [len(far[0]), len(far[1])])
     return float(roc_auc_score(truth, -np.concatenate(far)))
+
+
+def _scored(run: Run, apart: dict[str, tuple[NDArray[Any], NDArray[Any]]]) -> dict[str, float]:
+    """Area under the ROC curve by the scorers of the run."""
+    from sklearn.metrics import roc_auc_score
+
+    from relfrog.runfiles import load_tensors
+
+    tensors = load_tensors(run.folder / "model.safetensors")
+    learned = {k[3:]: v.double().numpy() for k, v in tensors.items() if k.startswith("fd.")}
+    number = {str(key): i for i, key in enumerate(run.prepared.graph.foreign_keys)}
+    found = {}
+    for name, (true, wrong) in apart.items():
+        i = number[name]
+        found[name] = float("nan")
+        if f"hidden.{i}.weight" in learned and len(true) and len(wrong):
+            rows = np.concatenate([true, wrong])
+            hidden = rows @ learned[f"hidden.{i}.weight"].T + learned[f"hidden.{i}.bias"]
+            score = np.maximum(hidden, 0) @ learned[f"score.{i}.weight"][0]
+            truth = np.repeat([1, 0], [len(true), len(wrong)])
+            found[name] = float(roc_auc_score(truth, score))
+    return found
 
 
 def _silhouette(rows: NDArray[Any], names: list[str]) -> float:

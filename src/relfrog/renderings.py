@@ -200,12 +200,15 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
             cells = [over_seeds(v, lambda e, k=key: e["separation"].get(k)) for v in variants]
             rows.append([cell(f"{dataset} {task}"), cell(key), *cells])
 
-        def average(entry: Any) -> float | None:
-            known = [v for v in entry["separation"].values() if v is not None and not math.isnan(v)]
+        def average(entry: Any, by: str = "separation") -> float | None:
+            values = entry.get(by, {}).values()
+            known = [v for v in values if v is not None and not math.isnan(v)]
             return fmean(known) if known else None
 
         cells = [over_seeds(v, average) for v in variants]
         rows.append([cell(f"{dataset} {task}"), "mean over keys", *cells])
+        cells = [over_seeds(v, lambda e: average(e, "scored")) for v in variants]
+        rows.append([cell(f"{dataset} {task}"), "mean over keys, by the learned score", *cells])
         cells = [over_seeds(v, lambda e: e["silhouette"]) for v in variants]
         rows.append([cell(f"{dataset} {task}"), "silhouette", *cells])
         seed = min(e["seed"] for e in mine)

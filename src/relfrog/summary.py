@@ -283,15 +283,20 @@ def _score(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
+def _effect(value: float) -> str:
+    """A difference with its sign; small ones keep a digit that is not 0."""
+    return f"{value:+.4f}" if abs(value) >= 5e-4 or not value else f"{value:+.0e}"
+
+
 def explanation(found: Explanation, most: int = 15) -> str:
     """One prediction: tables with the newest time used, and the rows that carried most."""
     tables = [
         [s.table, number(s.rows), "" if s.newest is None else str(s.newest),
-         "" if s.effect is None else f"{s.effect:+.4f}"]
+         "" if s.effect is None else _effect(s.effect)]
         for s in found.tables
     ]  # fmt: skip
     rows = [
-        [r.table, r.key, "" if r.time is None else str(r.time), f"{r.effect:+.4f}",
+        [r.table, r.key, "" if r.time is None else str(r.time), _effect(r.effect),
          ", ".join(f"{name} {value}" for name, value in r.cells.items())]
         for r in found.rows[:most]
     ]  # fmt: skip

@@ -91,7 +91,8 @@ def _look_into(job: dict[str, Any]) -> None:
         {
             "points": [[round(float(x), 4) for x in point] for point in found.points],
             "key": found.key, "matched": found.matched.tolist(),
-            "separation": found.separation, "silhouette": found.silhouette,
+            "separation": found.separation, "scored": found.scored,
+            "silhouette": found.silhouette,
             "explained": found.explained,
         },
     )  # fmt: skip

@@ -78,7 +78,9 @@ def verdicts(m: Material, own: Interval | None) -> list[Verdict]:
         return []
     others: list[tuple[str, float, bool | None]] = []
     known = constant(m)
-    if known is not None:
+    if known is not None and not (
+        m.baselines and known[2] is None and "global-mean" in m.baselines
+    ):
         others.append(known)
     for name, scores in (m.baselines or {}).items():
         value = scores.get("test", {}).get("rolling", {}).get(metric)

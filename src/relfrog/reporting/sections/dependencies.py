@@ -24,15 +24,17 @@ def dependencies(m: Material) -> Html:
         return missing(m.why.get("differences", "There are no foreign-key pairs to look at."))
     if not len(found.key):
         return missing("The sampled rows hold no foreign-key pair.")
-    keys = sorted(found.separation, key=lambda key: -_or_zero(found.separation[key]))
-    apart = [found.separation[k] for k in keys if not np.isnan(found.separation[k])]
+    keys = sorted(found.separation, key=lambda key: -_or_zero(_told(found, key)))
+    apart = [value for key in keys if not np.isnan(value := _told(found, key))]
+    learned = any(not np.isnan(value) for value in found.scored.values())
+    how = "by the score that was learned for the key" if learned else "by their distance"
     parts: list[Any] = [
         tag("p", "A foreign key says which parent a row has. If the embeddings know it, the "
             "difference between a parent and its child is much the same for all true pairs of a "
             "key, and something else for mismatched ones."
-            + (f" True and mismatched pairs can be told apart with ROC-AUC {amount(min(apart), 2)} "
-               f"to {amount(max(apart), 2)}, depending on the key (0.5 is not at all, 1 is always)."
-               if apart else "")),
+            + (f" True and mismatched pairs are told apart {how} with ROC-AUC "
+               f"{amount(min(apart), 2)} to {amount(max(apart), 2)}, depending on the key (0.5 is "
+               "not at all, 1 is always)." if apart else "")),
     ]  # fmt: skip
     if m.run.config.model != "frog" or not (m.run.config.beta or m.run.config.gamma):
         parts.append(note("This run was trained without the losses on functional dependencies."))
@@ -57,12 +59,25 @@ def dependencies(m: Material) -> Html:
         f"pictures.{share}"
     ))  # fmt: skip
     rows = [
-        [key, (amount(found.separation[key], 3), _or_zero(found.separation[key]))] for key in keys
-    ]
-    table = sheet(["foreign key", "true told from mismatched (ROC-AUC)"], rows, numbers=[1],
-                  label="Separation by foreign key", sorts=True)  # fmt: skip
+        [key, *((_number(some[key]), _or_zero(some[key])) for some in (found.scored,
+                                                                       found.separation))]
+        for key in keys
+    ]  # fmt: skip
+    heads = ["foreign key", "told apart by the learned score (ROC-AUC)",
+             "by distance from the mean (ROC-AUC)"]  # fmt: skip
+    table = sheet(heads, rows, numbers=[1, 2], label="Separation by foreign key", sorts=True)
     parts.append(tag("details", tag("summary", f"All {len(keys)} foreign keys"), table))
     return join(parts)
+
+
+def _told(found: Any, key: str) -> float:
+    """How well true pairs are told from others: by the learned score, where there is one."""
+    scored = float(found.scored[key])
+    return float(found.separation[key]) if np.isnan(scored) else scored
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else str(amount(value, 3))
 
 
 def _or_zero(value: float) -> float:
@@ -94,6 +109,6 @@ def _one(found: Any, names: Any, key: str, window: Any) -> Html | None:
                                 "range": ["circle", "triangle-up"]}},
         },
     }  # fmt: skip
-    value = amount(found.separation[key], 2)
+    value = amount(_told(found, key), 2)
     alt = f"Differences of {key}: true and mismatched pairs, told apart with ROC-AUC {value}"
     return figure(chart(spec, alt), join([tag("code", key), f" · ROC-AUC {value}"]), class_="small")
