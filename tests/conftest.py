@@ -37,6 +37,20 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def shop(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small store, with a list to be predicted: things that a person will order."""
+    import relfrog
+    from small_store import LIST, copied
+
+    folder = copied(store, tmp_path_factory.mktemp("shop"))
+    relfrog.add_task(
+        folder, "list", LIST, type="recommendation", source="people", target="things",
+        horizon="20 days", k=3,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `relfrog demo` leaves, after as little training as can be; and what it said."""
     from relfrog import DatasetError

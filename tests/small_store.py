@@ -140,3 +140,12 @@ def truncate(store: Path, time: pd.Timestamp) -> None:
         keys = store / "keys" / f"{table}.parquet"
         rows = len(pd.read_parquet(store / "db" / f"{table}.parquet"))
         pd.read_parquet(keys).iloc[:rows].to_parquet(keys, index=False)
+
+
+#: A list to be predicted: things that a person will order.
+LIST = """
+SELECT t.timestamp, o.person AS code, LIST(DISTINCT o.thing) AS id
+FROM timestamps t JOIN orders o ON o.ordered_at > t.timestamp
+    AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}'
+WHERE o.person IS NOT NULL GROUP BY ALL
+"""

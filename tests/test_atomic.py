@@ -25,8 +25,7 @@ from network_cases import (
 from relfrog.nn.atomic import AtomicLayer, AttentionMessage
 from relfrog.nn.links import make_plan
 from slow_network import States, slow_children, slow_matches, slow_norm, slow_parents
-from small_store import copied, fit
-from test_ranking import LIST
+from small_store import LIST, copied, fit
 
 SIZE = 8
 

@@ -22,24 +22,7 @@ from relfrog.certifying import WAYS
 from relfrog.models import BASELINES
 from relfrog.sampling import TemporalSampler
 from relfrog.tampering import Tampering
-from small_store import QUICK, TASKS, TEST, VAL, copied, fit
-
-LIST = """
-SELECT t.timestamp, o.person AS code, LIST(DISTINCT o.thing) AS id
-FROM timestamps t JOIN orders o ON o.ordered_at > t.timestamp
-    AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}'
-WHERE o.person IS NOT NULL GROUP BY ALL
-"""
-
-
-@pytest.fixture(scope="module")
-def shop(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = copied(store, tmp_path_factory.mktemp("certified"))
-    relfrog.add_task(
-        folder, "list", LIST, type="recommendation", source="people", target="things",
-        horizon="20 days", k=3,
-    )  # fmt: skip
-    return folder
+from small_store import QUICK, TASKS, TEST, VAL, fit
 
 
 @pytest.fixture(scope="module")

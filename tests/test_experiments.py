@@ -33,8 +33,7 @@ from relfrog.studies import STUDIES
 from relfrog.tallies import marked, tally
 from relfrog.training import Trainer
 from relfrog.worker import run_job
-from small_store import QUICK, copied
-from test_ranking import LIST
+from small_store import QUICK
 
 SETTINGS = {**QUICK, "epochs": 1}
 FIELDS = {
@@ -49,17 +48,6 @@ FIELDS = {
     "peak_mb",
     "versions",
 }
-
-
-@pytest.fixture(scope="module")
-def shop(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small store with a list to recommend."""
-    folder = copied(store, tmp_path_factory.mktemp("shop"))
-    relfrog.add_task(
-        folder, "list", LIST, type="recommendation", source="people", target="things",
-        horizon="20 days", k=3,
-    )  # fmt: skip
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -29,27 +29,10 @@ from relfrog.popularity import Popularity, Wish, joined_before
 from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
 from relfrog.runfiles import write_json
 from relfrog.tasks import load_task
-from small_store import QUICK, TEST, VAL, change, copied, fit, truncate, weights
+from small_store import QUICK, TEST, VAL, change, fit, truncate, weights
 
 RANKERS = [name for name, kinds in BASELINES.items() if "recommendation" in kinds]
-LIST = """
-SELECT t.timestamp, o.person AS code, LIST(DISTINCT o.thing) AS id
-FROM timestamps t JOIN orders o ON o.ordered_at > t.timestamp
-    AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}'
-WHERE o.person IS NOT NULL GROUP BY ALL
-"""
 PARTS = ("both", "sampled", "towers")
-
-
-@pytest.fixture(scope="module")
-def shop(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small store, with a list to be predicted: things that a person will order."""
-    folder = copied(store, tmp_path_factory.mktemp("ranking"))
-    relfrog.add_task(
-        folder, "list", LIST, type="recommendation", source="people", target="things",
-        horizon="20 days", k=3,
-    )  # fmt: skip
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -327,6 +310,12 @@ def test_an_interrupted_ranker_goes_on(
             relfrog.train(shop, "list", tmp_path / "run", model="lightgbm")
     run = relfrog.train(shop, "list", tmp_path / "run", resume=True)
     assert run.metrics == runs["lightgbm"].metrics
+
+
+def test_all_baselines_stand_beside_a_list(shop: Path, tmp_path: Path) -> None:
+    run = fit(shop, tmp_path / "run", "list", epochs=1, baselines=True)
+    assert set(run.baselines) == set(RANKERS)
+    assert set(run.baselines["lightgbm"]["test"]["frozen"]) == set(run.metrics["test"]["frozen"])
 
 
 def test_baselines_are_for_recommendations(store: Path, tmp_path: Path) -> None:

@@ -13,18 +13,7 @@ from relbench.submit import evaluate_task
 import relfrog
 from relfrog.cli import cli
 from relfrog.submitting import leaderboards
-from small_store import copied, fit
-from test_ranking import LIST
-
-
-@pytest.fixture(scope="module")
-def shop(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = copied(store, tmp_path_factory.mktemp("submit"))
-    relfrog.add_task(
-        folder, "list", LIST, type="recommendation", source="people", target="things",
-        horizon="20 days", k=3,
-    )  # fmt: skip
-    return folder
+from small_store import fit
 
 
 @pytest.fixture(scope="module")

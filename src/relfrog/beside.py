@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from relfrog.baselines import baseline_class
+from relfrog.baselines import Baseline, baseline_class
+from relfrog.baselines.rankers import QuickLightGBMRanker
 from relfrog.baselines.trees import QuickLightGBM
 from relfrog.config import Config
 from relfrog.evaluation import REGIMES
@@ -28,7 +29,8 @@ def score_baselines(
     """Scores of the models that take little time.
 
     For one label per entity these are means, medians, recent labels, and LightGBM with few seeds
-    and a single trial; for a recommendation popularity and past visits. One that fails is left out.
+    and a single trial; for a recommendation popularity, past visits, and LightGBM's ranker with few
+    pairs. One that fails is left out.
 
     Args:
         dataset: RelBench's dataset.
@@ -43,14 +45,14 @@ def score_baselines(
     kind = task.task_type.value
     own = Config(model="mean", regime=config.regime, seed=config.seed, trials=1)
     names = [name for name, kinds in BASELINES.items() if kind in kinds]
-    if kind == "recommendation":
-        names.remove("lightgbm")  # it takes minutes
-    prepared = prepare(dataset, task, own, encode=False)
+    ranks = kind == "recommendation"
+    quick: type[Baseline] = QuickLightGBMRanker if ranks else QuickLightGBM
+    prepared = prepare(dataset, task, own, encode=quick.encoded)
     assert prepared.train_seeds is not None
     about = prepared.describe_labels(prepared.train_seeds)
     models = {}
     for name in names:
-        chosen = QuickLightGBM if name == "lightgbm" else baseline_class(name, kind)
+        chosen = quick if name == "lightgbm" else baseline_class(name, kind)
         try:
             baseline = chosen(replace(prepared, config=replace(own, model=name)), about)
             baseline.fit()

@@ -143,12 +143,7 @@ def _fit_baseline(
         except KeyboardInterrupt:
             again = resume_command(folder)
             raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
-        write_json(folder / "metrics.json", metrics)
-        about |= {
-            "status": "complete", "labels": labels, "weights": 0, "best_epoch": 0, "epochs": 0,
-            "seconds": round(time.monotonic() - started, 1), "peak_memory_bytes": _peak_memory(),
-        }  # fmt: skip
-        write_json(folder / "run.json", about)
+        _complete(folder, about | {"labels": labels}, metrics, started)
     return load_run(folder)
 
 
@@ -179,13 +174,21 @@ def _fit_auto(
         except KeyboardInterrupt:
             again = resume_command(folder)
             raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
-        write_json(folder / "metrics.json", metrics)
-        about |= {
-            "status": "complete", "weights": 0, "best_epoch": 0, "epochs": 0,
-            "seconds": round(time.monotonic() - started, 1), "peak_memory_bytes": _peak_memory(),
-        }  # fmt: skip
-        write_json(folder / "run.json", about)
+        _complete(folder, about, metrics, started)
     return load_run(folder, device=chosen)
+
+
+def _complete(
+    folder: Path, about: dict[str, Any], metrics: dict[str, Any], started: float, **more: Any
+) -> None:
+    """Write the scores, and then that the run is complete; a network says more of itself."""
+    write_json(folder / "metrics.json", metrics)
+    said = {"weights": 0, "best_epoch": 0, "epochs": 0} | more
+    took = round(time.monotonic() - started, 1)
+    write_json(folder / "run.json", {
+        **about, "status": "complete", **said, "seconds": took,
+        "peak_memory_bytes": _peak_memory(),
+    })  # fmt: skip
 
 
 def _score_beside(run: Run, prepared: Prepared, callbacks: Sequence[Callback]) -> None:
@@ -252,17 +255,11 @@ def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: floa
         }
         for split in ("val", "test")
     }
-    write_json(folder / "metrics.json", metrics)
-    about |= {
-        "status": "complete",
-        "labels": trainer.about,
-        "weights": sum(p.numel() for p in trainer.network.parameters()),
-        "best_epoch": trainer.at.best_epoch,
-        "epochs": trainer.at.epoch,
-        "seconds": round(time.monotonic() - started, 1),
-        "peak_memory_bytes": _peak_memory(),
-    }
-    write_json(folder / "run.json", about)
+    _complete(
+        folder, about | {"labels": trainer.about}, metrics, started,
+        weights=sum(p.numel() for p in trainer.network.parameters()),
+        best_epoch=trainer.at.best_epoch, epochs=trainer.at.epoch,
+    )  # fmt: skip
 
 
 def tidy(folder: Path) -> None:

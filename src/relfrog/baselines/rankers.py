@@ -17,7 +17,7 @@ from relfrog.graph import ForeignKey
 from relfrog.popularity import Popularity, Wish, children_at, joined_before
 from relfrog.preparing import Prepared, Seeds, seeds_of
 
-__all__ = ["LightGBMRanker", "PastVisitRanker", "PopularityRanker", "Ranker"]
+__all__ = ["LightGBMRanker", "PastVisitRanker", "PopularityRanker", "QuickLightGBMRanker", "Ranker"]
 
 Ints = NDArray[np.int64]
 
@@ -127,6 +127,7 @@ class LightGBMRanker(Ranker):
     POPULAR = 100
     #: Pairs that it learns from, at most.
     PAIRS = 1_000_000
+    ROUNDS, PATIENCE = 300, 30
     FILE = "lightgbm.txt"
 
     def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
@@ -151,8 +152,8 @@ class LightGBMRanker(Ranker):
             # first, whichever was faster in a trial.
             "deterministic": True, "force_col_wise": True, "num_threads": 1,
         }  # fmt: skip
-        stop = lightgbm.early_stopping(30, verbose=False)
-        self.model = lightgbm.train(settings, data[0], 300, [data[1]], callbacks=[stop])
+        stop = lightgbm.early_stopping(self.PATIENCE, verbose=False)
+        self.model = lightgbm.train(settings, data[0], self.ROUNDS, [data[1]], callbacks=[stop])
 
     def save(self, folder: Path) -> None:
         """As LightGBM's text."""
@@ -264,3 +265,10 @@ class LightGBMRanker(Ranker):
             out[met, 1] = count[at[met]] / total[who[met]]
             out[met, 2] = since[at[met]]
         return out
+
+
+class QuickLightGBMRanker(LightGBMRanker):
+    """The same with few pairs and rounds, to stand beside a network."""
+
+    PAIRS = 100_000
+    ROUNDS, PATIENCE = 100, 10
