@@ -144,14 +144,14 @@ def test_composite_keys(dataset: Path, tmp_path: Path) -> None:
     assert ask(dataset, "lines", pairs).rows.tolist() == found.rows.tolist()
     with pytest.raises(TaskError, match=r"2 columns \(customer, number\), the list holds 5"):
         ask(dataset, "lines", [5])
-    with pytest.raises(TaskError, match=r"1 of 1 keys .* such as customer=2, number=02 \(one"):
+    with pytest.raises(TaskError, match=r"customer=2, number=02 is not in table \w+ \(one"):
         ask(dataset, "lines", [(2, "02")])
 
 
 def test_a_null_beside_a_key_does_not_round_it(dataset: Path) -> None:
     found = ask(dataset, "huge", [(9007199254740995, 2), (9007199254740993, 1)])
     assert found.keys["a"].tolist() == [9007199254740995, 9007199254740993]
-    with pytest.raises(TaskError, match="1 of 1 keys"):
+    with pytest.raises(TaskError, match="is not in table"):
         ask(dataset, "huge", [(9007199254740992, 1)])
     with pytest.raises(TaskError, match="1 of 2 rows have no value for a"):
         ask(dataset, "huge", [(9007199254740993, 1), (None, 3)])
@@ -279,10 +279,10 @@ def test_a_column_of_times_is_given_back(dataset: Path, tmp_path: Path) -> None:
         ("people", "id,v\n20,1\n30\n", "line 3: 1 values, but the header names 2 columns"),
         ("people", "20\n30\n", "begins with '20', which is a key .* Write id into a line above"),
         ("people", b"id\n\xff\xfe\n", "is not UTF-8"),
-        ("codes", "code\n0070\n", r"code=0070 \(one that is: code="),
+        ("codes", "code\n0070\n", r"code=0070 is not in table codes \(one that is: code="),
         ("lines", "customer\n1\n", "no column 'number'"),
-        ("devices", f"uid\n{_UUIDS[0]}x\n", "1 of 1 keys"),
-        ("days", "day\n01/02/2020\n", "1 of 1 keys"),
+        ("devices", f"uid\n{_UUIDS[0]}x\n", "is not in table"),
+        ("days", "day\n01/02/2020\n", "is not in table"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(

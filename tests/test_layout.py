@@ -39,7 +39,8 @@ resampling importance explaining differences
 inspecting drawing findings table_checks leak_checks task_checks checking
 console progress summary
 reporting.colours reporting.markup reporting.placing reporting.schema_graph reporting.charts
-reporting.past_graph reporting.material reporting.words
+reporting.past_graph reporting.material reporting.keeping reporting.examples
+reporting.gathering reporting.words
 reporting.sections reporting.sections.answer reporting.sections.schema
 reporting.sections.training reporting.sections.dependencies reporting.sections.curves
 reporting.sections.lists reporting.sections.mistakes

@@ -76,9 +76,11 @@ def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return fit(store, tmp_path_factory.mktemp("reporting") / "run", epochs=3)
 
 
-def moved(run: Run, folder: Path) -> Path:
+def moved(run: Run, folder: Path, *, kept: bool = False) -> Path:
     """The run folder somewhere else, with a dataset that is gone."""
     place = Path(shutil.copytree(run.folder, folder / "moved"))
+    if not kept:
+        (place / "shown.json").unlink(missing_ok=True)
     about = json.loads((place / "run.json").read_text())
     (place / "run.json").write_text(json.dumps({**about, "dataset": str(folder / "nowhere")}))
     return place
@@ -86,7 +88,7 @@ def moved(run: Run, folder: Path) -> Path:
 
 def test_a_whole_report(run: Run, tmp_path: Path) -> None:
     told: list[str] = []
-    path = report(run, tmp_path / "deep" / "r.html", told=told.append)
+    path = report(run, tmp_path / "deep" / "r.html", fresh=True, told=told.append)
     assert path == tmp_path / "deep" / "r.html"
     page = read(path)
     words = page.sections
@@ -151,9 +153,55 @@ def test_a_database_that_has_changed_is_said_to_have(
     changed = copied(store, tmp_path)
     frame = pd.read_parquet(changed / "db" / "things.parquet")
     frame.assign(price=frame["price"] + 1).to_parquet(changed / "db" / "things.parquet")
-    other = Run(run.folder, {**run.about, "dataset": str(changed)}, run.config)
-    words = read(report(other, tmp_path / "r.html")).sections
+    report(run)
+    place = Path(shutil.copytree(run.folder, tmp_path / "run"))
+    other = Run(place, {**run.about, "dataset": str(changed)}, run.config)
+    before = read(report(other)).sections
+    assert "the data were not looked at" in before["made"]
+    words = read(report(other, fresh=True)).sections
     assert "the data have changed since" in words["made"]
+    assert words["explained"] != before["explained"]
+
+
+def test_the_run_folder_alone_gives_the_same_report(run: Run, tmp_path: Path) -> None:
+    first = read(report(run, tmp_path / "first.html", fresh=True)).sections
+    place = moved(run, tmp_path, kept=True)
+    again = read(report(place)).sections
+    for name in SECTIONS:
+        if name != "made":  # it says whether the data were read
+            same = again[name].replace(str(place), str(run.folder)).replace("(moved)", "(run)")
+            assert same == first[name]
+    assert "kept when it was trained" in again["made"]
+    # Less than was asked for is more than nothing.
+    assert read(report(place, deep=True)).sections["worth"] == again["worth"].replace(
+        str(run.folder), str(place)
+    )
+    assert "The dataset cannot be read" in read(report(place, fresh=True)).sections["worth"]
+
+
+@pytest.mark.parametrize("harm", ["weights", "json", "arrays", "lengths", "older", "types"])
+def test_what_was_kept_must_be_whole_and_of_this_model(
+    harm: str, run: Run, tmp_path: Path
+) -> None:  # fmt: skip
+    report(run)
+    place = moved(run, tmp_path, kept=True)
+    assert "The dataset" not in read(report(place)).sections["worth"]
+    shown = place / "shown.json"
+    content = json.loads(shown.read_text())
+    if harm == "weights":
+        (place / "config.yaml").write_text((place / "config.yaml").read_text() + "\n")
+    elif harm == "json":
+        shown.write_text(shown.read_text()[:-100])
+    elif harm == "arrays":
+        (place / "shown.safetensors").write_bytes(b"no tensors")
+    elif harm == "lengths":
+        content["answers"]["keys"].pop()
+        shown.write_text(json.dumps(content))
+    elif harm == "older":
+        shown.write_text(json.dumps({**content, "format": 0}))
+    else:
+        shown.write_text(json.dumps({**content, "importance": [1], "explanations": 3}))
+    assert "The dataset cannot be read" in read(report(place)).sections["worth"]
 
 
 def baselines(place: Path, value: float) -> None:
@@ -195,6 +243,15 @@ def test_every_type_of_task(task: str, store: Path, tmp_path: Path) -> None:
     assert "MAP@3" in words["answer"] or task != "list"
     assert "cannot" not in words["worth"]
     assert words["explained"].count("newest time used") == 3
+    again = read(report(moved(run, tmp_path, kept=True))).sections
+    assert {len(again[name]) for name in ("answer", "predictions")} == {
+        len(words[name].replace(str(run.folder), str(tmp_path / "moved")))
+        for name in ("answer", "predictions")
+    }
+    assert again["predictions"].split() == [
+        word.replace(str(run.folder), str(tmp_path / "moved"))
+        for word in words["predictions"].split()
+    ]
 
 
 def test_a_model_that_is_no_network(store: Path, tmp_path: Path) -> None:
@@ -203,6 +260,10 @@ def test_a_model_that_is_no_network(store: Path, tmp_path: Path) -> None:
     run = relfrog.train(shop, "list", tmp_path / "run", model="past-visit")
     words = read(report(run)).sections
     assert "Examples of lists" in words["predictions"]
+    assert (
+        read(report(moved(run, tmp_path, kept=True))).sections["predictions"]
+        == (words["predictions"])
+    )
     for name in ("worth", "explained", "dependencies"):
         assert "is no network" in words[name]
     assert "has none" in words["schema"]

@@ -241,6 +241,11 @@ def _rows(where: str, table: str, keys: pd.DataFrame, asked: list[list[Any]]) ->
     known = keys.dropna()
     there = ", ".join(f"{n}={known[n].iloc[0]}" for n in keys.columns) if len(known) else ""
     hint = f" (one that is: {there})" if there else ""
+    if total == 1:
+        raise TaskError(
+            f"{example} is not in table {table}{hint}. Check the key; if it is new, import the "
+            "database again."
+        )
     raise TaskError(
         f"{where}: {lost.size:,} of {total:,} keys are not in table {table}, such as {example}"
         f"{hint}. Remove them; if they are new, import the database again."

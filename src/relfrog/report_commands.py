@@ -56,20 +56,25 @@ def report_after(run: Any) -> None:
               help="Show the roles of another run too, with the differences marked.")  # fmt: skip
 @click.option("--deep", is_flag=True, help="Take minutes rather than seconds for what tables and "
               "single columns are worth.")  # fmt: skip
+@click.option("--fresh", is_flag=True, help="Read the dataset again, and compute anew what was "
+              "kept of it.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 def report_command(
-    run: Path, out: Path | None, compare: Path | None, deep: bool, device: str
+    run: Path, out: Path | None, compare: Path | None, deep: bool, fresh: bool, device: str
 ) -> None:
     """Show what was learned, in one HTML file that needs nothing else.
 
-    It is made from the run folder and, for what is computed anew, from the dataset that the run
-    names. If the dataset is gone the report says what is missing.
+    It is made from the run folder alone. What comes from the dataset was computed and kept there
+    for the first report, at the end of training; if there was none, or --deep asks for more, the
+    dataset that the run names is read.
     """
     from relfrog.reporting import report
     from relfrog.runs import load_run
 
     with _telling() as told:
-        path = report(load_run(run, device=device), out, compare=compare, deep=deep, told=told)
+        path = report(
+            load_run(run, device=device), out, compare=compare, deep=deep, fresh=fresh, told=told
+        )
     click.echo(f"Report written to {path}: open it in a browser.", err=True)
 
 

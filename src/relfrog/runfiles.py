@@ -12,6 +12,9 @@
     history.jsonl        one line per epoch
     metrics.json         scores of the saved weights, by split and regime
     baselines.json       scores of quick baselines beside a network, by model, split and regime
+    report.html          what was learned, for people
+    shown.json           what the report computed from the data; with its arrays:
+    shown.safetensors
     checkpoint.safetensors  where an interrupted run goes on; gone when it has ended
     checkpoint-before.safetensors  the one before it, should it be damaged
 

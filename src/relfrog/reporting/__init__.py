@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relfrog.errors import UsageError
-from relfrog.reporting.material import gather
+from relfrog.reporting.gathering import gather
 from relfrog.reporting.page import page
 from relfrog.runfiles import write_text
 from relfrog.runs import Run, load_run
@@ -20,6 +20,7 @@ def report(
     *,
     compare: Run | str | Path | None = None,
     deep: bool = False,
+    fresh: bool = False,
     told: Callable[[str], None] | None = None,
 ) -> Path:
     """Write the report of a run: one HTML file that needs nothing else.
@@ -29,6 +30,8 @@ def report(
         out: the file to write; by default `report.html` in the run folder.
         compare: another run whose roles are shown beside.
         deep: whether to take more time for what tables and columns are worth.
+        fresh: whether to compute anew what comes from the dataset. Otherwise it is computed for the
+            first report, and kept in the run folder.
         told: told what is being done.
 
     Returns:
@@ -47,7 +50,7 @@ def report(
     path = run.folder / "report.html" if out is None else Path(out).expanduser()
     if path.is_dir():
         path = path / "report.html"
-    text = page(gather(run, deep=deep, told=told), other)
+    text = page(gather(run, deep=deep, fresh=fresh, told=told), other)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)

@@ -34,7 +34,9 @@ def made(m: Material) -> Html:
     state = {
         True: "the data are the same now",
         False: "the data have changed since: what is computed here comes from those of now",
-        None: "the data could not be read again",
+        None: "the data were not looked at: what is shown of them was kept when it was trained"
+        if m.kept
+        else "the data could not be read again",
     }[m.same_data]
     data += [("since then", state), ("fingerprint of the schema", about.get("schema", "not known"))]
     versions = about.get("versions", {})

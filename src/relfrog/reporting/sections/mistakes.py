@@ -48,10 +48,9 @@ def mistakes(m: Material, answers: Answers) -> Html:
         headers = [f"predicted {label}", f"true {label}", "off by"]
     if not len(order):
         return note("There is no mistake among the test predictions.")
-    assert m.keys is not None
     times = answers.seeds.times.reset_index(drop=True)
     entity = ((m.database or {}).get("task") or {}).get("entity_table", "entity")
-    rows = [[m.keys.iloc[i], f"{times[i]:%Y-%m-%d %H:%M}", *row, f"{answers.past[i]:,}"]
+    rows = [[answers.keys[i], f"{times[i]:%Y-%m-%d %H:%M}", *row, f"{answers.past[i]:,}"]
             for i, row in zip(order, cells, strict=True)]  # fmt: skip
     table = sheet([entity, "time", *headers, "rows of history"], rows,
                   numbers=range(2, 6), label="The most confident mistakes", sorts=True)  # fmt: skip
