@@ -22,6 +22,8 @@ HERE = Path(__file__).resolve().parent
 MAKERS = ("*.py", "*.yml", "_build", "__pycache__")
 #: A link to a file of the repository that is no page.
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#\s]+)[^)]*\)")
+#: A picture of the repository that lies outside these pages.
+_PICTURE = re.compile(r"(!\[[^\]]*\]\()\.\./([^)#\s]+\.(?:svg|png))\)")
 #: What a browser loads by itself: scripts, pictures, style sheets, frames; not links to follow.
 _HOST = r"""["']?\s*((?:https?:)?//[^"'>)\s]+)"""
 _LOADS = re.compile(
@@ -56,6 +58,20 @@ def inside(text: str) -> str:
     return _OUTSIDE.sub(name, text)
 
 
+def with_pictures(text: str, pages: Path) -> str:
+    """A page whose pictures lie beside it."""
+
+    def beside(link: re.Match[str]) -> str:
+        source, target = HERE.parent / link[2], pages / link[2]
+        if not source.is_file():
+            raise SystemExit(f"A picture is missing: {link[2]}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        return f"{link[1]}{link[2]})"
+
+    return _PICTURE.sub(beside, text)
+
+
 def foreign(site: Path) -> list[str]:
     """Everything that the site would load from another host."""
     found = []
@@ -75,7 +91,8 @@ def build(out: Path) -> Path:
         pages = Path(temporary) / "pages"
         shutil.copytree(HERE, pages, ignore=shutil.ignore_patterns(*MAKERS))
         for page in pages.rglob("*.md"):
-            page.write_text(inside(page.read_text(encoding="utf-8")), encoding="utf-8")
+            text = with_pictures(page.read_text(encoding="utf-8"), pages)
+            page.write_text(inside(text), encoding="utf-8")
         config = load_config(
             str(HERE / "mkdocs.yml"), docs_dir=str(pages), site_dir=str(out), strict=True
         )
