@@ -6,6 +6,7 @@ what all of them score on validation.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -13,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.blending import choose
+from relfrog.config import Config
 from relfrog.errors import RelFrogError, RunError
+from relfrog.folders import appearing
 from relfrog.models import BASELINES, NETWORKS
 from relfrog.preparing import Prepared, seeds_of
 from relfrog.runfiles import is_run, write_json
-from relfrog.runs import BLEND, MEMBERS, Run
+from relfrog.runs import BLEND, MEMBERS, Run, read_run
 from relfrog.training import Callback, EpochRecord, Trainer
 
-__all__ = ["TimeBudget", "fit_members", "member_names"]
+__all__ = ["TimeBudget", "fit_members", "member_names", "take_over"]
 
 
 class TimeBudget(Callback):
@@ -39,6 +42,46 @@ def member_names(kind: str) -> list[str]:
     """What `auto` trains for a type of task, the quickest first."""
     names = [name for name, kinds in BASELINES.items() if kind in kinds]
     return [*sorted(names, key=lambda name: name == "lightgbm"), "frog"]
+
+
+def _settings(name: str, config: Config, gates: Any) -> dict[str, Any]:
+    """What a member is trained with."""
+    settings = asdict(config) | {"model": name}
+    if gates is None and config.roles == "fixed":
+        settings["roles"] = "learned"
+    if name not in NETWORKS:
+        settings["history"] = "on"
+    return settings
+
+
+def take_over(
+    source: Path, folder: Path, name: str, about: dict[str, Any], config: Config
+) -> float:
+    """Copy a finished run to be a member, if it is the one that would be trained.
+
+    Args:
+        source: the run, if it is there.
+        folder: of `auto`.
+        name: the member's model.
+        about: of `auto`, as in `run.json`.
+        config: of `auto`.
+
+    Returns:
+        The seconds that its training took.
+    """
+    place = folder / MEMBERS / name
+    try:
+        theirs, settings = read_run(source)
+    except RelFrogError:
+        return 0.0
+    gates = about.get("gates") if name in NETWORKS else None
+    mine = {**about, "status": "complete", "gates": gates}
+    same = all(theirs.get(part) == mine[part] for part in ("dataset", "task", "status", "gates"))
+    if not same or is_run(place) or asdict(settings) != _settings(name, config, gates):
+        return 0.0
+    with appearing(place, True, lambda _: "") as partial:
+        shutil.copytree(source, partial, dirs_exist_ok=True)
+    return float(theirs["seconds"])
 
 
 def fit_members(
@@ -81,12 +124,8 @@ def fit_members(
             skipped[name] = f"the {config.minutes:g} minutes were over"
             tell(f"auto: {name} left out: {skipped[name]}")
             continue
-        settings = asdict(config) | {"model": name}
         gates = about.get("gates") if name in NETWORKS else None
-        if gates is None and config.roles == "fixed":
-            settings["roles"] = "learned"
-        if name not in NETWORKS:
-            settings["history"] = "on"
+        settings = _settings(name, config, gates)
         tell(f"auto: {name}")
         try:
             members[name] = train(

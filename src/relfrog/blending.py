@@ -13,10 +13,9 @@ from relfrog.nn.heads import HEADS
 
 __all__ = ["Blend", "choose"]
 
-#: Models in a blend, counted as often as they are taken.
-MOST = 6
-#: Draws of validation seeds, seeds in each, and the share of draws in which a blend must win.
-DRAWS, DRAWN, SURE = 100, 20_000, 0.9
+#: Draws of validation seeds, seeds in each, and the share of draws that a model must lose to be
+#: clearly worse.
+DRAWS, DRAWN, CLEARLY = 100, 20_000, 0.9
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,8 @@ class Blend:
         weights: of the models that take part.
         score: the validation metric of the blend.
         best: the best single model.
-        sure: the share of draws of validation seeds in which averaging beats it; 0 where no
-            average looked better.
+        sure: the share of draws of validation seeds in which the average beats it; 0 where there
+            is none.
     """
 
     weights: dict[str, float]
@@ -44,10 +43,12 @@ def choose(
     label_std: float | None = None,
     seed: int = 0,
 ) -> Blend:
-    """The best model, or an average of some where that is clearly better.
+    """The best model, or the average of it and those that are not clearly worse.
 
-    Models are added one by one, the one that helps most first, and may be added again. The average
-    is taken only if it beats the best single one in nearly all draws of the validation seeds.
+    A model is clearly worse if it loses to the best in nearly all draws of the validation seeds.
+    The others are averaged evenly: weights that are fitted to validation labels, or a single winner
+    of a close race, hold less of what they promise. The average must still score better than the
+    best alone.
 
     Args:
         kind: RelBench's name of the type of task.
@@ -70,27 +71,18 @@ def choose(
     plain = Blend({best: 1.0}, alone[best], best, 0.0)
     if ranks or len(predicted) < 2:
         return plain  # scores of lists have no common scale
-    taken, top = [best], alone[best]
-    total = predicted[best].astype(float)
-    while len(taken) < MOST:
-        tried = {name: score((total + v) / (len(taken) + 1)) for name, v in predicted.items()}
-        name = next(iter(tried))
-        for other, value in tried.items():
-            if better(value, tried[name], higher):
-                name = other
-        if not better(tried[name], top, higher):
-            break
-        taken, top, total = [*taken, name], tried[name], total + predicted[name]
-    if len(set(taken)) < 2:
-        return plain
-    mixed = total / len(taken)
     rng = np.random.default_rng(seed)
-    count = min(len(truth), DRAWN)
-    won = 0.0
-    for _ in range(DRAWS):
-        rows = rng.integers(0, len(truth), count)
-        won += better(score(mixed, rows), score(predicted[best], rows), higher)
-    if won / DRAWS < SURE:
-        return Blend({best: 1.0}, alone[best], best, won / DRAWS)
-    weights = {name: taken.count(name) / len(taken) for name in dict.fromkeys(taken)}
-    return Blend(weights, top, best, won / DRAWS)
+    draws = [rng.integers(0, len(truth), min(len(truth), DRAWN)) for _ in range(DRAWS)]
+    drawn = [score(predicted[best], rows) for rows in draws]
+
+    def share(values: NDArray[Any], won: bool) -> float:
+        """Of the draws, how many the values win against the best, or lose."""
+        pairs = [(score(values, rows), known) for rows, known in zip(draws, drawn, strict=True)]
+        return float(np.mean([better(*(p if won else p[::-1]), higher) for p in pairs]))
+
+    equals = [name for name, values in predicted.items() if share(values, False) < CLEARLY]
+    mixed = np.mean([predicted[name].astype(float) for name in equals], axis=0)
+    top = score(mixed)
+    if len(equals) < 2 or not better(top, alone[best], higher):
+        return plain
+    return Blend(dict.fromkeys(equals, 1 / len(equals)), top, best, share(mixed, True))

@@ -6,11 +6,12 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from relfrog._version import __version__
+from relfrog.auto import member_names
 from relfrog.config import Config, read_preset, resolve
 from relfrog.console import duration
 from relfrog.errors import RelFrogError, UsageError
@@ -95,7 +96,18 @@ class Cell:
             "dataset": self.place.address, "task": self.task, "folder": str(self.folder(runs)),
             "settings": dict(self.settings), "preset": self.preset, "size": self.size,
             "seed": self.seed, "gates": None if self.gates is None else dict(self.gates),
+            "members": self._members(runs),
         }  # fmt: skip
+
+    def _members(self, runs: Path) -> dict[str, str] | None:
+        """Of `auto`, the runs that the same study has of its members, there or not yet."""
+        if self.settings.get("model") != "auto":
+            return None
+        alone = {
+            name: replace(self, settings={**self.settings, "model": name})
+            for name in member_names(self.kind)
+        }
+        return {name: str(cell.folder(runs)) for name, cell in alone.items()}
 
 
 def cell_for(

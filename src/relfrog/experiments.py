@@ -203,7 +203,8 @@ class _Grid:
             for seed in range(self.seeds)
             for place in self.places
             for task in place.kinds
-            for variant in self.variants
+            # One that is made of others comes when they are there.
+            for variant in sorted(self.variants, key=lambda variant: variant.model == "auto")
             if seed == 0 or variant.draws
         ]
 

@@ -8,13 +8,13 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from relfrog import checkpoints
-from relfrog.auto import fit_members
+from relfrog.auto import fit_members, take_over
 from relfrog.baselines import baseline_class
 from relfrog.beside import FILE, score_baselines
 from relfrog.config import Config
@@ -44,6 +44,7 @@ def learn(
     baselines: bool,
     resume: bool,
     train: Callable[..., Run],
+    members: Mapping[str, str | Path],
 ) -> Run:
     """Train whatever model it is.
 
@@ -57,9 +58,10 @@ def learn(
         baselines: whether to score quick baselines beside a network.
         resume: whether to go on from checkpoints.
         train: `relfrog.train`, for the members of `auto`.
+        members: of `auto`, finished runs by model.
     """
     if config.model == "auto":
-        return _fit_auto(folder, about, prepared, device, callbacks, train)
+        return _fit_auto(folder, about, prepared, device, callbacks, train, members)
     if config.model not in NETWORKS:
         return _fit_baseline(folder, about, prepared, callbacks)
     run = _fit(folder, about, config, prepared, device, callbacks, resume)
@@ -154,6 +156,7 @@ def _fit_auto(
     device: str | None,
     callbacks: Sequence[Callback],
     train: Callable[..., Run],
+    members: Mapping[str, str | Path],
 ) -> Run:
     """Fit several models, choose among them, and write the same folder."""
     started = time.monotonic()
@@ -162,6 +165,8 @@ def _fit_auto(
         assert prepared.train_seeds is not None
         about |= {"labels": prepared.describe_labels(prepared.train_seeds)}
         try:
+            for name, source in members.items():
+                started -= take_over(Path(source), folder, name, about, prepared.config)
             fit_members(folder, about, prepared, train, device, callbacks)
             prepared.columns.save(folder)
             write_json(folder / "roles.json", [])

@@ -52,6 +52,7 @@ def train(
     overwrite: bool = False,
     device: str | None = None,
     baselines: bool = True,
+    members: Mapping[str, str | Path] | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Train a model and write its run folder.
@@ -72,6 +73,8 @@ def train(
         overwrite: replace a run that is there already.
         device: "cpu", "cuda", ...; by default a GPU if there is one.
         baselines: whether to score quick baselines beside a network; `Run.baselines` has them.
+        members: for "auto", finished runs by model; those of the same data, task and settings are
+            taken over instead of being trained again.
         callbacks: told what happens; see `relfrog.training.Callback`.
 
     Raises:
@@ -91,7 +94,9 @@ def train(
         if overwrite:
             raise UsageError("a run is either resumed or replaced: --resume or --overwrite.")
         asked = (read_preset(preset) if preset is not None else {}) | given
-        return _resume(folder, str(dataset), task, asked, gates, device, callbacks, baselines)
+        return _resume(
+            folder, str(dataset), task, asked, gates, device, callbacks, baselines, members or {}
+        )
     _refuse(folder, overwrite)
     chosen_device(device)
     opened = open_dataset(dataset)
@@ -131,7 +136,7 @@ def train(
         raise RunError(str(error)) from None
     return learn(
         folder, about, config, prepared, device, callbacks,
-        baselines=baselines, resume=False, train=train,
+        baselines=baselines, resume=False, train=train, members=members or {},
     )  # fmt: skip
 
 
@@ -154,6 +159,7 @@ def _resume(
     device: str | None,
     callbacks: Sequence[Callback],
     baselines: bool,
+    members: Mapping[str, str | Path],
 ) -> Run:
     if not is_run(folder):
         raise RunError(f"{folder} is no run folder: there is nothing to resume.")
@@ -187,7 +193,7 @@ def _resume(
         _warn_of_versions(folder, about)
     return learn(
         folder, about, config, prepared, device, callbacks,
-        baselines=baselines, resume=True, train=train,
+        baselines=baselines, resume=True, train=train, members=members,
     )  # fmt: skip
 
 

@@ -36,8 +36,8 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     """Train a run, or go on with it; then look into it, if that is asked for.
 
     Args:
-        job: `dataset`, `task`, `folder`; `settings`, `preset`, `size`, `seed`, `gates` as `train`
-            has them; `differences`: a file for what `relfrog.differences` finds.
+        job: `dataset`, `task`, `folder`; `settings`, `preset`, `size`, `seed`, `gates`, `members`
+            as `train` has them; `differences`: a file for what `relfrog.differences` finds.
 
     Returns:
         `{}`, or what went wrong: `error`, and `unfit` if the settings do not fit the task.
@@ -67,6 +67,7 @@ def _train(job: dict[str, Any]) -> None:
     options = {
         "roles": job.get("gates"), "size": job["size"], "preset": job.get("preset"),
         "settings": job["settings"], "seed": job["seed"], "baselines": False,
+        "members": job.get("members"),
     }  # fmt: skip
     if is_run(folder):
         try:
