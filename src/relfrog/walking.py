@@ -125,7 +125,7 @@ def find(records: Ints, slots: Ints, bits: Int, number: Int, row: Int, table: In
 def rehash(records: Ints, begin: Int, end: Int, slots: Ints, bits: Int, tables: Ints) -> None:
     """Make the first 2**bits slots a hash table of records[begin:end]."""
     for slot in range(1 << bits):
-        slots[nth(slot)] = -1
+        slots[slot] = -1  # with a plain index, for so Numba fills many slots at once
     for i in range(begin, end):
         row, table = records[nth(i), 0], records[nth(i), 1]
         slots[nth(find(records, slots, bits, tables[nth(table), FIRST_ROW] + row, row, table))] = i
