@@ -99,10 +99,9 @@ def children_of(
     tables, keys, parents, children, blocks, times, _, incoming = walk.arguments[:8]
     moments, cutoffs = walk.arguments[11:13]
     records = walk.records
-    ranges = np.empty(((here.stop - here.start) * incoming.shape[1], 4), np.int64)
-    count = walking.locate(
-        keys, children, blocks, incoming, records, here.start, here.stop, ranges
-    )  # fmt: skip
+    begin, stop = here.start, here.stop
+    ranges = np.empty(((stop - begin) * incoming.shape[1], 4), np.int64)
+    count = walking.locate(keys, children, blocks, incoming, records, begin, stop, ranges)
     walking.bound(
         tables, keys, parents, children, times, cutoffs[moment], moments[moment], count, ranges
     )
@@ -115,8 +114,8 @@ def children_of(
     by_choice = (high - low > fanout) & (fanout >= 0)
     taken = np.where(by_choice, 0, high - low)
     order, found = [np.repeat(np.arange(count), taken)], [spread(low, taken)]
-    who = np.repeat(np.arange(here.start, here.stop), (incoming >= 0).sum(1)[records[here, 1]])
-    later = records[here.stop : end]
+    who = np.repeat(np.arange(begin, stop), (incoming >= 0).sum(1)[records[here, 1]])
+    later = records[stop:end]
     for i in np.flatnonzero(by_choice):
         brought = later[(later[:, 3] == who[i]) & (later[:, 2] == key[i]), 0]
         among = children[low[i] : high[i]]

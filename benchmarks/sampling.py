@@ -2,6 +2,8 @@
 
     python benchmarks/sampling.py --out benchmarks/sampling.json
 
+`--growth` prints only how the cost of a seed grows with the database, and writes no file.
+
 Reads the databases in ../shared/data. Where pyg-lib is installed, its sampler runs beside ours.
 """
 
@@ -210,8 +212,8 @@ def growth(seconds: float) -> list[dict[str, Any]]:
 
     The rows that a seed needs are the same in every copy, so a sampler's own work does not grow.
     What grows is how long the machine takes to read them once they do not fit into its caches:
-    `reads_alone` measures that on the same arrays, at the same places, in the same order. The
-    last two columns say how many microseconds more than in the smallest database each takes.
+    "reads_alone" measures that on the same arrays, at the same places, in the same order, and
+    "added_us" says how many microseconds more than in the smallest database each takes.
     """
     results: list[dict[str, Any]] = []
     for name, task, neighbors, hops, batch, _ in SETTINGS[:2]:
