@@ -342,6 +342,8 @@ def main() -> None:
     if not DATA.is_dir():
         sys.exit("needs the databases in ../shared/data")
     if arguments.growth:
+        if arguments.out:
+            parser.error("--growth is only printed: leave out --out")
         growth(arguments.seconds)
         return
     results = {
