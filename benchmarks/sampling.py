@@ -2,6 +2,8 @@
 
     python benchmarks/sampling.py --out benchmarks/sampling.json
 
+`--growth` prints only how the cost of a seed grows with the database, and writes no file.
+
 Reads the databases in ../shared/data. Where pyg-lib is installed, its sampler runs beside ours.
 """
 
@@ -27,6 +29,7 @@ import pandas as pd
 import relbench
 from relbench.base import Database, Table
 
+import reading
 from relfrog.graph import RelationalGraph, build_graph, open_graph
 from relfrog.loading import Loader
 from relfrog.sampling import TemporalSampler, halving
@@ -178,35 +181,68 @@ def scaled(db: Database, factor: int) -> tuple[Database, dict[str, np.ndarray]]:
     return Database(tables), places
 
 
+def measure_reads(
+    graph: RelationalGraph, table: str, rows: np.ndarray, times: Any, **how: Any
+) -> dict[str, float]:
+    """Cost of what a shuffled epoch reads, or its first batches, and of nothing else."""
+    sampler = TemporalSampler(graph, table, how["fanouts"], how["mode"])
+    loader = Loader(sampler, rows, times, how["batch"], workers=0)
+    with reading.watched() as walks:
+        seeds = sum(len(batch) for batch in islice(loader.epoch(0), how["batches"]))
+    reads = [reading.reads_of(walk) for walk in walks]
+    arrays = [getattr(graph, name) for name in reading.ARRAYS]
+    reading.read_alone(*arrays, *reads[0])  # compiles it
+    best = float("inf")
+    for _ in range(5):
+        began = time.perf_counter()
+        for one in reads:
+            reading.read_alone(*arrays, *one)
+        best = min(best, time.perf_counter() - began)
+    return {
+        "reads_per_seed": round(sum(len(one.elements) for one in reads) / seeds, 1),
+        "reads_alone_us_per_seed": round(1e6 * best / seeds, 2),
+    }
+
+
 def growth(seconds: float) -> list[dict[str, Any]]:
-    """Cost per seed as the database grows.
+    """Cost per seed as the database grows, beside that of its reads alone.
 
     Separate subgraphs only: fewer seeds of a batch have rows in common when they come from
     different copies, so sharing would measure the copies.
+
+    The rows that a seed needs are the same in every copy, so a sampler's own work does not grow.
+    What grows is how long the machine takes to read them once they do not fit into its caches:
+    "reads_alone" measures that on the same arrays, at the same places, in the same order, and
+    "added_us" says how many microseconds more than in the smallest database each takes.
     """
-    results = []
+    results: list[dict[str, Any]] = []
     for name, task, neighbors, hops, batch, _ in SETTINGS[:2]:
         db, table, rows, times = load(name, task)
+        smallest: dict[str, Any] = {}
         for factor in (1, 10, 100):
             larger, places = scaled(db, factor)
             began = time.perf_counter()
             graph = build_graph(larger)
             built = time.perf_counter() - began
             copies = np.random.default_rng(0).integers(0, factor, len(rows))
-            found = measure(
-                graph, table, places[table][copies, rows], times, fanouts=halving(neighbors, hops),
-                mode="separate", batch=batch, workers=1, seconds=seconds,
-            )  # fmt: skip
-            results.append(
-                {
-                    "dataset": f"{name} x{factor}",
-                    "fanouts": halving(neighbors, hops),
-                    "rows": sum(graph.num_rows.values()),
-                    "us_per_seed": round(1e6 / found["seeds_per_s"], 1),
-                    "rows_per_seed": found["rows_per_seed"],
-                    "build_s": round(built, 2),
-                }
-            )
+            seeds = places[table][copies, rows]
+            how = {"fanouts": halving(neighbors, hops), "mode": "separate", "batch": batch}
+            found = measure(graph, table, seeds, times, workers=1, seconds=seconds, **how)
+            # Enough to read far more than a cache holds from a large graph.
+            reads = measure_reads(graph, table, seeds, times, batches=20, **how)
+            row = {
+                "dataset": f"{name} x{factor}",
+                "fanouts": halving(neighbors, hops),
+                "rows": sum(graph.num_rows.values()),
+                "us_per_seed": round(1e6 / found["seeds_per_s"], 1),
+                "rows_per_seed": found["rows_per_seed"],
+                "build_s": round(built, 2),
+            }
+            row |= reads
+            smallest = smallest or row
+            for cost in ("us_per_seed", "reads_alone_us_per_seed"):
+                row[cost.replace("us_per_seed", "added_us")] = round(row[cost] - smallest[cost], 2)
+            results.append(row)
             show(results[-1])
     return results
 
@@ -300,10 +336,16 @@ def show(row: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    parser.add_argument("--growth", action="store_true", help="measure growth alone")
     parser.add_argument("--seconds", type=float, default=2.0, help="per measurement (default 2)")
     arguments = parser.parse_args()
     if not DATA.is_dir():
         sys.exit("needs the databases in ../shared/data")
+    if arguments.growth:
+        if arguments.out:
+            parser.error("--growth is only printed: leave out --out")
+        growth(arguments.seconds)
+        return
     results = {
         "command": "python benchmarks/sampling.py --out benchmarks/sampling.json",
         "machine": {

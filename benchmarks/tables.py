@@ -42,6 +42,18 @@ def importing() -> str:
     )
 
 
+def reads_alone(growth: list[dict[str, Any]]) -> str:
+    """What the same reads cost by themselves, where that was measured."""
+    costs = [g["reads_alone_us_per_seed"] for g in growth if "reads_alone_us_per_seed" in g]
+    if not costs:
+        return ""
+    listed = ", ".join(f"{cost:.1f}" for cost in costs)
+    return (
+        f" A plain loop that reads the same places of the same arrays in the same order, and does "
+        f"nothing else, takes {listed} µs."
+    )
+
+
 def sampling() -> str:
     found = json.loads((HERE / "sampling.json").read_text(encoding="utf-8"))
     lines = [
@@ -74,7 +86,7 @@ def sampling() -> str:
         "",
         f"A seed with 128/64 neighbours on scaled copies of rel-f1, separate, one thread: {costs} "
         f"(the same {growth[0]['rows_per_seed']:.0f} rows each time: what grows is the share of "
-        "them that is not in the processor's caches).",
+        f"them that is not in the processor's caches).{reads_alone(growth)}",
         "",
         f"Building the graph of {build['rows']:,} rows with two foreign keys takes "
         f"{build['build_s']:.1f} s and {build['bytes_per_fact']:.1f} bytes a row.",

@@ -30,6 +30,10 @@ Int = Any  # of Python or of NumPy: to Numba they are one
 #: Multiplying by this odd number spreads neighbouring numbers over a hash table.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
+#: `array[nth(i)]` is `array[i]` for i >= 0. A signed index is tested for being negative, to count
+#: from the end; in the hottest loops these tests take a fifth of the time.
+nth = np.uint64
+
 # Columns of `RelationalGraph.keys`: number of the child and of the parent table, which of the
 # child's pointers it is, where its children begin, how many they are, where its blocks begin, and
 # how many parents are in a block (as a power of two).
@@ -144,12 +148,12 @@ def number_distinct(index: Ints, num_rows: Int, rows: Ints) -> Int:
         # So much of the table is here that an array over all its rows is the smallest map.
         place = np.full(num_rows, -1, np.int32)
         for i in range(index.size):
-            row = index[i]
-            if place[row] < 0:
-                place[row] = distinct
-                rows[distinct] = row
+            row = index[nth(i)]
+            if place[nth(row)] < 0:
+                place[nth(row)] = distinct
+                rows[nth(distinct)] = row
                 distinct += 1
-            index[i] = place[row]
+            index[nth(i)] = place[nth(row)]
         return distinct
     bits = 1
     while (1 << bits) < 2 * index.size:
@@ -157,17 +161,17 @@ def number_distinct(index: Ints, num_rows: Int, rows: Ints) -> Int:
     mask = (1 << bits) - 1
     slots = np.full(1 << bits, -1, np.int64)  # row and place in one, for one look at memory
     for i in range(index.size):
-        later = np.uint64(index[min(i + 16, index.size - 1)])
+        later = np.uint64(index[nth(min(i + 16, index.size - 1))])
         prefetch(slots, np.int64((later * GOLDEN) >> np.uint64(64 - bits)))
-        row = index[i]
+        row = index[nth(i)]
         slot = np.int64((np.uint64(row) * GOLDEN) >> np.uint64(64 - bits))
-        while slots[slot] >= 0 and slots[slot] >> 32 != row:
+        while slots[nth(slot)] >= 0 and slots[nth(slot)] >> 32 != row:
             slot = (slot + 1) & mask
-        if slots[slot] < 0:
-            slots[slot] = row << 32 | distinct
-            rows[distinct] = row
+        if slots[nth(slot)] < 0:
+            slots[nth(slot)] = row << 32 | distinct
+            rows[nth(distinct)] = row
             distinct += 1
-        index[i] = slots[slot] & 0xFFFFFFFF
+        index[nth(i)] = slots[nth(slot)] & 0xFFFFFFFF
     return distinct
 
 
@@ -200,7 +204,7 @@ def arrange(
     for group in range(levels.shape[0]):
         for hop in range(num_hops):
             for i in range(levels[group, hop], levels[group, hop + 1]):
-                counts[records[i, 1], hop] += 1
+                counts[nth(records[nth(i), 1]), hop] += 1
     begin = np.zeros(num_tables + 1, np.int64)
     cursor = np.empty((num_tables, num_hops), np.int64)
     for table in range(num_tables):
@@ -217,14 +221,14 @@ def arrange(
     for group in range(levels.shape[0]):
         for hop in range(num_hops):
             for i in range(levels[group, hop], levels[group, hop + 1]):
-                row, table = np.int64(records[i, 0]), records[i, 1]
-                to = cursor[table, hop]
-                cursor[table, hop] += 1
-                place[i] = to - begin[table]
-                index[to], groups[to], hops[to] = row, group, hop
-                age[to] = np.nan
-                if moments[i] != MISSING:
-                    age[to] = (group_times[group] - moments[i]) / per_second
+                row, table = np.int64(records[nth(i), 0]), records[nth(i), 1]
+                to = cursor[nth(table), hop]
+                cursor[nth(table), hop] += 1
+                place[nth(i)] = to - begin[nth(table)]
+                index[nth(to)], groups[nth(to)], hops[nth(to)] = row, group, hop
+                age[nth(to)] = np.nan
+                if moments[nth(i)] != MISSING:
+                    age[nth(to)] = (group_times[group] - moments[nth(i)]) / per_second
 
     rows = np.empty(total, np.int64)
     distinct = np.zeros(num_tables, np.int64)
@@ -242,11 +246,11 @@ def arrange(
                     size += begin[table + 1] - begin[table]
     pointers = np.empty(size, np.int64)
     for i in range(total):
-        table = records[i, 1]
-        for o in range(tables[table, WIDTH]):
-            parent = found[i, o]
-            to = first[outgoing[table, o]] + place[i]
-            pointers[to] = place[parent] if parent >= 0 else -1
+        table = records[nth(i), 1]
+        for o in range(tables[nth(table), WIDTH]):
+            parent = found[nth(i), nth(o)]
+            to = first[nth(outgoing[nth(table), nth(o)])] + place[nth(i)]
+            pointers[nth(to)] = place[nth(parent)] if parent >= 0 else -1
     where = np.empty(seeds.size, np.int64)
     for i in range(seeds.size):
         where[i] = place[seeds[i]]

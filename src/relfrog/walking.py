@@ -21,6 +21,7 @@ from relfrog.kernels import (
     Ints,
     compiled,
     inlined,
+    nth,
     prefetch,
 )
 from relfrog.times import MISSING
@@ -58,30 +59,30 @@ def choose(state: np.uint64, among: Int, count: Int, seen: Ints, chosen: Ints) -
         state += GOLDEN
         pick = draw(state, top + 1)
         slot = pick & mask
-        while seen[slot] >= 0 and seen[slot] != pick:
+        while seen[nth(slot)] >= 0 and seen[nth(slot)] != pick:
             slot = (slot + 1) & mask
-        if seen[slot] == pick:
+        if seen[nth(slot)] == pick:
             # Taken before: Floyd takes the newest candidate instead, which cannot be in yet.
             pick = top
             slot = pick & mask
-            while seen[slot] >= 0:
+            while seen[nth(slot)] >= 0:
                 slot = (slot + 1) & mask
-        seen[slot] = pick
-        chosen[i] = pick
+        seen[nth(slot)] = pick
+        chosen[nth(i)] = pick
     for i in range(count):
         # Every cell of a run goes; cells of the same run belong to other picks, cleared too.
-        slot = chosen[i] & mask
-        while seen[slot] >= 0:
-            seen[slot] = -1
+        slot = chosen[nth(i)] & mask
+        while seen[nth(slot)] >= 0:
+            seen[nth(slot)] = -1
             slot = (slot + 1) & mask
 
 
 @inlined
 def visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: Int) -> bool:
     """Whether a row exists at a time; `cutoffs` see `walk`."""
-    if cutoffs[table] >= 0:
-        return bool(row < cutoffs[table])
-    return bool(times[tables[table, TIMES] + row] <= at)
+    if cutoffs[nth(table)] >= 0:
+        return bool(row < cutoffs[nth(table)])
+    return bool(times[nth(tables[nth(table), TIMES] + row)] <= at)
 
 
 @inlined
@@ -114,8 +115,8 @@ def find(records: Ints, slots: Ints, bits: Int, number: Int, row: Int, table: In
     """
     slot = np.int64((np.uint64(number) * GOLDEN) >> np.uint64(64 - bits))
     while True:
-        held = slots[slot]
-        if held < 0 or (records[held, 0] == row and records[held, 1] == table):
+        held = slots[nth(slot)]
+        if held < 0 or (records[nth(held), 0] == row and records[nth(held), 1] == table):
             return slot
         slot = (slot + 1) & ((1 << bits) - 1)
 
@@ -124,10 +125,10 @@ def find(records: Ints, slots: Ints, bits: Int, number: Int, row: Int, table: In
 def rehash(records: Ints, begin: Int, end: Int, slots: Ints, bits: Int, tables: Ints) -> None:
     """Make the first 2**bits slots a hash table of records[begin:end]."""
     for slot in range(1 << bits):
-        slots[slot] = -1
+        slots[slot] = -1  # with a plain index, for so Numba fills many slots at once
     for i in range(begin, end):
-        row, table = records[i, 0], records[i, 1]
-        slots[find(records, slots, bits, tables[table, FIRST_ROW] + row, row, table)] = i
+        row, table = records[nth(i), 0], records[nth(i), 1]
+        slots[nth(find(records, slots, bits, tables[nth(table), FIRST_ROW] + row, row, table))] = i
 
 
 @compiled
@@ -153,10 +154,10 @@ def lengthened(values: Ints, count: Int, needed: Int) -> Ints:
 def remember(tables: Ints, times: Ints, records: Ints, begin: Int, end: Int, moments: Ints) -> None:
     """Note the times of records[begin:end], which `advance` has asked for."""
     for i in range(begin, end):
-        row, table = np.int64(records[i, 0]), records[i, 1]
-        moments[i] = MISSING
-        if tables[table, TIMES] >= 0:
-            moments[i] = times[tables[table, TIMES] + row]
+        row, table = np.int64(records[nth(i), 0]), records[nth(i), 1]
+        moments[nth(i)] = MISSING
+        if tables[nth(table), TIMES] >= 0:
+            moments[nth(i)] = times[nth(tables[nth(table), TIMES] + row)]
 
 
 # What `advance` needs from far away in memory is fetched by the next three, which in a large graph
@@ -169,11 +170,11 @@ def remember(tables: Ints, times: Ints, records: Ints, begin: Int, end: Int, mom
 def fetch(tables: Ints, parents: Ints, records: Ints, begin: Int, end: Int, pointers: Ints) -> None:
     """Note the parents of records[begin:end]."""
     for i in range(begin, end):
-        row, table = np.int64(records[i, 0]), records[i, 1]
-        width = tables[table, WIDTH]
-        first = tables[table, POINTERS] + row * width
+        row, table = np.int64(records[nth(i), 0]), records[nth(i), 1]
+        width = tables[nth(table), WIDTH]
+        first = tables[nth(table), POINTERS] + row * width
         for o in range(width):
-            pointers[i, o] = parents[first + o]
+            pointers[nth(i), nth(o)] = parents[nth(first + o)]
 
 
 @compiled
@@ -196,23 +197,23 @@ def locate(
     """
     count = 0
     for i in range(begin, end):
-        row, table = np.int64(records[i, 0]), records[i, 1]
+        row, table = np.int64(records[nth(i), 0]), records[nth(i), 1]
         for o in range(incoming.shape[1]):
-            key = incoming[table, o]
+            key = incoming[nth(table), nth(o)]
             if key < 0:
                 break
             low = high = np.int64(0)
-            if keys[key, NUM_CHILDREN] > 0:
-                block = keys[key, BLOCKS] + (row >> keys[key, SHIFT])
-                low = keys[key, CHILDREN] + np.int64(blocks[block])
-                high = keys[key, CHILDREN] + np.int64(blocks[block + 1])
+            if keys[nth(key), NUM_CHILDREN] > 0:
+                block = keys[nth(key), BLOCKS] + (row >> keys[nth(key), SHIFT])
+                low = keys[nth(key), CHILDREN] + np.int64(blocks[nth(block)])
+                high = keys[nth(key), CHILDREN] + np.int64(blocks[nth(block + 1)])
                 prefetch(children, low)
                 prefetch(children, high - 1)
                 if high - low > 64:  # a search will begin with these
                     for part in range(1, 4):
                         prefetch(children, low + ((high - low) * part >> 2))
-            ranges[count, 0], ranges[count, 1] = low, high
-            ranges[count, 2], ranges[count, 3] = row, key
+            ranges[nth(count), 0], ranges[nth(count), 1] = low, high
+            ranges[nth(count), 2], ranges[nth(count), 3] = row, key
             count += 1
     return count
 
@@ -231,33 +232,36 @@ def bound(
 ) -> None:
     """Narrow the first `count` blocks to the visible children of one parent."""
     for i in range(count):
-        low, high, key = ranges[i, 0], ranges[i, 1], ranges[i, 3]
-        if keys[key, SHIFT] > 0:
-            below = keys[key, CHILD]
-            first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+        low, high, key = ranges[nth(i), 0], ranges[nth(i), 1], ranges[nth(i), 3]
+        if keys[nth(key), SHIFT] > 0:
+            below = keys[nth(key), CHILD]
+            first = tables[nth(below), POINTERS] + keys[nth(key), COLUMN]
+            width = tables[nth(below), WIDTH]
             for j in range(low, min(high, low + 4)):
-                prefetch(parents, first + width * children[j])
+                prefetch(parents, first + width * children[nth(j)])
     for i in range(count):
-        low, high, row, key = ranges[i, 0], ranges[i, 1], ranges[i, 2], ranges[i, 3]
-        below = keys[key, CHILD]
-        if keys[key, SHIFT] > 0:
-            first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+        low, high = ranges[nth(i), 0], ranges[nth(i), 1]
+        row, key = ranges[nth(i), 2], ranges[nth(i), 3]
+        below = keys[nth(key), CHILD]
+        if keys[nth(key), SHIFT] > 0:
+            first = tables[nth(below), POINTERS] + keys[nth(key), COLUMN]
+            width = tables[nth(below), WIDTH]
             low, high = narrowed(row, low, high, first, width, parents, children)
         # Children stand in time order: find the end of those that are visible.
-        cutoff, first = cutoffs[below], tables[below, TIMES]
+        cutoff, first = cutoffs[nth(below)], tables[nth(below), TIMES]
         left, right = low, high
-        if low < high and children[high - 1] < cutoff:  # often nothing is later
+        if low < high and children[nth(high - 1)] < cutoff:  # often nothing is later
             left = high
         while left < right:
             middle = (left + right) >> 1
-            child = children[middle]
-            if (child < cutoff) if cutoff >= 0 else (times[first + child] <= at):
+            child = children[nth(middle)]
+            if (child < cutoff) if cutoff >= 0 else (times[nth(first + child)] <= at):
                 left = middle + 1
             else:
                 right = middle
         for j in range(low + 16, min(left, low + 128), 16):
             prefetch(children, j)
-        ranges[i, 0], ranges[i, 1] = low, left
+        ranges[nth(i), 0], ranges[nth(i), 1] = low, left
 
 
 @compiled
@@ -302,53 +306,56 @@ def advance(
     """
     half = (1 << bits) >> 1
     while current < end:
-        row, table = np.int64(records[current, 0]), np.int64(records[current, 1])
-        prefetch(times, tables[table, TIMES] + row)  # not needed here, but next
-        room = tables[table, WIDTH]
+        row, table = np.int64(records[nth(current), 0]), np.int64(records[nth(current), 1])
+        prefetch(times, tables[nth(table), TIMES] + row)  # not needed here, but next
+        room = tables[nth(table), WIDTH]
         for o in range(incoming.shape[1] if fanout != 0 else 0):
-            if incoming[table, o] < 0:
+            if incoming[nth(table), nth(o)] < 0:
                 break
-            reach = ranges[reached + o, 1] - ranges[reached + o, 0]
+            reach = ranges[nth(reached + o), 1] - ranges[nth(reached + o), 0]
             room += reach if fanout < 0 else min(reach, fanout)
         if count + room > records.shape[0] or count + room - begin > half:
             return current, reached, count, room
 
         # A row brought along brings only what completes it as the child of an inner row.
         bring = inner < 0
-        for o in range(0 if bring else tables[table, WIDTH]):
-            parent, above = np.int64(pointers[current, o]), keys[outgoing[table, o], PARENT]
+        for o in range(0 if bring else tables[nth(table), WIDTH]):
+            parent = np.int64(pointers[nth(current), nth(o)])
+            above = keys[nth(outgoing[nth(table), nth(o)]), PARENT]
             if parent >= 0:
-                number = tables[above, FIRST_ROW] + parent
-                held = np.int64(slots[find(records, slots, bits, number, parent, above)])
+                number = tables[nth(above), FIRST_ROW] + parent
+                held = np.int64(slots[nth(find(records, slots, bits, number, parent, above))])
                 bring = bring or 0 <= held < inner
 
-        for o in range(tables[table, WIDTH]):
-            key = outgoing[table, o]
+        for o in range(tables[nth(table), WIDTH]):
+            key = outgoing[nth(table), nth(o)]
             held = np.int64(-1)
-            if records[current, 2] == key:
-                held = np.int64(records[current, 3])
+            if records[nth(current), 2] == key:
+                held = np.int64(records[nth(current), 3])
             elif hop > 0 or visible(row, table, cutoffs, tables, times, at):
-                parent = np.int64(pointers[current, o])
+                parent = np.int64(pointers[nth(current), nth(o)])
                 if parent >= 0:
-                    above = keys[key, PARENT]
-                    number = tables[above, FIRST_ROW] + parent
+                    above = keys[nth(key), PARENT]
+                    number = tables[nth(above), FIRST_ROW] + parent
                     slot = find(records, slots, bits, number, parent, above)
-                    held = np.int64(slots[slot])
+                    held = np.int64(slots[nth(slot)])
                     if held < 0 and bring and visible(parent, above, cutoffs, tables, times, at):
-                        records[count, 0], records[count, 1] = parent, above
-                        records[count, 2] = records[count, 3] = -1
-                        prefetch(parents, tables[above, POINTERS] + parent * tables[above, WIDTH])
-                        slots[slot] = held = count
+                        records[nth(count), 0], records[nth(count), 1] = parent, above
+                        records[nth(count), 2] = records[nth(count), 3] = -1
+                        width = tables[nth(above), WIDTH]
+                        prefetch(parents, tables[nth(above), POINTERS] + parent * width)
+                        slots[nth(slot)] = held = count
                         count += 1
-            pointers[current, o] = held
+            pointers[nth(current), nth(o)] = held
 
         for o in range(incoming.shape[1] if fanout != 0 else 0):
-            key = incoming[table, o]
+            key = incoming[nth(table), nth(o)]
             if key < 0:
                 break
-            low, high = ranges[reached, 0], ranges[reached, 1]
+            low, high = ranges[nth(reached), 0], ranges[nth(reached), 1]
             reached += 1
-            below = keys[key, CHILD]
+            below = keys[nth(key), CHILD]
+            first, width = tables[nth(below), POINTERS], tables[nth(below), WIDTH]
             taken = high - low
             by_choice = 0 <= fanout < taken
             if by_choice:
@@ -359,22 +366,22 @@ def advance(
                     # A later row may shift the numbers of earlier ones in a table with times,
                     # so there the time stands for the row: the future must not choose.
                     who = row
-                    if tables[table, TIMES] >= 0:
+                    if tables[nth(table), TIMES] >= 0:
                         # A seed of the future has not told its time yet.
-                        who = min(times[tables[table, TIMES] + row], at)
+                        who = min(times[nth(tables[nth(table), TIMES] + row)], at)
                     state = mix(choices ^ mix(np.uint64(who) + np.uint64(key + 1) * GOLDEN))
                     choose(state + np.uint64(high - low), high - low, taken, seen, chosen)
                     for i in range(taken):
-                        prefetch(children, low + chosen[i])
+                        prefetch(children, low + chosen[nth(i)])
             for i in range(taken):
-                child = np.int64(children[low + (chosen[i] if by_choice else i)])
-                number = tables[below, FIRST_ROW] + child
+                child = np.int64(children[nth(low + (chosen[nth(i)] if by_choice else i))])
+                number = tables[nth(below), FIRST_ROW] + child
                 slot = find(records, slots, bits, number, child, below)
-                if slots[slot] < 0:
-                    records[count, 0], records[count, 1] = child, below
-                    records[count, 2], records[count, 3] = key, current
-                    prefetch(parents, tables[below, POINTERS] + child * tables[below, WIDTH])
-                    slots[slot] = count
+                if slots[nth(slot)] < 0:
+                    records[nth(count), 0], records[nth(count), 1] = child, below
+                    records[nth(count), 2], records[nth(count), 3] = key, current
+                    prefetch(parents, first + child * width)
+                    slots[nth(slot)] = count
                     count += 1
         current += 1
     return current, reached, count, 0
