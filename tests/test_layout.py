@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 #: The way of the data: each module may import only from those above it.
 ORDER = """
-_version errors names models
+_version errors names models threads
 sources.base sources.duck sources.files sources.rows sources.sql
 sources.postgresql sources.mysql sources.sqlite sources
 ahead staging coltypes keys proposals timecols mapping flags keyplan planning layout writing

@@ -24,6 +24,7 @@ from relfrog.models import NETWORKS
 from relfrog.preparing import Prepared, prepare, seeds_of
 from relfrog.runfiles import clear_partials, locked, plain, write_json, write_text, written
 from relfrog.runs import Run, chosen_device, load_run, resume_command
+from relfrog.threads import computing
 from relfrog.training import Callback, Trainer
 
 __all__ = ["RunInterrupted", "learn", "tidy"]
@@ -58,14 +59,15 @@ def learn(
         resume: whether to go on from checkpoints.
         train: `relfrog.train`, for the members of `auto`.
     """
-    if config.model == "auto":
-        return _fit_auto(folder, about, prepared, device, callbacks, train)
-    if config.model not in NETWORKS:
-        return _fit_baseline(folder, about, prepared, callbacks)
-    run = _fit(folder, about, config, prepared, device, callbacks, resume)
-    if baselines:
-        _score_beside(run, prepared, callbacks)
-    return run
+    with computing(config.threads):
+        if config.model == "auto":
+            return _fit_auto(folder, about, prepared, device, callbacks, train)
+        if config.model not in NETWORKS:
+            return _fit_baseline(folder, about, prepared, callbacks)
+        run = _fit(folder, about, config, prepared, device, callbacks, resume)
+        if baselines:
+            _score_beside(run, prepared, callbacks)
+        return run
 
 
 def _fit(

@@ -60,6 +60,8 @@ def run_sql(
             connection.register(name, table.df)
         # From here on the SQL may come from a stranger.
         for setting, value in {
+            # One thread: several add up numbers, and give rows, in another order every time.
+            "threads": "1",
             "memory_limit": f"'{memory}'",
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",

@@ -25,6 +25,7 @@ from relfrog.nn.ranking import RankingHead
 from relfrog.popularity import Popularity
 from relfrog.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm, Route, routes
 from relfrog.sampling import TemporalSampler, halving
+from relfrog.threads import computing
 
 __all__ = ["Prepared", "Seeds", "prepare", "seeds_of", "shown_database"]
 
@@ -298,13 +299,15 @@ def prepare(
     if columns is None:
         seeds = training_seeds(dataset, task, db, config.density)
     db, name = shown_database(dataset, task, config, db, change, closed_by)
-    if not encode:
-        columns = Columns({}, dataset.val_timestamp)
-    elif columns is None:
-        columns = fit_columns(
-            db, before=dataset.val_timestamp, text=config.text, text_channels=config.text_channels
-        )
-    features = columns.encode(db) if encode else {}
+    with computing(config.threads):  # models of texts compute as networks do
+        if not encode:
+            columns = Columns({}, dataset.val_timestamp)
+        elif columns is None:
+            size = config.text_channels
+            columns = fit_columns(
+                db, before=dataset.val_timestamp, text=config.text, text_channels=size
+            )
+        features = columns.encode(db) if encode else {}
     graph = build_graph(_known(db, columns) if encode else db)
     return Prepared(
         dataset,
