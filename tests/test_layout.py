@@ -31,7 +31,7 @@ outputs
 ngrams text values encodings fitting features frames columns history config popularity
 nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.atomic nn.dependency nn.heads
 nn.ranking nn.model nn
-memory preparing describing evaluation runfiles checkpoints diagnosing callbacks
+memory runfiles novelties preparing describing evaluation checkpoints diagnosing callbacks
 baselines.base baselines.boosting baselines.past baselines.rankers baselines.cells
 baselines.streams baselines.aggregates baselines.featuring baselines.trees baselines
 training runs blending auto beside fits learning tampering usage certifying

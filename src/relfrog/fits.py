@@ -21,6 +21,7 @@ from relfrog.config import Config
 from relfrog.errors import RunError
 from relfrog.evaluation import REGIMES, better
 from relfrog.models import NETWORKS
+from relfrog.novelties import FILE as UNSEEN
 from relfrog.preparing import Prepared, prepare, seeds_of
 from relfrog.runfiles import clear_partials, locked, plain, write_json, write_text, written
 from relfrog.runs import Run, chosen_device, load_run, resume_command
@@ -238,6 +239,7 @@ def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: floa
     """Score the saved weights, write what is left to write, and call the run complete."""
     prepared = trainer.prepared
     prepared.columns.save(folder)
+    write_json(folder / UNSEEN, prepared.unseen)
     write_text(folder / "config.yaml", trainer.config.to_yaml())
     gates = trainer.network.roles.average.tolist() if trainer.network.roles else []
     write_json(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from relfrog.nn.heads import HEADS, Head
 from relfrog.nn.links import make_plan
 from relfrog.nn.model import Network
 from relfrog.nn.ranking import RankingHead
+from relfrog.novelties import unseen_categories
 from relfrog.popularity import Popularity
 from relfrog.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm, Route, routes
 from relfrog.sampling import TemporalSampler, halving
@@ -139,6 +140,7 @@ class Prepared:
         newest: the newest time in the database.
         train_seeds: what the network learns from; None where it has learned already.
         db: the tables themselves with the label history, for models that read them.
+        unseen: per column the categories that were not there when the columns were fitted.
     """
 
     dataset: Any
@@ -152,6 +154,7 @@ class Prepared:
     newest: pd.Timestamp | None
     train_seeds: Seeds | None = None
     db: Any = None
+    unseen: dict[str, list[str]] = field(default_factory=dict)
 
     def describe_labels(self, seeds: Seeds) -> dict[str, Any]:
         """What head and metrics must know of the training labels, for JSON."""
@@ -321,4 +324,5 @@ def prepare(
         None if newest is None or newest is pd.NaT else newest,
         seeds,
         None if encode else db,
+        unseen_categories(columns, db) if encode else {},
     )

@@ -27,6 +27,7 @@ from relfrog.models import BASELINES, NETWORKS
 from relfrog.names import free_name
 from relfrog.nn.heads import HEADS, Head
 from relfrog.nn.roles import role_of
+from relfrog.novelties import warn_of_new_categories
 from relfrog.popularity import Wish, joined_before
 from relfrog.preparing import Prepared, Seeds, prepare, seeds_of, shown_database
 from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
@@ -260,7 +261,9 @@ class Run:
         check_room(str(self.about["dataset"]), read_tables(dataset), **asdict(self.config))
         task = load_task(dataset, self.about["task"])
         columns = Columns.load(self.folder)
-        return prepare(dataset, task, self.config, columns, encode=self.encodes)
+        made = prepare(dataset, task, self.config, columns, encode=self.encodes)
+        warn_of_new_categories(made.unseen, self.folder)
+        return made
 
     @property
     def encodes(self) -> bool:
