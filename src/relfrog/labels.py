@@ -43,7 +43,8 @@ def run_sql(
     """
     if not isinstance(sql, str):
         raise TaskError(f"label SQL must be text (got {sql!r})")
-    connection = duckdb.connect()
+    # One thread: several add up numbers, and give rows, in another order every time.
+    connection = duckdb.connect(config={"threads": 1})
     stopped = threading.Event()
 
     def stop() -> None:
@@ -60,8 +61,6 @@ def run_sql(
             connection.register(name, table.df)
         # From here on the SQL may come from a stranger.
         for setting, value in {
-            # One thread: several add up numbers, and give rows, in another order every time.
-            "threads": "1",
             "memory_limit": f"'{memory}'",
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
