@@ -39,7 +39,7 @@ REACHED: list[tuple[str, str]] = []
 
 @pytest.mark.filterwarnings("ignore")
 @settings(
-    max_examples=6, deadline=60_000, suppress_health_check=list(HealthCheck), derandomize=False
+    max_examples=6, deadline=120_000, suppress_health_check=list(HealthCheck), derandomize=False
 )
 @given(journey=journeys())
 def _travel(journey: Journey, folder: Path) -> None:
