@@ -362,7 +362,8 @@ def test_what_is_too_large_is_said_before_the_work_begins(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = read_tables(relfrog.open_dataset(store))
-    needed = memory.estimate(tables, **{k: QUICK[k] for k in ("channels", "layers", "batch_size")})
+    named = ("channels", "layers", "batch_size", "text_channels")
+    needed = memory.estimate(tables, **{name: QUICK[name] for name in named})
     assert 850 << 20 < needed < 900 << 20
     monkeypatch.setattr(memory, "total_memory", lambda: needed - 1)
     with pytest.raises(DatasetError, match=r"needs about 0\.8 GB.*largest tables: orders with"):
