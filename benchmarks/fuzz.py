@@ -269,8 +269,9 @@ def main() -> None:
         print(json.dumps(result, indent=1, ensure_ascii=False))
         if options.out:
             before = json.loads(options.out.read_text()) if options.out.exists() else {}
-            fitting = {"command": " ".join(["python", *sys.argv]), **result}
-            text = json.dumps({**before, "fitting": fitting}, indent=1, ensure_ascii=False)
+            entry = {"command": " ".join(["python", *sys.argv]), **result}
+            content = {**before, "fitting": [*before.get("fitting", []), entry]}
+            text = json.dumps(content, indent=1, ensure_ascii=False)
             options.out.write_text(text + "\n", encoding="utf-8")
         sys.exit(bool(result["defects"]))
     found: dict[str, Counter[str]] = {name: Counter() for name in CASES}
