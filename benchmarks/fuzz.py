@@ -4,6 +4,11 @@
 
 Every case has a number, so that it can be tried again: ``--only journey --first 4711 --count 1``.
 A case ends in success or in an error that RelFrog raises on purpose; anything else is a defect.
+
+    python benchmarks/fuzz.py --journeys 300 --seed 1 --out benchmarks/fuzz.json
+
+tries so many journeys on databases that are dirty but bearable, with a task that fits, drawn by
+hypothesis (`tests/dirty_journeys.py`); the same seed and number give the same ones.
 """
 
 from __future__ import annotations
@@ -195,18 +200,80 @@ def try_case(name: str, seed: int, store: Path, folder: Path) -> Outcome:
     return Outcome("success")
 
 
+def try_journeys(count: int, seed: int, minutes: float) -> dict[str, Any]:
+    """Journeys that hypothesis draws: how far they came, and what went wrong."""
+    import hypothesis
+
+    from dirty_journeys import Journey, journeys, run_journey
+
+    reached: Counter[str] = Counter()
+    drawn: Counter[str] = Counter()
+    said: Counter[str] = Counter()
+    defects: list[str] = []
+    seconds: list[float] = []
+    end = time.monotonic() + 60 * minutes
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=count, deadline=None, database=None, phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )  # fmt: skip
+    @hypothesis.given(journeys())
+    def each(journey: Journey) -> None:
+        began = time.monotonic()
+        if began > end:
+            return
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                at, why = run_journey(journey, Path(folder, "case"))
+                said[" ".join(why.split())[:60]] += bool(why)
+            except Exception as error:
+                at = "traceback"
+                number = len(seconds)
+                defects.append(f"journey {number}: {type(error).__name__}: {error}")
+                print(defects[-1], flush=True)
+                traceback.print_exc(limit=-6)
+        reached[at] += 1
+        drawn.update((journey.source, journey.kind, journey.model))
+        seconds.append(time.monotonic() - began)
+        if len(seconds) % 20 == 0:
+            print(len(seconds), dict(reached), flush=True)
+
+    each()
+    return {
+        "journeys": len(seconds), "seed": seed, "reached": dict(reached.most_common()),
+        "drawn": dict(drawn.most_common()),
+        "median_seconds": round(sorted(seconds)[len(seconds) // 2], 1),
+        "slowest_seconds": round(max(seconds), 1),
+        "errors": {text: n for text, n in said.most_common() if text}, "defects": defects,
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--count", type=int, default=1 << 40, help="of each kind, at most")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", choices=list(CASES))
+    parser.add_argument("--journeys", type=int, default=0, help="so many that fit, nothing else")
+    parser.add_argument("--seed", type=int, default=0, help="of these")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--debug", action="store_true", help="say where a traceback ended")
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from small_store import make_store
 
+    if options.journeys:
+        result = try_journeys(options.journeys, options.seed, options.minutes)
+        print(json.dumps(result, indent=1, ensure_ascii=False))
+        if options.out:
+            before = json.loads(options.out.read_text()) if options.out.exists() else {}
+            entry = {"command": " ".join(["python", *sys.argv]), **result}
+            content = {**before, "fitting": [*before.get("fitting", []), entry]}
+            text = json.dumps(content, indent=1, ensure_ascii=False)
+            options.out.write_text(text + "\n", encoding="utf-8")
+        sys.exit(bool(result["defects"]))
     found: dict[str, Counter[str]] = {name: Counter() for name in CASES}
     defects: list[str] = []
     slowest: dict[str, float] = dict.fromkeys(CASES, 0.0)
@@ -230,7 +297,9 @@ def main() -> None:
     }  # fmt: skip
     print(json.dumps(content["cases"], indent=1))
     if options.out:
-        options.out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        before = json.loads(options.out.read_text()) if options.out.exists() else {}
+        kept = {"fitting": before["fitting"]} if "fitting" in before else {}
+        options.out.write_text(json.dumps({**content, **kept}, indent=1, ensure_ascii=False) + "\n")
     sys.exit(bool(defects))
 
 

@@ -349,6 +349,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
                         default=[case.name for case in CASES], help="by default all")  # fmt: skip
     parser.add_argument("--factors", nargs="*", type=int, default=[1, 10, 100],
                         help="copies of the database (default 1 10 100)")  # fmt: skip
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1,
+                        help="of PyTorch, on both sides (default: one per core)")  # fmt: skip
     parser.add_argument("--no-profile", action="store_true")
     parser.add_argument("--part", choices=["check", "case", "growth", "profile"],
                         help=argparse.SUPPRESS)  # fmt: skip
@@ -357,6 +359,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def run_part(options: argparse.Namespace) -> Any:
+    torch.set_num_threads(options.threads)
     if options.part == "check":
         return check(options.data)
     if options.part == "case":
@@ -381,7 +384,7 @@ def main() -> None:
         "command": command(argv),
         "machine": {
             "cores": os.cpu_count(),
-            "torch_threads": torch.get_num_threads(),
+            "torch_threads": options.threads,
             "busy_before": round(os.getloadavg()[0], 1),
             "platform": platform.machine(),
         },

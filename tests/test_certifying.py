@@ -230,17 +230,44 @@ def test_at_the_ends_of_time(run: relfrog.Run) -> None:
     assert certified.certificate.holds
 
 
-def test_each_entity_at_its_own_time(run: relfrog.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("most", "tried"), [(1, 1), (4, 4), (0, 9), (20, 9)])
+def test_each_entity_at_its_own_time(most: int, tried: int, run: relfrog.Run) -> None:
     times = pd.date_range("2020-05-01", periods=9, freq="11D")
     asked = pd.DataFrame({"code": ["P03", "P07", "P19"] * 3, "time": times})
-    monkeypatch.setattr("relfrog.certifying.MOST_TIMES", 4)
-    certified = certify(run)
+    certified = certify(run, times=most)
     found = certified.predict(None, asked)
     assert found["time"].tolist() == times.tolist()
     trial = certified.certificate.about["trial"]
-    assert (trial["times"], trial["times_tried"], trial["seeds_tried"]) == (9, 4, 4)
+    assert (trial["times"], trial["times_tried"], trial["seeds_tried"]) == (9, tried, tried)
     used = certified.certificate.entities
     assert (used["newest_time"] <= used["time"]).sum() == used["newest_time"].notna().sum()
+
+
+def test_eight_times_unless_it_is_said_otherwise(run: relfrog.Run) -> None:
+    assert certify(run).times == 8
+    with pytest.raises(relfrog.UsageError, match=r"0 or more \(got -1\)"):
+        certify(run, times=-1)
+
+
+def test_the_command_takes_the_number_of_times(
+    run: relfrog.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from click.testing import CliRunner
+
+    from relfrog.cli import cli
+
+    monkeypatch.chdir(tmp_path)
+    times = pd.date_range("2020-05-01", periods=4, freq="20D")
+    pd.DataFrame({"code": ["P03"] * 4, "time": times}).to_csv("who.csv", index=False)
+    words = ["predict", str(run.folder), "--entities", "who.csv", "--certify-times", "2", "--out"]
+    done = CliRunner().invoke(cli, [*words, "p.csv", "--certify"])
+    assert done.exit_code == 0, done.output
+    assert "certified: 2 predictions (at 2 of 4 times) are the same" in done.output
+    trial = json.loads(Path("p.csv.certificate.json").read_text())["trial"]
+    assert (trial["times"], trial["times_tried"]) == (4, 2)
+    done = CliRunner().invoke(cli, [*words, "q.csv"])
+    assert isinstance(done.exception, relfrog.UsageError)
+    assert not Path("q.csv").exists()
 
 
 # A model that looks ahead.

@@ -537,11 +537,13 @@ def test_what_is_new_in_the_database_is_one_line_each(
 
 
 def test_ctrl_c_says_how_to_go_on(runs: Path, tmp_path: Path) -> None:
-    out = tmp_path / "a run"
+    out, scratch = tmp_path / "a run", tmp_path / "scratch"
+    scratch.mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "relfrog", "train", "store", "buys", "--out", str(out), *SET,
          "--set", "epochs=100000", "--set", "patience=100000"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=runs,
+        env={**os.environ, "TMPDIR": str(scratch)}, start_new_session=True,
     )  # fmt: skip
     assert process.stderr is not None
     for line in process.stderr:
@@ -559,3 +561,7 @@ def test_ctrl_c_says_how_to_go_on(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(library.RunError, match="has not ended"):
         library.load_run(out)
     assert (out / "checkpoint.safetensors").exists()
+    assert not list(out.glob(".*partial*"))
+    assert not list(scratch.iterdir())
+    with pytest.raises(ProcessLookupError):  # nobody is left of its group
+        os.killpg(process.pid, 0)

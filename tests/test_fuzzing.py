@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dirty_journeys import Journey, journeys, run_journey
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from fuzz import CASES, Outcome, try_case
@@ -28,3 +31,25 @@ def test_a_traceback_is_noticed(
 
     monkeypatch.setitem(CASES, "config", broken)
     assert try_case("config", 0, store, tmp_path) == Outcome("traceback", "ZeroDivisionError: ")
+
+
+#: How far the journeys of the test below came.
+REACHED: list[tuple[str, str]] = []
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(
+    max_examples=6, deadline=120_000, suppress_health_check=list(HealthCheck), derandomize=False
+)
+@given(journey=journeys())
+def _travel(journey: Journey, folder: Path) -> None:
+    REACHED.append(run_journey(journey, folder / str(len(REACHED))))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dirty_databases_come_through_the_whole_journey(tmp_path: Path) -> None:
+    """Import, check, train one epoch, predict, evaluate: to the end, or an error in words."""
+    REACHED.clear()
+    _travel(folder=tmp_path)
+    assert len(REACHED) >= 6
+    assert [at for at, _ in REACHED].count("end") >= 2, REACHED

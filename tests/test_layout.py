@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 #: The way of the data: each module may import only from those above it.
 ORDER = """
-_version errors names models
+_version errors names models threads
 sources.base sources.duck sources.files sources.rows sources.sql
 sources.postgresql sources.mysql sources.sqlite sources
 ahead staging coltypes keys proposals timecols mapping flags keyplan planning layout writing
@@ -31,7 +31,7 @@ outputs
 ngrams text values encodings fitting features frames columns history config popularity
 nn.links nn.sums nn.messages nn.roles nn.encoders nn.layer nn.atomic nn.dependency nn.heads
 nn.ranking nn.model nn
-memory preparing describing evaluation runfiles checkpoints diagnosing callbacks
+memory runfiles novelties preparing describing evaluation checkpoints diagnosing callbacks
 baselines.base baselines.boosting baselines.past baselines.rankers baselines.cells
 baselines.streams baselines.aggregates baselines.featuring baselines.trees baselines
 training runs blending auto beside fits learning tampering usage certifying

@@ -129,3 +129,44 @@ def test_labels_that_look_back_too(folder: Path) -> None:
     for labels_file in path.parent.glob("*.parquet"):
         labels_file.unlink()
     assert "they seem to look back, too" in warnings_of(folder, "spends")
+
+
+def older(folder: Path, how: str) -> None:
+    """Make reviews older than their orders: all of them, one, or by the hours that days lack."""
+    ordered = pd.read_parquet(folder / "db" / "orders.parquet")["ordered_at"]
+
+    def moved(frame: pd.DataFrame) -> pd.DataFrame:
+        of = pd.to_datetime(ordered.to_numpy()[frame["order_id"].to_numpy(int)])
+        if how == "days":
+            frame["written"] = of.floor("D")
+        else:
+            rows = slice(None) if how == "all" else slice(5, 6)
+            frame.loc[frame.index[rows], "written"] = (of - pd.Timedelta("30h"))[rows]
+        ranked = frame.sort_values("written", kind="stable")
+        return ranked.assign(id=range(len(frame)))
+
+    change(folder, "reviews", moved)
+
+
+def test_rows_that_are_older_than_what_they_refer_to(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said() -> list[tuple[str, str]]:
+        found = [f for f in check(folder, "buys").findings if f.place == "reviews.order_id"]
+        return [(f.text, f.remedy) for f in found]
+
+    assert not said()
+    monkeypatch.setattr("relfrog.table_checks._CLOCKS", 0.02)
+    older(folder, "one")
+    assert not said()
+    monkeypatch.setattr("relfrog.table_checks._CLOCKS", 0.0)
+    assert "1 of" in said()[0][0]
+    older(folder, "all")
+    text, remedy = said()[0]
+    assert "rows are older than their orders row" in text
+    assert "days without hours" not in text
+    assert "which time column" in remedy
+    older(folder, "days")
+    text, remedy = said()[0]
+    assert "at the midnight before it: written holds days without hours" in text
+    assert "the end of the day" in remedy

@@ -86,3 +86,22 @@ def test_label_sql_prints_nothing(store: Path, capfd: pytest.CaptureFixture[str]
     )
     run_sql(slow, db, [TEST], pd.Timedelta("1 day"))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("task", "model"), [("spends", "lightgbm"), ("list", "frog")])
+def test_other_models_know_nothing_after_the_test_time(
+    task: str, model: str, shop: Path, tmp_path: Path
+) -> None:
+    """Features, lists, and the trials that choose among settings."""
+    changed = tampered(shop, tmp_path, "altered", TEST)
+    options = {"model": model, "trials": 2, "epochs": 1}
+    one, other = (
+        fit(place, tmp_path / f"run{number}", task, **options)
+        for number, place in enumerate((shop, changed))
+    )
+    for path in one.folder.iterdir():
+        if path.suffix in (".txt", ".safetensors") or path.name in ("columns.json", "roles.json"):
+            assert path.read_bytes() == (other.folder / path.name).read_bytes(), path.name
+    assert one.metrics["val"] == other.metrics["val"]
+    rows = [pd.read_parquet(place / "db" / "orders.parquet") for place in (shop, changed)]
+    assert not rows[0].equals(rows[1])

@@ -12,7 +12,7 @@ import pytest
 
 from relfrog import report
 from small_store import fit
-from test_reporting import forty, moved
+from test_reporting import EVIL, evil_report, forty, moved
 
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))),
@@ -82,6 +82,20 @@ TEXT = "() => getComputedStyle(document.querySelector('svg.chart text')).fill"
 
 def brightness(colour: str) -> float:
     return sum(float(part) for part in colour.strip("rgb()").split(",")[:3]) / 3
+
+
+def test_a_script_in_the_data_is_text(browser: Any, store: Path, tmp_path: Path) -> None:
+    path = evil_report(store, tmp_path)
+    with Page(browser, path) as page:
+        dialogs: list[str] = []
+        page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+        page.reload()
+        for summary in page.locator("summary").all():
+            summary.click()
+        page.wait_for_timeout(300)
+        assert dialogs == []
+        assert EVIL in page.inner_text("body")
+        assert page.locator("img").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -270,7 +270,8 @@ def test_a_model_that_is_no_network(store: Path, tmp_path: Path) -> None:
     assert "no epochs" in words["training"]
 
 
-def test_what_comes_from_data_stays_text(store: Path, tmp_path: Path) -> None:
+def evil_report(store: Path, tmp_path: Path) -> Path:
+    """The report on a store in which all names are scripts."""
     shop = copied(store, tmp_path)
     keys = shop / "keys" / "people.parquet"
     frame = pd.read_parquet(keys)
@@ -284,8 +285,11 @@ def test_what_comes_from_data_stays_text(store: Path, tmp_path: Path) -> None:
     manifest = shop / "tasks" / "buys" / "manifest.yaml"
     manifest.write_text(re.sub(r"(?m)^description:.*$", "", manifest.read_text()) +
                         f"\ndescription: 'Will <img src=x onerror=alert(1)> {EVIL} buy?'\n")  # fmt: skip
-    run = fit(shop, tmp_path / "run", epochs=1)
-    path = report(run)
+    return report(fit(shop, tmp_path / "run", epochs=1))
+
+
+def test_what_comes_from_data_stays_text(store: Path, tmp_path: Path) -> None:
+    path = evil_report(store, tmp_path)
     page = read(path)
     assert EVIL in page.sections["predictions"]  # as text
     assert EVIL in page.sections["explained"]

@@ -15,6 +15,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import pytest
 import torch
 
 import relfrog
-from relfrog import DatasetError, RunError, load_run, memory
+from relfrog import DatasetError, RunError, UsageError, load_run, memory
 from relfrog.callbacks import Callback
 from relfrog.config import Config
 from relfrog.dataset import read_tables
@@ -297,6 +298,33 @@ def test_a_batch_that_does_not_fit_is_split(
     assert weights(tmp_path / "parts") == weights(run.folder)
 
 
+def test_a_batch_of_the_second_phase_that_does_not_fit_is_split(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(store, tmp_path / "run", fd_every="epoch")
+    assert trainer.dependencies is not None
+    before = {k: v.clone() for k, v in trainer.dependencies.state_dict().items()}
+    model = {k: v.clone() for k, v in trainer.network.state_dict().items()}
+    Scarce(40, monkeypatch)
+    with pytest.warns(RelFrogWarning, match=r"128 seeds does not fit.*split into") as said:
+        trainer.fit_regulariser_epoch()
+    assert len(said) == 2
+    assert trainer.at.pieces == 4
+    after = trainer.dependencies.state_dict()
+    assert any(not torch.equal(after[k], v) for k, v in before.items())
+    assert all(torch.equal(trainer.network.state_dict()[k], v) for k, v in model.items())
+    trainer.fit_regulariser_epoch()  # it remembers, and says nothing
+
+
+def test_a_run_whose_second_phase_waits_is_split_too(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Scarce(40, monkeypatch)
+    with pytest.warns(RelFrogWarning, match="does not fit"):
+        run = fit(store, tmp_path / "run", fd_every="epoch", epochs=1)
+    assert run.metrics["test"]["rolling"]["roc_auc"] > 0
+
+
 def test_predictions_are_made_in_pieces_that_fit(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,16 +362,78 @@ def test_what_is_too_large_is_said_before_the_work_begins(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = read_tables(relfrog.open_dataset(store))
-    needed = memory.estimate(tables)
-    assert 600 << 20 < needed < 700 << 20
+    named = ("channels", "layers", "batch_size", "text_channels")
+    needed = memory.estimate(tables, **{name: QUICK[name] for name in named})
+    assert 850 << 20 < needed < 900 << 20
     monkeypatch.setattr(memory, "total_memory", lambda: needed - 1)
-    with pytest.raises(DatasetError, match=r"needs about 0\.6 GB.*largest tables: orders with"):
+    with pytest.raises(DatasetError, match=r"needs about 0\.8 GB.*largest tables: orders with"):
         fit(store, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     monkeypatch.setattr(memory, "total_memory", lambda: needed + 1)
     monkeypatch.setattr(memory, "free_memory", lambda: needed - 1)
     with pytest.warns(RelFrogWarning, match="are free"):
-        fit(store, tmp_path / "run", epochs=1)
+        run = fit(store, tmp_path / "run", epochs=1)
+    monkeypatch.setattr(memory, "total_memory", lambda: needed // 2)
+    with pytest.raises(DatasetError, match="RELFROG_MEMORY=ignore"):
+        load_run(run.folder).predict()
+
+
+def test_whoever_knows_better_says_how_much_memory_there_is(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = read_tables(relfrog.open_dataset(store))
+    monkeypatch.setattr(memory, "total_memory", lambda: 1 << 20)
+    with pytest.raises(DatasetError, match="To go on all the same: RELFROG_MEMORY=ignore"):
+        memory.check_room("it", tables)
+    for said in ("ignore", "64", "64GB", " 2.5 gb"):
+        monkeypatch.setenv("RELFROG_MEMORY", said)
+        memory.check_room("it", tables)
+    monkeypatch.setenv("RELFROG_MEMORY", "0.5")
+    with pytest.raises(DatasetError, match=r"this machine has 0\.5 GB"):
+        memory.check_room("it", tables)
+    for wrong in ("much", "-1", "0", "inf", "nan"):
+        monkeypatch.setenv("RELFROG_MEMORY", wrong)
+        with pytest.raises(UsageError, match="RELFROG_MEMORY must be a number of GB or ignore"):
+            memory.check_room("it", tables)
+
+
+def test_what_is_larger_needs_more(store: Path) -> None:
+    tables = read_tables(relfrog.open_dataset(store))
+    found = [
+        memory.estimate(tables, model="recent"),
+        memory.estimate(tables, model="sage", channels=16),
+        memory.estimate(tables, model="frog", channels=512),
+        memory.estimate(tables, model="frog", channels=512, layers=4),
+        memory.estimate([replace(t, rows=10**8) for t in tables]),
+    ]
+    assert found == sorted(set(found))
+    assert found[-1] > 10 << 30
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "measured"),
+    [
+        ("rel-f1", "frog", 1024), ("rel-f1", "lightgbm", 928), ("rel-f1", "recent", 618),
+        ("flights", "frog", 890), ("flights", "popularity", 749),
+        ("olist-sample", "frog", 1088), ("olist-sample", "lightgbm", 769),
+        ("travel-exchange", "frog", 1238), ("travel-exchange", "lightgbm", 1638),
+    ],
+)  # fmt: skip
+def test_the_estimate_is_near_what_was_measured(
+    name: str, model: str, measured: int, shared_data: Path
+) -> None:
+    tables = read_tables(relfrog.open_dataset(shared_data / name))
+    assert 0.9 < memory.estimate(tables, model=model) / (measured << 20) < 2
+
+
+def test_a_dataset_whose_keys_do_not_count_its_rows_is_an_error(
+    store: Path, tmp_path: Path
+) -> None:
+    changed = copied(store, tmp_path)
+    change(changed, "things", lambda frame: frame.iloc[::-1])
+    with pytest.raises(DatasetError, match=r"things is not consecutively indexed.*relfrog check"):
+        fit(changed, tmp_path / "run")
+    assert not relfrog.check(changed).ok
 
 
 def test_the_machine_knows_its_memory() -> None:

@@ -472,3 +472,23 @@ def test_a_run_folder_may_be_moved(run: relfrog.Run, tmp_path: Path) -> None:
     assert load_run(copy).evaluate() == run.evaluate()
     about = json.loads((copy / "run.json").read_text())
     assert {"dataset", "task", "task_type", "labels", "schema", "versions", "seconds"} <= set(about)
+
+
+def test_new_categories_are_named_and_those_of_before_are_not(store: Path, tmp_path: Path) -> None:
+    changed = copied(store, tmp_path)
+
+    def late(frame: pd.DataFrame, word: str) -> pd.DataFrame:
+        frame.loc[frame.index[-3:], "channel"] = word
+        return frame
+
+    change(changed, "orders", lambda frame: late(frame, "fax"))  # after the validation time
+    run = fit(changed, tmp_path / "run", epochs=1)
+    assert json.loads((run.folder / "unseen.json").read_text()) == {"orders.channel": ["fax"]}
+    load_run(run.folder).predict()  # nothing is new
+    change(changed, "orders", lambda frame: late(frame, "<b>pigeon</b>"))
+    with pytest.warns(NewColumnWarning, match=r"orders.channel: 1 category .*pigeon") as said:
+        load_run(run.folder).predict()
+    assert len(said) == 1
+    (run.folder / "unseen.json").write_text("[1]")
+    with pytest.raises(relfrog.RunError, match="damaged"):
+        load_run(run.folder).predict()

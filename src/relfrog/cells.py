@@ -17,6 +17,7 @@ from relfrog.console import duration
 from relfrog.errors import RelFrogError, UsageError
 from relfrog.evaluation import REGIMES
 from relfrog.jobs import run_jobs
+from relfrog.models import BASELINES
 from relfrog.places import Place
 from relfrog.runfiles import is_run
 from relfrog.runs import load_run
@@ -27,7 +28,7 @@ from relfrog.worker import is_complete
 __all__ = ["Cell", "Shop", "result_entries"]
 
 #: Settings that a study varies; at their defaults they are those of a run that sets nothing.
-_VARIED = ("model", "roles", "beta", "gamma")
+_VARIED = ("model", "roles", "beta", "gamma", "threads")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +72,8 @@ class Cell:
             name: value for name, value in self.settings.items()
             if name in preset or name not in _VARIED or value != getattr(Config, name)
         }  # fmt: skip
+        if given.get("model") in BASELINES:
+            given.pop("threads", None)  # they always have one
         content = [
             self.place.name, self.task, self.place.prints[self.task], given, self.seed, self.size,
             self.gates, __version__,

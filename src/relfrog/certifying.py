@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from relfrog import times as clock
 from relfrog._version import __version__
 from relfrog.entities import key_frame
-from relfrog.errors import OutputError, TaskError
+from relfrog.errors import OutputError, TaskError, UsageError
 from relfrog.models import NETWORKS
 from relfrog.names import free_name
 from relfrog.popularity import Wish, joined_before
@@ -34,7 +34,7 @@ from relfrog.usage import rows_behind, rows_visible
 __all__ = ["Certificate", "CertifyingRun", "certify"]
 
 FORMAT = 1
-#: Different times that the trial is made at; of more, so many from the first to the last.
+#: Different times that the trial is made at, unless it is said otherwise.
 MOST_TIMES = 8
 #: Entities that are listed in the certificate itself; more are in the Parquet file only.
 LISTED = 50
@@ -106,12 +106,18 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+@dataclass(frozen=True, eq=False)
 class CertifyingRun(Run):
     """A run that certifies what it predicts; the last certificate is in `certificate`.
 
     Predictions are made time by time: of entities that are asked about at different times, they
     may differ from those of the run itself in the last digit of a float.
+
+    Attributes:
+        times: different times that the trial is made at, at most; 0 for all.
     """
+
+    times: int = MOST_TIMES
 
     @cached_property
     def _found(self) -> list[Certificate]:
@@ -130,21 +136,31 @@ class CertifyingRun(Run):
         limits = graph.ticks(seeds.times)
         if cutoff is not None:
             limits = np.minimum(limits, graph.ticks([cutoff])[0])
-        predicted, trial = _trial(self, seeds, cutoff, wish, limits)
+        predicted, trial = _trial(self, seeds, cutoff, wish, limits, self.times)
         used = _used(self, seeds, cutoff, limits)
         self._found.append(_certificate(self, seeds, limits, used, trial))
         return predicted
 
 
-def certify(run: Run) -> CertifyingRun:
+def certify(run: Run, *, times: int = MOST_TIMES) -> CertifyingRun:
     """The same run, certifying what it predicts.
+
+    Args:
+        run: any run.
+        times: of all different times that are asked about, the trial is made at so many, from the
+            first to the last; 0 for all of them. Each costs three preparations of the database.
+
+    Raises:
+        UsageError: `times` is less than 0.
 
     >>> certified = relfrog.certify(relfrog.load_run("runs/churn"))  # doctest: +SKIP
     >>> certified.predict()  # doctest: +SKIP
     >>> certified.certificate.holds  # doctest: +SKIP
     True
     """
-    return CertifyingRun(run.folder, run.about, run.config, run.device)
+    if times < 0:
+        raise UsageError(f"times must be 0 or more (got {times}).")
+    return CertifyingRun(run.folder, run.about, run.config, run.device, times)
 
 
 def _twin(run: Run, prepared: Prepared) -> Run:
@@ -163,13 +179,15 @@ def _trial(
     cutoff: pd.Timestamp | None,
     wish: Wish | None,
     limits: NDArray[np.int64],
+    most: int,
 ) -> tuple[Any, dict[str, Any]]:
     """Predictions, and whether they are the same with every other future."""
     plain = _twin(run, run.prepared)
     ticks = np.unique(limits)
     tried = ticks
-    if len(ticks) > MOST_TIMES:
-        tried = ticks[np.linspace(0, len(ticks) - 1, MOST_TIMES).astype(int)]
+    if 0 < most < len(ticks):
+        # The last first: its past is the longest.
+        tried = ticks[np.linspace(len(ticks) - 1, 0, most).astype(int)]
     db = run.prepared.dataset.get_db(upto_test_timestamp=False) if len(ticks) else None
     outcome: dict[str, dict[str, Any]] = {
         way: {"rows": 0, "identical": True, "different": 0} for way in WAYS

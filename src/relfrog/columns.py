@@ -36,7 +36,7 @@ NO_TYPES: Mapping[str, Mapping[str, str]] = {}
 
 
 class NewColumnWarning(UserWarning):
-    """A column or a table was not there when the columns were fitted, and is ignored."""
+    """A table, column or category was not there when the columns were fitted, and is ignored."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,7 +46,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
     "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
     "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
-    "trials": (1, 1000), "minutes": (0.01, 1e6),
+    "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024),
 }  # fmt: skip
 
 
@@ -113,6 +113,9 @@ class Config:
         minutes: time for all members of "auto"; none begins after it, and the network's training
             stops with the epoch in which it is over.
         precision: "float32", or "mixed" for bfloat16 where the device has it.
+        threads: that a network computes on. The same number gives the same weights on any number
+            of cores; another gives other last digits. More than 1 may be faster for large networks,
+            and is no faster for small ones: batches are sampled in threads of their own.
         seed: of all random choices.
     """
 
@@ -160,6 +163,7 @@ class Config:
     trials: int = 12
     minutes: float = 30.0
     precision: str = "float32"
+    threads: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:

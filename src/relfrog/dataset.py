@@ -77,7 +77,19 @@ def _inside(dataset: Any) -> Any:
                 "import the database again."
             ) from None
 
-    dataset.make_db = make_db
+    check = dataset.validate_and_correct_db
+
+    def validate(db: Any) -> None:
+        try:
+            check(db)
+        except (RuntimeError, AssertionError, LookupError, TypeError, ValueError) as error:
+            text = " ".join(str(error).split()).split(" Hosted datasets")[0]
+            raise DatasetError(
+                f"{dataset.dataset_dir}: {text} See all findings: relfrog check "
+                f"{dataset.dataset_dir}"
+            ) from None
+
+    dataset.make_db, dataset.validate_and_correct_db = make_db, validate
     return dataset
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from relfrog.errors import UsageError
 from relfrog.models import NETWORKS
 from relfrog.preparing import Seeds, seeds_of
+from relfrog.threads import computing
 
 if TYPE_CHECKING:
     from relfrog.runs import Run
@@ -111,7 +112,7 @@ def _pairs(run: Run, rng: np.random.Generator) -> dict[str, tuple[Any, Any, Any]
     generator = torch.Generator().manual_seed(int(rng.integers(1 << 31)))
     plans = iter(prepared.loader(seeds)) if len(seeds) else iter(())
     try:
-        with torch.no_grad():
+        with torch.no_grad(), computing(run.config.threads):
             for _, plan in zip(range(BATCHES), plans, strict=False):
                 plan = plan.to(device)
                 output = run.network(plan, features)

@@ -54,7 +54,7 @@ class ListCommand(Command):
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="Runs at a time, each in a process of its own.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(min=1), metavar="N",
-              help="Of each run.  [default: the cores, shared evenly]")  # fmt: skip
+              help="Of each run, as --set threads=N.  [default: 1]")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), metavar="FOLDER",
               help="For the results.  [default: relfrog-experiments/NAME]")  # fmt: skip
 @click.option("--runs", type=click.Path(path_type=Path), metavar="FOLDER",

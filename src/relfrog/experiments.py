@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 from relfrog._version import __version__
 from relfrog.cells import Cell, Shop, cell_for, result_entries
-from relfrog.config import parse_settings, resolve
+from relfrog.config import Config, parse_settings, resolve
 from relfrog.errors import RunError, UsageError
 from relfrog.learning import RunInterrupted
 from relfrog.mapping import unknown
@@ -61,7 +60,7 @@ def experiment(
         models: in "main", only these.
         seeds: how many; 5 by default, 1 for "tune".
         jobs: runs at a time, each in a process of its own.
-        threads: of each run; by default the cores are shared evenly.
+        threads: of each run; 1 by default. The same as the setting `threads`.
         out: folder for the results; by default `relfrog-experiments/NAME`.
         runs: folder for the run folders, which several studies can share; by default `runs` in
             `out`, or `relfrog-experiments/runs` where `out` is not given.
@@ -91,6 +90,8 @@ def experiment(
     given = parse_settings(settings or {})
     if "seed" in given:
         raise UsageError("an experiment runs several seeds: --seeds N. Leave --set seed out.")
+    if threads is not None and given.setdefault("threads", threads) != threads:
+        raise UsageError(f"threads are given twice: {threads} and {given['threads']}.")
     if study.name != "main" and (models or "model" in given):
         raise UsageError(f"experiment {name} is about frog; models are compared by main.")
     if "{" not in (preset or ""):
@@ -101,10 +102,8 @@ def experiment(
     kept = Path(runs).expanduser() if runs else shared
     _begin(folder, name)
     kept.mkdir(parents=True, exist_ok=True)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    shop = Shop(
-        kept, jobs, threads or max(1, (cores or 1) // jobs), folder / "log.txt", say or _silent
-    )
+    count = int(given.get("threads", Config.threads))
+    shop = Shop(kept, jobs, count, folder / "log.txt", say or _silent)
     places = find_places([str(d) for d in datasets], tasks, study.default_tasks(), shop.skip)
     if not places:
         raise RunError(

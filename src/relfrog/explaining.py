@@ -26,6 +26,7 @@ from relfrog.popularity import Wish
 from relfrog.preparing import Seeds
 from relfrog.runs import Run, load_run
 from relfrog.sampling import Batch
+from relfrog.threads import computing
 
 __all__ = ["Explanation", "Reason", "TableShare", "explain", "explain_row"]
 
@@ -154,7 +155,8 @@ def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Ex
     others = [spot for spot in spots if spot != seed]
     chosen = others
     if len(others) > rows:
-        weight = question.weights()
+        with computing(run.config.threads):
+            weight = question.weights()
         chosen = sorted(others, key=lambda spot: -weight[spot[0]][spot[1]])[:rows]
 
     def without(hidden: Mapping[str, list[int]]) -> float:
@@ -184,7 +186,7 @@ class _Question:
     """The one number that is explained: which output, and how to compute it for a plan."""
 
     def __init__(self, run: Run, plan: Plan) -> None:
-        self.network, self.plan = run.network, plan
+        self.network, self.plan, self.threads = run.network, plan, run.config.threads
         self.device = torch.device(run.device)
         self.features = {n: part.to(self.device) for n, part in run.prepared.features.items()}
         self.kind = run.about["task_type"]
@@ -214,7 +216,7 @@ class _Question:
             self.words = f"probability of {label} {value}"
 
     def _predict(self, plan: Plan) -> NDArray[Any]:
-        with torch.no_grad():
+        with torch.no_grad(), computing(self.threads):
             plan = plan.to(self.device)
             output = self.network(plan, self.features)
             found = self.network.head.batch_predict(output.seeds, plan, self.features, self.wish)

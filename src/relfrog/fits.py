@@ -21,9 +21,11 @@ from relfrog.config import Config
 from relfrog.errors import RunError
 from relfrog.evaluation import REGIMES, better
 from relfrog.models import NETWORKS
+from relfrog.novelties import FILE as UNSEEN
 from relfrog.preparing import Prepared, prepare, seeds_of
 from relfrog.runfiles import clear_partials, locked, plain, write_json, write_text, written
 from relfrog.runs import Run, chosen_device, load_run, resume_command
+from relfrog.threads import computing
 from relfrog.training import Callback, Trainer
 
 __all__ = ["RunInterrupted", "learn", "tidy"]
@@ -60,14 +62,15 @@ def learn(
         train: `relfrog.train`, for the members of `auto`.
         members: of `auto`, finished runs by model.
     """
-    if config.model == "auto":
-        return _fit_auto(folder, about, prepared, device, callbacks, train, members)
-    if config.model not in NETWORKS:
-        return _fit_baseline(folder, about, prepared, callbacks)
-    run = _fit(folder, about, config, prepared, device, callbacks, resume)
-    if baselines:
-        _score_beside(run, prepared, callbacks)
-    return run
+    with computing(config.threads):
+        if config.model == "auto":
+            return _fit_auto(folder, about, prepared, device, callbacks, train, members)
+        if config.model not in NETWORKS:
+            return _fit_baseline(folder, about, prepared, callbacks)
+        run = _fit(folder, about, config, prepared, device, callbacks, resume)
+        if baselines:
+            _score_beside(run, prepared, callbacks)
+        return run
 
 
 def _fit(
@@ -241,6 +244,7 @@ def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: floa
     """Score the saved weights, write what is left to write, and call the run complete."""
     prepared = trainer.prepared
     prepared.columns.save(folder)
+    write_json(folder / UNSEEN, prepared.unseen)
     write_text(folder / "config.yaml", trainer.config.to_yaml())
     gates = trainer.network.roles.average.tolist() if trainer.network.roles else []
     write_json(

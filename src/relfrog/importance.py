@@ -19,6 +19,7 @@ from relfrog.models import NETWORKS
 from relfrog.preparing import Prepared, Seeds, seeds_of
 from relfrog.resampling import Interval, Scorer, resample
 from relfrog.runs import Run
+from relfrog.threads import computing
 
 __all__ = ["Importance", "TableImportance", "importance", "without_rows"]
 
@@ -160,7 +161,8 @@ class _Trial:
             network.load_state_dict(state)
             network.to(self.device).eval()
         moved = {name: part.to(self.device) for name, part in features.items()}
-        return predict_seeds(network, prepared.loader(self.seeds), moved, self.device)
+        with computing(self.run.config.threads):
+            return predict_seeds(network, prepared.loader(self.seeds), moved, self.device)
 
     def scorer(self, predicted: NDArray[Any]) -> Scorer:
         """The metric of some predictions."""

@@ -7,13 +7,13 @@ import json
 import platform
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from relfrog._version import __version__
 from relfrog.baselines import baseline_class
-from relfrog.config import Config, parse_settings, read_preset, resolve
+from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
 from relfrog.dataset import open_dataset, read_tables
 from relfrog.describing import describe_database
 from relfrog.errors import DatasetError, RelFrogWarning, RunError, TaskError, UsageError
@@ -100,7 +100,9 @@ def train(
     _refuse(folder, overwrite)
     chosen_device(device)
     opened = open_dataset(dataset)
-    check_room(str(dataset), read_tables(opened))
+    # Before anything is read, nobody knows how many seeds there are: the largest batch counts.
+    rough = default_settings(1 << 20, size) | (read_preset(preset) if preset else {}) | given
+    check_room(str(dataset), read_tables(opened), **rough)
     loaded = load_task(opened, task)
     kind = loaded.task_type.value
     try:
@@ -125,7 +127,7 @@ def train(
     about = {
         "format": FORMAT, "relfrog": __version__, "status": "training", "dataset": where,
         "task": task, "task_type": kind, "gates": gates,
-        "schema": schema_fingerprint(prepared), "versions": _versions(),
+        "schema": schema_fingerprint(prepared), "versions": _versions(config),
     }  # fmt: skip
     try:
         with appearing(folder, overwrite, _objection) as partial:
@@ -185,21 +187,22 @@ def _resume(
             tidy(folder)
         return load_run(folder, device=chosen_device(device))
     opened = open_dataset(dataset)
+    check_room(dataset, read_tables(opened), **asdict(config))
     loaded = load_task(opened, task)
     prepared = _prepare(opened, loaded, config)
     if schema_fingerprint(prepared) != about["schema"]:
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
     if config.model in NETWORKS:
-        _warn_of_versions(folder, about)
+        _warn_of_versions(folder, about, config)
     return learn(
         folder, about, config, prepared, device, callbacks,
         baselines=baselines, resume=True, train=train, members=members,
     )  # fmt: skip
 
 
-def _warn_of_versions(folder: Path, about: Mapping[str, Any]) -> None:
+def _warn_of_versions(folder: Path, about: Mapping[str, Any], config: Config) -> None:
     """Say so if a run goes on with other libraries than it was begun with."""
-    begun, now = about.get("versions") or {}, _versions()
+    begun, now = about.get("versions") or {}, _versions(config)
     other = [
         f"{name} {begun[name]}, now {now[name]}"
         for name in now
@@ -226,7 +229,7 @@ def schema_fingerprint(prepared: Prepared) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _versions() -> dict[str, str]:
+def _versions(config: Config) -> dict[str, str]:
     import numpy
     import torch
 
@@ -234,7 +237,7 @@ def _versions() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
-        "threads": str(torch.get_num_threads()),
+        "threads": str(config.threads),
     }
 
 

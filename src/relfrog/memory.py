@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 from relfrog.dataset import TableFile
-from relfrog.errors import DatasetError, RelFrogWarning
+from relfrog.errors import DatasetError, RelFrogWarning, UsageError
+from relfrog.models import NETWORKS
 
-__all__ = ["check_room", "estimate", "free_memory", "is_out_of_memory", "total_memory"]
+__all__ = ["VARIABLE", "check_room", "estimate", "free_memory", "is_out_of_memory", "total_memory"]
+
+#: For whoever knows better: how many GB there are, or "ignore" not to look at all.
+VARIABLE = "RELFROG_MEMORY"
 
 #: Words in which libraries say that memory is short.
 WORDS = ("can't allocate memory", "not enough memory", "out of memory", "unable to allocate")
@@ -17,6 +22,10 @@ WORDS = ("can't allocate memory", "not enough memory", "out of memory", "unable 
 BASE = 600 << 20
 #: Bytes per value by kind: as read, as a tensor, and what is held while one becomes the other.
 BYTES = {"integer": 40, "number": 40, "boolean": 24, "time": 120, "text": 160, "list": 200}
+#: What training takes besides: models that count, trees, and networks of any size.
+COUNTING, TREES, NETWORK = 50 << 20, 600 << 20, 250 << 20
+#: Rows of a batch per seed, at most, and numbers that are held for each channel of such a row.
+ROWS_PER_SEED, NUMBERS = 64, 15
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -29,11 +38,36 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in text for words in WORDS)
 
 
-def estimate(tables: list[TableFile], text_channels: int = 32) -> int:
-    """About how many bytes training on these tables takes at its peak; from their headers."""
+def estimate(
+    tables: list[TableFile],
+    *,
+    model: str = "frog",
+    channels: int = 64,
+    layers: int = 2,
+    batch_size: int = 512,
+    text_channels: int = 32,
+) -> int:
+    """About how many bytes training on these tables takes at its peak; from their headers.
+
+    Measured peaks lie between a half of it and all of it: docs/promises.md has them.
+
+    Args:
+        tables: of the dataset.
+        model: what is trained.
+        channels: of a network.
+        layers: of a network.
+        batch_size: seeds per step.
+        text_channels: numbers per text.
+    """
     import pyarrow.parquet as pq
 
     total = BASE
+    if model in NETWORKS or model == "auto":
+        rows = min(sum(table.rows for table in tables), ROWS_PER_SEED * batch_size)
+        work = NETWORK + 4 * NUMBERS * rows * channels * layers
+        total += max(work, TREES) if model == "auto" else work
+    else:
+        total += TREES if model == "lightgbm" else COUNTING
     for table in tables:
         file = pq.ParquetFile(table.path)
         with file:
@@ -73,27 +107,52 @@ def free_memory() -> int:
     return 0
 
 
-def check_room(name: str, tables: list[TableFile], text_channels: int = 32) -> None:
+def check_room(name: str, tables: list[TableFile], **settings: Any) -> None:
     """Say before any work begins if a dataset is too large for the machine.
+
+    The environment variable RELFROG_MEMORY says how many GB there are, or "ignore".
+
+    Args:
+        name: of the dataset.
+        tables: of the dataset.
+        settings: of the model, as `estimate` takes them; others are passed over.
 
     Raises:
         DatasetError: It needs more memory than the machine has.
+        UsageError: The variable holds something else.
 
     Warns:
         RelFrogWarning: It needs more than is free.
     """
-    needed, total, free = estimate(tables, text_channels), total_memory(), free_memory()
+    total, free = total_memory(), free_memory()
+    if said := os.environ.get(VARIABLE, "").strip():
+        if said.lower() == "ignore":
+            return
+        total = free = _stated(said)
+    known = ("model", "channels", "layers", "batch_size", "text_channels")
+    needed = estimate(tables, **{k: v for k, v in settings.items() if k in known})
     if total and needed > total:
         largest = sorted(tables, key=lambda t: -t.rows)[:3]
         shown = ", ".join(f"{t.name} with {t.rows:,} rows" for t in largest)
         raise DatasetError(
             f"{name} needs about {_size(needed)} of memory to train or predict; this machine has "
             f"{_size(total)}. Its largest tables: {shown}. Import fewer tables, columns or rows, "
-            "or take a larger machine."
+            f"or take a larger machine. To go on all the same: {VARIABLE}=ignore"
         )
     if free and needed > free:
         text = f"{name} needs about {_size(needed)} of memory; {_size(free)} are free."
         warnings.warn(text, RelFrogWarning, stacklevel=2)
+
+
+def _stated(text: str) -> int:
+    """Bytes, from a number of GB."""
+    try:
+        found = int(float(text.lower().removesuffix("gb").strip()) * (1 << 30))
+    except (ValueError, OverflowError):
+        found = 0
+    if found <= 0:
+        raise UsageError(f"{VARIABLE} must be a number of GB or ignore (got {text!r}).")
+    return found
 
 
 def _read(path: str) -> str:

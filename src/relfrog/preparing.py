@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,11 @@ from relfrog.nn.heads import HEADS, Head
 from relfrog.nn.links import make_plan
 from relfrog.nn.model import Network
 from relfrog.nn.ranking import RankingHead
+from relfrog.novelties import unseen_categories
 from relfrog.popularity import Popularity
 from relfrog.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm, Route, routes
 from relfrog.sampling import TemporalSampler, halving
+from relfrog.threads import computing
 
 __all__ = ["Prepared", "Seeds", "prepare", "seeds_of", "shown_database"]
 
@@ -138,6 +140,7 @@ class Prepared:
         newest: the newest time in the database.
         train_seeds: what the network learns from; None where it has learned already.
         db: the tables themselves with the label history, for models that read them.
+        unseen: per column the categories that were not there when the columns were fitted.
     """
 
     dataset: Any
@@ -151,6 +154,7 @@ class Prepared:
     newest: pd.Timestamp | None
     train_seeds: Seeds | None = None
     db: Any = None
+    unseen: dict[str, list[str]] = field(default_factory=dict)
 
     def describe_labels(self, seeds: Seeds) -> dict[str, Any]:
         """What head and metrics must know of the training labels, for JSON."""
@@ -298,13 +302,15 @@ def prepare(
     if columns is None:
         seeds = training_seeds(dataset, task, db, config.density)
     db, name = shown_database(dataset, task, config, db, change, closed_by)
-    if not encode:
-        columns = Columns({}, dataset.val_timestamp)
-    elif columns is None:
-        columns = fit_columns(
-            db, before=dataset.val_timestamp, text=config.text, text_channels=config.text_channels
-        )
-    features = columns.encode(db) if encode else {}
+    with computing(config.threads):  # models of texts compute as networks do
+        if not encode:
+            columns = Columns({}, dataset.val_timestamp)
+        elif columns is None:
+            size = config.text_channels
+            columns = fit_columns(
+                db, before=dataset.val_timestamp, text=config.text, text_channels=size
+            )
+        features = columns.encode(db) if encode else {}
     graph = build_graph(_known(db, columns) if encode else db)
     return Prepared(
         dataset,
@@ -318,4 +324,5 @@ def prepare(
         None if newest is None or newest is pd.NaT else newest,
         seeds,
         None if encode else db,
+        unseen_categories(columns, db) if encode else {},
     )

@@ -96,6 +96,13 @@ def train_command(
         report_after(run)
 
 
+_CERTIFY_TIMES = click.option(
+    "--certify-times", type=click.IntRange(min=0), metavar="N",
+    help="With --certify: different times to try, from the last to the first; 0 for all.  "
+    "[default: 8]",
+)  # fmt: skip
+
+
 @click.command("evaluate", cls=Command, example="relfrog evaluate runs/churn --split test --json")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--split", default="test", show_default=True, type=click.Choice(["val", "test"]),
@@ -107,14 +114,16 @@ def train_command(
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 @click.option("--certify", is_flag=True, help="Try whether later rows change anything, and write "
               "evaluate-SPLIT-REGIME.certificate.json into the run folder.")  # fmt: skip
+@_CERTIFY_TIMES
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 def evaluate_command(
-    run: Path, split: str, regime: str, device: str, certify: bool, as_json: bool
-) -> None:
+    run: Path, split: str, regime: str, device: str, certify: bool, certify_times: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Score a run on the labels of a split."""
     from relfrog.runs import load_run
 
-    opened = _certifying(load_run(run, device=device), certify)
+    opened = _certifying(load_run(run, device=device), certify, certify_times)
     with _one_line_warnings():
         metrics = opened.evaluate(split, regime)
         rows = opened.count(split)
@@ -136,10 +145,21 @@ def evaluate_command(
         _show_certificate(opened, opened.certificate.save(stem, **said))
 
 
-def _certifying(run: Any, wanted: bool) -> Any:
+def _certifying(run: Any, wanted: bool, times: int | None) -> Any:
     from relfrog.certifying import certify
 
-    return certify(run) if wanted else run
+    if not wanted and times is not None:
+        raise UsageError("--certify-times goes with --certify.")
+    if not wanted:
+        return run
+    return certify(run) if times is None else certify(run, times=times)
+
+
+def _of(trial: dict[str, Any]) -> str:
+    """How much of it was tried, unless that is all."""
+    if trial["times_tried"] == trial["times"]:
+        return ""
+    return f"(at {trial['times_tried']:,} of {trial['times']:,} times) "
 
 
 def _show_certificate(run: Any, path: Path) -> None:
@@ -156,7 +176,8 @@ def _show_certificate(run: Any, path: Path) -> None:
     trial = run.certificate.about["trial"]
     rows = [f"{trial[way]['rows']:,} {way}" for way in ("altered", "removed", "invented")]
     click.echo(
-        f"certified: {trial['seeds_tried']:,} predictions are the same, bit for bit, with "
+        f"certified: {trial['seeds_tried']:,} predictions {_of(trial)}are the same, bit for bit, "
+        "with "
         f"{', '.join(rows)} later rows; {path}",
         err=True,
     )
@@ -184,10 +205,11 @@ def _show_certificate(run: Any, path: Path) -> None:
 @click.option("--certify", is_flag=True, help="Try whether later rows change anything, and write "
               "FILE.certificate.json: rows and newest time used per entity and table, and the "
               "outcome.")  # fmt: skip
+@_CERTIFY_TIMES
 @click.option("--overwrite", is_flag=True, help="Replace a file or table that is there already.")
 def predict_command(
     run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
-    certify: bool, overwrite: bool, **ranking: Any,
+    certify: bool, certify_times: int | None, overwrite: bool, **ranking: Any,
 ) -> None:  # fmt: skip
     """Predict for any time, for all or some entities, with the source's own keys.
 
@@ -197,7 +219,7 @@ def predict_command(
     from relfrog.runs import load_run
 
     check_output(out, table, overwrite)
-    opened = _certifying(load_run(run, device=device), certify)
+    opened = _certifying(load_run(run, device=device), certify, certify_times)
     with _one_line_warnings():
         frame = opened.predict(at, entities, **ranking)
     where = write_frame(frame, out, table=table, overwrite=overwrite)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,18 +18,21 @@ from numpy.typing import NDArray
 from relfrog.baselines import Baseline, baseline_class
 from relfrog.columns import Columns
 from relfrog.config import Config, parse_settings
-from relfrog.dataset import open_dataset
+from relfrog.dataset import open_dataset, read_tables
 from relfrog.entities import key_frame, read_entities
 from relfrog.errors import RunError, UsageError
 from relfrog.evaluation import REGIMES, compute_metrics, predict_seeds
+from relfrog.memory import check_room
 from relfrog.models import BASELINES, NETWORKS
 from relfrog.names import free_name
 from relfrog.nn.heads import HEADS, Head
 from relfrog.nn.roles import role_of
+from relfrog.novelties import warn_of_new_categories
 from relfrog.popularity import Wish, joined_before
 from relfrog.preparing import Prepared, Seeds, prepare, seeds_of, shown_database
 from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
 from relfrog.tasks import load_task
+from relfrog.threads import computing
 
 #: Keys of rows: a CSV or Parquet file, a data frame, or a list.
 Keys: TypeAlias = str | Path | pd.DataFrame | Sequence[Any]
@@ -255,9 +258,12 @@ class Run:
     def prepared(self) -> Prepared:
         """The database as it is now, through the columns of the run."""
         dataset = open_dataset(self.about["dataset"])
+        check_room(str(self.about["dataset"]), read_tables(dataset), **asdict(self.config))
         task = load_task(dataset, self.about["task"])
         columns = Columns.load(self.folder)
-        return prepare(dataset, task, self.config, columns, encode=self.encodes)
+        made = prepare(dataset, task, self.config, columns, encode=self.encodes)
+        warn_of_new_categories(made.unseen, self.folder)
+        return made
 
     @property
     def encodes(self) -> bool:
@@ -351,7 +357,8 @@ class Run:
         loader = self.prepared.loader(seeds, cutoff=cutoff)
         device = torch.device(self.device)
         features = {name: part.to(device) for name, part in self.prepared.features.items()}
-        return predict_seeds(self.network, loader, features, device, wish)
+        with computing(self.config.threads):
+            return predict_seeds(self.network, loader, features, device, wish)
 
     def moment(self, at: Any = None) -> pd.Timestamp:
         """A time as predictions take it; by default the newest in the database."""

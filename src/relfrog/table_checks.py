@@ -52,6 +52,8 @@ def _column(table: TableFile, column: str) -> Any:
     return pq.read_table(table.path, columns=[column]).column(0).combine_chunks()
 
 
+#: Share of rows that clocks which differ a little may put before the rows they refer to.
+_CLOCKS = 0.001
 _REIMPORT = "Import the database again, or number the rows anew."
 
 
@@ -146,17 +148,25 @@ def _check_order_of_times(tables: list[TableFile], report: CheckReport) -> None:
                 child_rows = f"read_parquet({literal(str(table.path))})"
                 parent_rows = f"read_parquet({literal(str(parent.path))})"
                 row = connection.execute(
-                    f"SELECT count(*), any_value(c.{key}) FROM {child_rows} c JOIN {parent_rows} p "
+                    f"SELECT count(*), min(c.{key}), count(*) FILTER (c.{child_time} = "
+                    f"date_trunc('day', p.{parent_time})) FROM {child_rows} c JOIN {parent_rows} p "
                     f"ON c.{key} = p.{pkey} WHERE c.{child_time} < p.{parent_time}"
                 ).fetchone()
-                early, example = row or (0, None)
-                if early:
-                    report.warning(
-                        f"{table.name}.{column}",
-                        f"{early:,} of {table.rows:,} rows are older than their {parent_name} row, "
-                        f"such as those of {example}; between the two times they stand alone",
-                        "Check which time column says when the row came to be.",
+                early, example, days = row or (0, None, 0)
+                if early <= _CLOCKS * table.rows:
+                    continue
+                text = (
+                    f"{early:,} of {table.rows:,} rows are older than their {parent_name} row, "
+                    f"such as those of {example}; between the two times they stand alone"
+                )
+                remedy = "Check which time column says when the row came to be."
+                if 2 * days > early:
+                    text += (
+                        f". {days:,} of them lie at the midnight before it: {table.time_col} holds "
+                        "days without hours, so that rows are seen before they happen"
                     )
+                    remedy = "Take a time with hours, or the end of the day."
+                report.warning(f"{table.name}.{column}", text, remedy)
     finally:
         connection.close()
 

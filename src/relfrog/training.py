@@ -254,14 +254,34 @@ class Trainer:
     def fit_regulariser_epoch(self) -> None:
         """The second phase as a pass of its own over the seeds; gates do not move in it."""
         self.network.eval()
-        for number, plan in enumerate(self.loader.epoch(self.at.epoch)):
-            if number >= self.steps_per_epoch:
+        plans = self.loader.epoch(self.at.epoch)
+        try:
+            for _, plan in zip(range(self.steps_per_epoch), plans, strict=False):
+                self._fit_regulariser_on(plan)
+        finally:
+            plans.close()  # type: ignore[attr-defined]
+
+    def _fit_regulariser_on(self, plan: Plan) -> None:
+        """A step of the second phase; of a batch that does not fit, on its first piece."""
+        keys, count = self.prepared.graph.foreign_keys, len(plan.batch)
+        state = torch.get_rng_state()
+        while True:
+            part = plan
+            if self.at.pieces > 1:
+                some = np.array_split(np.arange(count), min(self.at.pieces, count))[0]
+                part = self.loader.part(plan.batch, some, self.at.epoch)
+            try:
+                part = part.to(self.device)
+                with torch.no_grad():
+                    output = self.network(part, self.features)
+                pairs = dependency_pairs(output, part, keys, self.config.fd_pairs)
                 break
-            plan = plan.to(self.device)
-            with torch.no_grad():
-                output = self.network(plan, self.features)
-            keys = self.prepared.graph.foreign_keys
-            self.fit_regulariser(dependency_pairs(output, plan, keys, self.config.fd_pairs))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            self._halve(count)
+            torch.set_rng_state(state)
+        self.fit_regulariser(pairs)
 
     # Validation and what is kept.
 
