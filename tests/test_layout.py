@@ -34,7 +34,7 @@ nn.ranking nn.model nn
 memory runfiles novelties preparing describing evaluation checkpoints diagnosing callbacks
 baselines.base baselines.boosting baselines.past baselines.rankers baselines.cells
 baselines.streams baselines.aggregates baselines.featuring baselines.trees baselines
-training runs blending auto beside fits learning tampering usage certifying
+training lists runs blending auto beside fits learning tampering usage certifying
 resampling importance explaining differences
 inspecting drawing findings table_checks leak_checks task_checks checking
 console progress summary

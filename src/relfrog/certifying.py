@@ -335,7 +335,7 @@ def _certificate(
     who, newest = used["seed"].to_numpy(np.int64), used["newest"].to_numpy(np.int64)
     late = int((newest > limits[who]).sum())
     primary = ready.dataset.manifest.tables[task.entity_table].pkey
-    keys = key_frame(run._dataset_folder, task.entity_table, primary, seeds.rows[who])
+    keys = key_frame(run.prepared.dataset.dataset_dir, task.entity_table, primary, seeds.rows[who])
     taken = {str(name).lower() for name in keys}
     frame = keys.reset_index(drop=True)
     moments = newest.copy()

@@ -7,7 +7,7 @@ import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,10 @@ from relfrog.dataset import source_keys
 from relfrog.errors import DatasetError, TaskError, UsageError
 from relfrog.matching import find_keys, is_missing, is_text, moment
 
-__all__ = ["Entities", "key_frame", "read_entities"]
+__all__ = ["Entities", "Keys", "key_frame", "read_entities"]
+
+#: Keys of rows: a CSV or Parquet file, a data frame, or a list.
+Keys: TypeAlias = str | Path | pd.DataFrame | Sequence[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +68,7 @@ def read_entities(
     table: str,
     primary_key: str,
     num_rows: int,
-    asked: str | Path | pd.DataFrame | Sequence[Any],
+    asked: Keys,
     *,
     time_names: Sequence[str] = ("time", "at"),
 ) -> Entities:
@@ -105,9 +108,7 @@ def read_entities(
     return Entities(rows, keys.iloc[rows].reset_index(drop=True), times)
 
 
-def _columns(
-    asked: str | Path | pd.DataFrame | Sequence[Any], names: list[str]
-) -> tuple[str, dict[str, list[Any]], bool]:
+def _columns(asked: Keys, names: list[str]) -> tuple[str, dict[str, list[Any]], bool]:
     """What was asked for: how to call it, its columns, and whether all of them are text."""
     if isinstance(asked, str | Path):
         path = Path(asked).expanduser()

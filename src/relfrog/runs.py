@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,23 +18,21 @@ from relfrog.baselines import Baseline, baseline_class
 from relfrog.columns import Columns
 from relfrog.config import Config, parse_settings
 from relfrog.dataset import open_dataset, read_tables
-from relfrog.entities import key_frame, read_entities
+from relfrog.entities import Keys, key_frame, read_entities
 from relfrog.errors import RunError, UsageError
 from relfrog.evaluation import REGIMES, compute_metrics, predict_seeds
+from relfrog.lists import list_table, wanted_lists
 from relfrog.memory import check_room
 from relfrog.models import BASELINES, NETWORKS
 from relfrog.names import free_name
 from relfrog.nn.heads import HEADS, Head
 from relfrog.nn.roles import role_of
 from relfrog.novelties import warn_of_new_categories
-from relfrog.popularity import Wish, joined_before
+from relfrog.popularity import Wish
 from relfrog.preparing import Prepared, Seeds, prepare, seeds_of, shown_database
 from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
 from relfrog.tasks import load_task
 from relfrog.threads import computing
-
-#: Keys of rows: a CSV or Parquet file, a data frame, or a list.
-Keys: TypeAlias = str | Path | pd.DataFrame | Sequence[Any]
 
 __all__ = ["BLEND", "MEMBERS", "Run", "chosen_device", "load_run", "read_run", "resume_command"]
 
@@ -126,7 +123,7 @@ class Run:
         task = self.prepared.task
         table = task.entity_table
         time = self.moment(at)
-        where = self._dataset_folder
+        where = self.prepared.dataset.dataset_dir
         count = self.prepared.graph.num_rows[table]
         primary = self.prepared.dataset.manifest.tables[table].pkey
         if entities is None:
@@ -145,8 +142,8 @@ class Run:
             )
         seeds = Seeds(rows, times)
         if ranks:
-            wish = self._wish(seeds, k, targets, exclude_known)
-            return self._ranked(keys, seeds, self.predict_seeds(seeds, None, wish))
+            wish = wanted_lists(self.prepared, seeds, k, targets, exclude_known)
+            return list_table(self.prepared, keys, seeds, self.predict_seeds(seeds, None, wish))
         predicted = self.predict_seeds(seeds, None)
         frame = keys.reset_index(drop=True)
         taken = {str(column).lower() for column in frame}
@@ -155,44 +152,6 @@ class Run:
             **self.head.columns(predicted),
         }.items():
             frame[free_name(name, taken)] = values
-        return frame
-
-    def _wish(self, seeds: Seeds, k: int | None, targets: Keys | None, exclude: bool) -> Wish:
-        """What the lists shall be, in terms of rows."""
-        task, graph = self.prepared.task, self.prepared.graph
-        table = task.dst_entity_table
-        count = graph.num_rows[table]
-        if k is not None and k < 1:
-            raise UsageError(f"k must be 1 or more (got {k}).")
-        allowed = None
-        if targets is not None:
-            primary = self.prepared.dataset.manifest.tables[table].pkey
-            chosen = read_entities(self._dataset_folder, table, primary, count, targets)
-            allowed = np.zeros(count, bool)
-            allowed[chosen.rows] = True
-        known = None
-        if exclude:
-            known = joined_before(graph, task.entity_table, table, seeds.rows, seeds.times)
-        return Wish(min(k or int(task.eval_k), count), allowed, known)
-
-    def _ranked(self, keys: pd.DataFrame, seeds: Seeds, predicted: Any) -> pd.DataFrame:
-        """Lists as a table: one row per entity and rank."""
-        table = self.prepared.task.dst_entity_table
-        primary = self.prepared.dataset.manifest.tables[table].pkey
-        lists = predicted.reshape(len(seeds), -1, 2)
-        who, rank = np.nonzero(lists[:, :, 0] >= 0)
-        frame = keys.iloc[who].reset_index(drop=True)
-        taken = {str(column).lower() for column in frame}
-        frame[free_name("time", taken)] = seeds.times.to_numpy()[who]
-        frame[free_name("rank", taken)] = rank + 1
-        found = key_frame(
-            self._dataset_folder, table, primary, lists[who, rank, 0].astype(np.int64)
-        )
-        for column in found:
-            # Where both tables call their key the same, the target's says whose it is.
-            name = str(column) if str(column).lower() not in taken else f"{table}.{column}"
-            frame[free_name(name, taken)] = found[column]
-        frame[free_name("score", taken)] = lists[who, rank, 1]
         return frame
 
     def count(self, split: str) -> int:
@@ -379,10 +338,6 @@ class Run:
             time = time.tz_convert("UTC").tz_localize(None)
         # In microseconds a time may be as far away as it likes.
         return time.as_unit("ns" if time.nanosecond else "us")
-
-    @property
-    def _dataset_folder(self) -> Path:
-        return Path(self.prepared.dataset.dataset_dir)
 
 
 def load_run(folder: str | Path, *, device: str = "cpu") -> Run:
