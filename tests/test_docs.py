@@ -136,11 +136,13 @@ def test_readmes_python_runs(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "churn" / "metrics.json").exists()
 
 
-def test_readmes_numbers_are_those_measured() -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+def test_numbers_are_those_measured(page: str) -> None:
     spec = importlib.util.spec_from_file_location("tables", ROOT / "benchmarks" / "tables.py")
     assert spec is not None
     assert spec.loader is not None
     tables = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tables)
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert tables.MARKS.search(text)
     assert text == tables.updated(text), "run: python benchmarks/tables.py"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from fuzz import CASES, Outcome, try_case
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_some_random_cases(name: str, store: Path, tmp_path: Path) -> None:
-    first = random.Random().randrange(1 << 30)
+    # The same ones each time: new ones are for benchmarks/fuzz.py, not for whoever changes a word.
+    first = 901149147
     for seed in range(first, first + (2 if name == "journey" else 12)):
         found = try_case(name, seed, store, tmp_path / str(seed))
         assert found.kind in ("success", "error"), f"{name} {seed}: {found}"
@@ -39,7 +39,7 @@ REACHED: list[tuple[str, str]] = []
 
 @pytest.mark.filterwarnings("ignore")
 @settings(
-    max_examples=6, deadline=120_000, suppress_health_check=list(HealthCheck), derandomize=False
+    max_examples=6, deadline=120_000, suppress_health_check=list(HealthCheck), derandomize=True
 )
 @given(journey=journeys())
 def _travel(journey: Journey, folder: Path) -> None:

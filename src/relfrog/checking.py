@@ -185,9 +185,11 @@ def _check_files(opened: Any, report: CheckReport) -> bool:
             continue
         try:
             schema = pq.read_schema(path)
-            pq.ParquetFile(path).close()
+            with pq.ParquetFile(path) as file:
+                for _ in file.iter_batches():  # a damaged page shows only when it is read
+                    pass
         except (OSError, pa.ArrowException) as error:
-            text = f"db/{path.name} is no Parquet file: {str(error).splitlines()[0]}"
+            text = f"db/{path.name} is no Parquet file, or damaged: {str(error).splitlines()[0]}"
             report.error(name, text, "Restore the file.")
             continue
         for column in filter(None, [spec.pkey, spec.time_col, *spec.fkeys]):

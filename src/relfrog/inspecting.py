@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from relfrog.dataset import TableFile, open_dataset, read_tables
-from relfrog.errors import TaskError
+from relfrog.errors import DatasetError, TaskError
 from relfrog.graph import foreign_keys
 from relfrog.labels import SPLITS, label_stats
 from relfrog.routes import routes
@@ -30,6 +30,9 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
     Returns:
         ``tables`` (list), ``foreign_keys`` (list), ``routes`` (``co_occurrence`` and
         ``completion``), ``tasks`` (list), and the dataset's name and split times.
+
+    Raises:
+        DatasetError: A file is damaged.
     """
     opened = open_dataset(dataset)
     tables = read_tables(opened)
@@ -38,6 +41,11 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
     try:
         described = [_table(connection, table) for table in tables]
         keys = [key for table in tables for key in _foreign_keys(connection, table)]
+    except duckdb.Error as error:
+        raise DatasetError(
+            f"{dataset}: its tables cannot be read ({str(error).splitlines()[0]}). See all "
+            f"findings: relfrog check {dataset}"
+        ) from None
     finally:
         connection.close()
     return {
