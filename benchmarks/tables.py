@@ -1,32 +1,108 @@
-"""Write README's tables of numbers from the JSON files under benchmarks/.
+"""Write the tables of README and docs/results.md from the files under benchmarks/ and experiments/.
 
     python benchmarks/tables.py
 
-A test fails when README does not show what the files say.
+A test fails when a page does not show what the files say.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
-SCORES = HERE.parent / "experiments" / "scores.jsonl"
-REFERENCES = HERE.parent / "experiments" / "references.json"
-BEGIN, END = "<!-- numbers: made by benchmarks/tables.py -->", "<!-- /numbers -->"
+ROOT = HERE.parent
+EXPERIMENTS = ROOT / "experiments"
+SCORES = EXPERIMENTS / "scores.jsonl"
+REFERENCES = EXPERIMENTS / "references.json"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+MARKS = re.compile(r"<!-- (\S+): made by benchmarks/tables\.py -->.*?<!-- /\1 -->", re.S)
+#: Models in README's table, and how they are called there.
+MODELS = {
+    "frog": "FROG", "sage": "plain relational GNN (`sage`)", "relgnn": "RelGNN (`relgnn`)",
+    "lightgbm": "LightGBM on automatic features", "auto": "the best of them, or a blend (`auto`)",
+    "recent": "mean of recent labels (`recent`)", "mean": "entity mean", "median": "entity median",
+    "global-mean": "global mean", "global-median": "global median",
+}  # fmt: skip
+F1 = ("driver-dnf", "driver-top3", "driver-position")
 
 
-def numbers() -> str:
-    """The section between the marks."""
-    parts = [importing(), sampling()]
-    if (HERE / "training.json").exists():
-        parts.append(training())
-    if SCORES.exists():
-        parts.append(scores())
-    return "\n\n".join([BEGIN, *parts, END])
+def block(name: str) -> str:
+    """What stands between the marks of this name."""
+    if name == "speed":
+        return "\n\n".join([importing(), sampling(), training()])
+    if name == "rel-f1":
+        return formula_one()
+    if name == "scores":
+        return scores()
+    return study(EXPERIMENTS / name)
+
+
+def study(folder: Path) -> str:
+    """The tables and charts of an experiment, and the command that made them."""
+    text = (folder / "table.md").read_text(encoding="utf-8")
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    _, _, body = text.partition("### ")
+    body = re.split(r"(?m)^(?:Skipped|Failed):", f"### {body}")[0].strip()
+    body = re.sub(r"(?m)^### (.*)$", r"**\1**", body)
+    if folder.name == "fd-space":  # a row for every key is too much for a page
+        body = re.sub(r"(?m)^\| \S+ \S+ \| [^|]* -> [^|]*\|.*\n", "", body)
+    place = folder.relative_to(ROOT).as_posix()
+    body = re.sub(r"(!\[[^\]]*\]\()", rf"\1../{place}/", body)
+    seconds = sum({(r["run"], r["seconds"]): r["seconds"] for r in results["runs"]}.values())
+    return (
+        f"`{results['command']}`: every run is in `{place}/results.json`; together "
+        f"{seconds / 3600:.1f} hours of one thread, on a machine that had other work.\n\n{body}"
+    )
+
+
+def formula_one() -> str:
+    """All models on rel-f1, beside the paper's figures and those of others."""
+    folder = EXPERIMENTS / "rel-f1" / "main"
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    found: dict[tuple[str, str, str], list[dict[str, float]]] = {}
+    for run in results["runs"]:
+        at = run["model"], run["task"], run["regime"]
+        found.setdefault(at, []).append(run["metrics"])
+    lines = [
+        "Test scores on rel-f1: ROC-AUC in per cent (more is better) and mean absolute error (less "
+        "is better); mean ± deviation over five seeds. frozen: the database stops at the test "
+        "time, as in the paper; rolling: each seed sees everything up to its own time, as a model "
+        "in use does. Settings are the defaults, the epoch is chosen on validation alone "
+        f"(`{results['command']}`). What is in italics was reported by others:",
+        "",
+        "| | " + " | ".join(f"{t.removeprefix('driver-')}, {r}" for t in F1
+                            for r in ("frozen", "rolling")) + " |",
+        "|---|" + "--:|" * 6,
+    ]  # fmt: skip
+    for model, words in MODELS.items():
+        cells = [found.get((model, t, r)) for t in F1 for r in ("frozen", "rolling")]
+        if any(cells):
+            shown = " | ".join(_score(some) if some else "" for some in cells)
+            lines.append(f"| {words} | {shown} |")
+    paper = json.loads(
+        (ROOT / "src" / "relfrog" / "published" / "frog.json").read_text(encoding="utf-8")
+    )["main"]
+    names = {"frog": "FROG", "relgnn": "RelGNN", "sage": "RDL (GraphSAGE)", "lightgbm": "LightGBM"}
+    for model, words in names.items():
+        shown = " | ".join(_published(paper[f"rel-f1/{t}"].get(model)) for t in F1)
+        lines.append(f"| *the paper: {words}* | {shown} |")
+    reported: dict[str, dict[str, dict[str, Any]]] = {}
+    for entry in json.loads(REFERENCES.read_text(encoding="utf-8"))["scores"]:
+        if entry["dataset"] == "rel-f1" and entry["name"] != "the paper's FROG":
+            reported.setdefault(entry["name"], {})[entry["task"]] = entry
+    for name, tasks in reported.items():
+        cells = [tasks.get(t, {}).get(r) or "" for t in F1 for r in ("frozen", "rolling")]
+        lines.append(f"| *{name}* | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _published(figure: list[float] | None) -> str:
+    """A figure of the paper, which has one regime."""
+    return " | " if figure is None else " ± ".join(f"{value:g}" for value in figure) + " | "
 
 
 def importing() -> str:
@@ -152,29 +228,13 @@ def scores() -> str:
     for entry in entries:
         groups.setdefault((entry["dataset"], entry["task"], entry["name"]), []).append(entry)
     lines = [
-        "Test scores (`experiments/scores.py`; every run is a line of `experiments/scores.jsonl` "
-        "with its command). ROC-AUC in per cent, MAE, or MAP@k; mean ± deviation over seeds. "
-        "frozen: the database stops at the test time; rolling: each seed sees everything up to its "
-        "own time. Within a run the epoch is chosen on validation alone. The default settings were "
-        "picked on rel-f1 by validation: most of them with its test scores in sight, the latest "
-        "(recency in edge messages, weight decay, few numbers for names) without; "
-        "`experiments/levers.json` says what each gave. Runs went two at a time, one thread each, "
-        "many of them beside other work, so that seconds are upper bounds. "
-        "What is in italics was reported by others, not measured here:",
-        "",
         "| task | answer | seeds | frozen | rolling | seconds | memory |",
         "|---|---|--:|--:|--:|--:|--:|",
     ]
-    reported: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for entry in json.loads(REFERENCES.read_text(encoding="utf-8"))["scores"]:
-        reported.setdefault((entry["dataset"], entry["task"]), []).append(entry)
     trained = {(e["dataset"], e["task"]) for e in entries if "seconds" in e}
     for (dataset, task, name), runs in sorted(groups.items()):
         if (dataset, task) not in trained:
             continue
-        for entry in reported.pop((dataset, task), []):
-            known = [entry[regime] or "" for regime in ("frozen", "rolling")]
-            lines.append(f"| {dataset} {task} | *{entry['name']}* | | {' | '.join(known)} | | |")
         cells = []
         for regime in ("frozen", "rolling"):
             found = [run["test"][regime] for run in runs if regime in run["test"]]
@@ -187,14 +247,6 @@ def scores() -> str:
         else:
             cells += ["", ""]
         lines.append(f"| {dataset} {task} | {name} | {len(runs)} | {' | '.join(cells)} |")
-    lines += [
-        "",
-        "On flights airport-delay every constant is better: the model follows the calm weeks "
-        "before the test weeks, which are the stormy ones of December (mean label 2 minutes in "
-        "validation, 19 in test). On rel-f1 LightGBM on "
-        "features that RelFrog builds by itself is ahead of the network, here and there by more "
-        "than its deviation: `--model auto` trains both and goes by validation.",
-    ]
     return "\n".join(lines)
 
 
@@ -213,12 +265,16 @@ def _speed(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:g}"
 
 
-def updated(readme: str) -> str:
-    """README with the section made anew."""
-    head, _, rest = readme.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return head + numbers() + tail
+def updated(page: str) -> str:
+    """A page with everything between marks made anew."""
+
+    def anew(found: re.Match[str]) -> str:
+        name = found[1]
+        return f"<!-- {name}: made by benchmarks/tables.py -->\n\n{block(name)}\n\n<!-- /{name} -->"
+
+    return MARKS.sub(anew, page)
 
 
 if __name__ == "__main__":
-    README.write_text(updated(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(updated(path.read_text(encoding="utf-8")), encoding="utf-8")

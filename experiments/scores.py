@@ -1,11 +1,11 @@
-"""Scores of RelFrog on real datasets: every seed, both regimes, with trivial answers beside them.
+"""Scores of RelFrog with its default settings, one run after the other as they get done.
 
-    python experiments/scores.py --data ../shared/data --datasets rel-f1 --seeds 5
+    python experiments/scores.py --data ../shared/data --datasets olist-sample --seeds 5
 
 Each run is one line of `experiments/scores.jsonl`: dataset, task, settings, seed, validation and
 test metrics in both regimes, seconds, memory. A run that is there already is not run again.
 Within a run the epoch is chosen by validation alone, and test scores are computed once, after it.
-The default settings were picked on rel-f1 by validation, with its test scores in sight.
+Whole comparisons, with smaller networks, are those of `relfrog experiment` in the folders here.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 import relfrog
-from relfrog.evaluation import compute_metrics
 from relfrog.tasks import load_task, task_names
 
 HERE = Path(__file__).parent
@@ -47,65 +44,6 @@ def add(path: Path, entry: dict) -> None:
         file.write(json.dumps(entry) + "\n")
 
 
-def constants(data: Path, dataset: str, task_name: str) -> dict[str, dict[str, float]]:
-    """Test metrics of answers that need no model, from the labels of train and validation."""
-    opened = relfrog.open_dataset(data / dataset)
-    task = load_task(opened, task_name)
-    kind = task.task_type.value
-    frames = [task.get_table(s, mask_input_cols=False).df for s in ("train", "val", "test")]
-    known = np.concatenate([f[task.target_col].to_numpy(float) for f in frames[:2]])
-    test = frames[2]
-    labels = test[task.target_col].to_numpy()
-    past = {}
-    for frame in frames[:2]:
-        for entity, label in zip(frame[task.entity_col], frame[task.target_col], strict=True):
-            past.setdefault(entity, []).append(float(label))
-    answers = {"global mean": np.full(len(test), known.mean())}
-    if kind == "regression":
-        answers["global median"] = np.full(len(test), np.median(known))
-        answers["entity median"] = np.array(
-            [np.median(past.get(e, [np.median(known)])) for e in test[task.entity_col]]
-        )
-    answers["entity mean"] = np.array(
-        [np.mean(past.get(e, [known.mean()])) for e in test[task.entity_col]]
-    )
-    return {name: compute_metrics(kind, labels, values) for name, values in answers.items()}
-
-
-def lightgbm_own_columns(data: Path, dataset: str, task_name: str, seed: int) -> dict[str, float]:
-    """LightGBM on the entity's own columns, RelBench's baseline; test metrics."""
-    import lightgbm
-
-    opened = relfrog.open_dataset(data / dataset)
-    task = load_task(opened, task_name)
-    kind = task.task_type.value
-    table = opened.get_db(upto_test_timestamp=False).table_dict[task.entity_table]
-    sides = []
-    for split in ("train", "val", "test"):
-        frame = task.get_table(split, mask_input_cols=False).df
-        own = table.df.iloc[frame[task.entity_col].to_numpy()].reset_index(drop=True)
-        own = own.drop(columns=[c for c in (table.pkey_col,) if c in own])
-        for column in own:
-            if str(own[column].dtype).startswith("datetime"):
-                span = frame[task.time_col].reset_index(drop=True) - own[column]
-                own[column] = span.dt.total_seconds()
-            elif not np.issubdtype(np.asarray(own[column]).dtype, np.number):
-                own[column] = own[column].astype(str).astype("category")
-        sides.append((own, frame[task.target_col].to_numpy(float)))
-    for column in sides[0][0]:
-        if str(sides[0][0][column].dtype) == "category":
-            levels = sides[0][0][column].cat.categories
-            for own, _ in sides[1:]:
-                own[column] = own[column].cat.set_categories(levels)
-    objective = "binary" if kind == "binary_classification" else "l1"
-    model = lightgbm.train(
-        {"objective": objective, "verbosity": -1, "seed": seed, "learning_rate": 0.05},
-        lightgbm.Dataset(*sides[0]), 500, [lightgbm.Dataset(*sides[1])],
-        callbacks=[lightgbm.early_stopping(50, verbose=False)],
-    )  # fmt: skip
-    return compute_metrics(kind, sides[2][1], model.predict(sides[2][0]))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
@@ -116,7 +54,6 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--name", default="default", help="what to call these settings")
-    parser.add_argument("--baselines", action="store_true", help="only the trivial answers")
     parser.add_argument("--out", type=Path, default=HERE / "scores.jsonl")
     args = parser.parse_args()
     command = " ".join(["python", "experiments/scores.py", *sys.argv[1:]])
@@ -126,16 +63,6 @@ def main() -> None:
         for name in args.tasks or task_names(opened):
             task = load_task(opened, name)
             if task.task_type.value == "recommendation" and not args.tasks:
-                continue
-            if args.baselines:
-                found = dict(constants(args.data, dataset, name))
-                found["lightgbm, own columns"] = lightgbm_own_columns(args.data, dataset, name, 0)
-                for baseline, metrics in found.items():
-                    if (dataset, name, baseline, 0) not in done:
-                        add(args.out, {
-                            "dataset": dataset, "task": name, "name": baseline, "seed": 0,
-                            "test": {"frozen": metrics}, "command": command,
-                        })  # fmt: skip
                 continue
             for seed in range(args.seeds):
                 if (dataset, name, args.name, seed) in done:
