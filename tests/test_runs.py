@@ -82,6 +82,7 @@ def test_rolling_predictions_are_those_of_a_database_that_ends_at_the_seed(
         assert here.to_numpy() == pytest.approx([every[row, time] for row in rows], abs=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.* unknown to the run")
 def test_later_rows_may_be_altered_as_one_likes(
     run: relfrog.Run, store: Path, tmp_path: Path
 ) -> None:
@@ -232,6 +233,7 @@ def test_each_row_may_have_its_own_time(separate: relfrog.Run, tmp_path: Path) -
     assert run.predict(None, tmp_path / "asked.csv")["time"].tolist() == [VAL]
 
 
+@pytest.mark.filterwarnings("ignore:.* unknown to the run")
 def test_who_does_not_exist_yet_gets_an_answer_that_knows_nothing_of_him(
     run: relfrog.Run, store: Path, tmp_path: Path
 ) -> None:
@@ -291,6 +293,7 @@ def test_keys_of_several_columns_on_an_awkward_database(tmp_path: Path) -> None:
 # The database as it has become.
 
 
+@pytest.mark.filterwarnings("ignore:.* unknown to the run")
 def test_what_training_never_saw_does_no_harm(
     run: relfrog.Run, store: Path, tmp_path: Path
 ) -> None:

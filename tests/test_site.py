@@ -42,6 +42,7 @@ def built(docs: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 
 def copied(folder: Path) -> Path:
+    shutil.copytree(ROOT / "experiments", folder / "experiments")  # pictures that pages show
     return Path(shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("_build")))
 
 

@@ -84,7 +84,7 @@ def test_what_is_saved_predicts_the_same(store: Path, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(trained.predict(), loaded.predict(), check_exact=True)
     assert set(os.listdir(tmp_path / "run")) == {
         "run.json", "config.yaml", "database.json", "columns.json", "columns.safetensors", "model.safetensors",
-        "roles.json", "history.jsonl", "metrics.json", ".lock",
+        "roles.json", "history.jsonl", "metrics.json", "unseen.json", ".lock",
     }  # fmt: skip
     modes = {path.stat().st_mode for path in (tmp_path / "run").iterdir()}
     assert len(modes) == 1  # who may read one may read all
