@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from relfrog import times as clock
 from relfrog.encodings import Column, column_from
-from relfrog.errors import DatasetError, SchemaError, UsageError
+from relfrog.errors import DatasetError, RelFrogWarning, SchemaError, UsageError
 from relfrog.features import Features, TableColumns
 from relfrog.fitting import TYPES, fit_column
 from relfrog.text import text_model
@@ -35,7 +35,7 @@ FORMAT = 1
 NO_TYPES: Mapping[str, Mapping[str, str]] = {}
 
 
-class NewColumnWarning(UserWarning):
+class NewColumnWarning(RelFrogWarning):
     """A table, column or category was not there when the columns were fitted, and is ignored."""
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +13,6 @@ from relfrog.models import MODELS, NETWORKS
 from relfrog.report_commands import REPORT_COMMANDS, report_after
 
 __all__ = ["RUN_COMMANDS"]
-
-
-@contextmanager
-def _one_line_warnings() -> Iterator[None]:
-    """Say what is new in the database and ignored, one line each, on standard error."""
-    from relfrog.columns import NewColumnWarning
-    from relfrog.console import styled
-    from relfrog.errors import RelFrogWarning
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        mark = styled("warning", "bold yellow", sys.stderr)
-        click.echo(f"{mark}: {' '.join(str(message).split())}", err=True)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", NewColumnWarning)
-        warnings.simplefilter("always", RelFrogWarning)
-        warnings.showwarning = show
-        yield
 
 
 @click.command("train", cls=Command, example="relfrog train shop churn --out runs/churn")
@@ -86,7 +64,7 @@ def train_command(
         if not mark:
             raise UsageError(f"--set takes KEY=VALUE (got {setting!r}).")
         given[key.strip()] = value.strip()
-    with _one_line_warnings(), TrainingProgress() as progress:
+    with TrainingProgress() as progress:
         run = train(dataset, task, out, settings=given, callbacks=[progress], **options)
     if as_json:
         write_json({"run": str(out), "metrics": run.metrics, "baselines": run.baselines})
@@ -124,9 +102,8 @@ def evaluate_command(
     from relfrog.runs import load_run
 
     opened = _certifying(load_run(run, device=device), certify, certify_times)
-    with _one_line_warnings():
-        metrics = opened.evaluate(split, regime)
-        rows = opened.count(split)
+    metrics = opened.evaluate(split, regime)
+    rows = opened.count(split)
     if as_json:
         write_json(
             {
@@ -220,8 +197,7 @@ def predict_command(
 
     check_output(out, table, overwrite)
     opened = _certifying(load_run(run, device=device), certify, certify_times)
-    with _one_line_warnings():
-        frame = opened.predict(at, entities, **ranking)
+    frame = opened.predict(at, entities, **ranking)
     where = write_frame(frame, out, table=table, overwrite=overwrite)
     click.echo(f"{len(frame):,} predictions written to {where}", err=True)
     if certify:
