@@ -161,8 +161,8 @@ def sampling() -> str:
     lines += [
         "",
         f"A seed with 128/64 neighbours on scaled copies of rel-f1, separate, one thread: {costs} "
-        f"(the same {growth[0]['rows_per_seed']:.0f} rows each time: what grows is the share of "
-        f"them that is not in the processor's caches).{reads_alone(growth)}",
+        f"(the same {growth[0]['rows_per_seed']:.0f} rows each time; the machine is "
+        f"shared, and single figures are noisy).{reads_alone(growth)}",
         "",
         f"Building the graph of {build['rows']:,} rows with two foreign keys takes "
         f"{build['build_s']:.1f} s and {build['bytes_per_fact']:.1f} bytes a row.",
