@@ -51,11 +51,14 @@ def _weighted(h_v: Tensor, weights: Tensor, known: Known) -> Tensor:
     return found
 
 
-def _total_weight(weights: Tensor, links: Links, known: Known) -> Tensor:
-    """Sum of the weights that reach each target, once per links. Shape [targets, c]."""
+def _one_share(weights: Tensor, links: Links, known: Known) -> Tensor:
+    """1 / the sum of the weights that reach each target, once per links. Shape [targets, c].
+
+    Several means share it: times it, each of them needs no division, nor the three of a gradient.
+    """
     found = known.get(-id(links))
     if found is None:
-        found = known[-id(links)] = linked_sum(weights, links) + 1e-9
+        found = known[-id(links)] = (linked_sum(weights, links) + 1e-9).reciprocal()
     return found
 
 
@@ -64,7 +67,7 @@ def _weighted_mean(h_v: Tensor, weights: Tensor, links: Links, known: Known) -> 
     found = known.get(id(links))
     if found is None:
         total = linked_sum(_weighted(h_v, weights, known), links)
-        found = known[id(links)] = total / _total_weight(weights, links, known)
+        found = known[id(links)] = total * _one_share(weights, links, known)
     return found
 
 
@@ -160,7 +163,7 @@ class CoOccurrenceMessage(nn.Module):
             mean = _weighted_mean(h_v, weights, links.v, known)
             total = add_product(total, mean, self.v.weight)
             mean = matched_sum(h_u, weights, links.u, links.v)
-            mean = mean / _total_weight(weights, links.v, known)
+            mean = mean * _one_share(weights, links.v, known)
             return add_product(total, mean, self.u.weight)
         if self.aggregation is Aggregation.MAX:
             # The maximum does not split into parts: here the matches are projected one by one.
@@ -212,9 +215,9 @@ class CompletionMessage(nn.Module):
         share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
         if weights is not None:
             known = {} if known is None else known
-            total = _total_weight(weights, links.v, known)
-            from_v = linked_sum(_weighted(h_v, weights, known), links.v, gate) / total
-            from_u = matched_sum(h_u, weights, links.u, links.v, gate) / total
+            share_of_one = _one_share(weights, links.v, known)
+            from_v = linked_sum(_weighted(h_v, weights, known), links.v, gate) * share_of_one
+            from_u = matched_sum(h_u, weights, links.u, links.v, gate) * share_of_one
             sent = add_product(self.w1_u(from_u), from_v, self.w1_v.weight)
             return add_product(self.w2_w(h_w) * share, sent, self.w2_m.weight)
         if self.aggregation is Aggregation.MAX:
