@@ -25,7 +25,7 @@ from network_cases import (
 from relfrog.nn.atomic import AtomicLayer, AttentionMessage
 from relfrog.nn.links import make_plan
 from slow_network import States, slow_children, slow_matches, slow_norm, slow_parents
-from small_store import LIST, copied, fit
+from small_store import fit
 
 SIZE = 8
 
@@ -149,25 +149,14 @@ def test_relgnn_is_a_model(store: Path, tmp_path: Path) -> None:
     assert run.metrics == again.metrics
 
 
-@pytest.fixture(scope="module")
-def lists(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store with a task that recommends things."""
-    folder = copied(store, tmp_path_factory.mktemp("lists"))
-    relfrog.add_task(
-        folder, "list", LIST, type="recommendation", source="people", target="things",
-        horizon="20 days", k=3,
-    )  # fmt: skip
-    return folder
-
-
-def test_recommendations(lists: Path, tmp_path: Path) -> None:
-    run = fit(lists, tmp_path / "relgnn", "list", model="relgnn", epochs=1)
+def test_recommendations(shop: Path, store: Path, tmp_path: Path) -> None:
+    run = fit(shop, tmp_path / "relgnn", "list", model="relgnn", epochs=1)
     assert set(run.metrics["test"]["rolling"]) >= {"map", "recall"}
-    named = fit(lists, tmp_path / "id-gnn", "list", model="id-gnn", epochs=1)
-    same = fit(lists, tmp_path / "sage", "list", model="sage", ranking="sampled", epochs=1)
+    named = fit(shop, tmp_path / "id-gnn", "list", model="id-gnn", epochs=1)
+    same = fit(shop, tmp_path / "sage", "list", model="sage", ranking="sampled", epochs=1)
     assert named.config.ranking == "sampled"
     assert named.metrics == same.metrics
     with pytest.raises(relfrog.UsageError, match="ranking must be sampled"):
-        fit(lists, tmp_path / "no", "list", model="id-gnn", ranking="both")
+        fit(shop, tmp_path / "no", "list", model="id-gnn", ranking="both")
     with pytest.raises(relfrog.UsageError, match="id-gnn is for recommendations"):
-        fit(lists, tmp_path / "no", "buys", model="id-gnn")
+        fit(store, tmp_path / "no", "buys", model="id-gnn")
