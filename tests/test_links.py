@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from network_cases import AGGREGATIONS, COMPLETION, Case, assert_close, cases, normal
 from relfrog.nn.links import Links, RouteLinks, link, make_plan
-from relfrog.nn.sums import Aggregation, aggregate, linked_sum
+from relfrog.nn.sums import Aggregation, _products, aggregate, linked_sum, matched_sum
 from slow_network import slow_aggregate, slow_children, slow_matches, slow_pairs, slow_parents
 
 
@@ -111,6 +111,53 @@ def test_gradients_of_sums(case, more: bool) -> None:
     assert torch.autograd.gradcheck(lambda w: linked_sum(x.detach(), some, w), weight)
     for how in AGGREGATIONS:
         assert torch.autograd.gradcheck(lambda x, how=how: aggregate(x, some, how), x)
+
+
+@st.composite
+def matches(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], Links, Links]:
+    """Matches of a route, (u, v, w), and the links from u and from v to w."""
+    sizes = [draw(st.integers(1, 5)) for _ in range(3)]
+    one = st.tuples(*(st.integers(0, size - 1) for size in sizes))
+    found = draw(st.lists(one, max_size=12))
+    u, v, w = (np.array([match[i] for match in found], np.int64) for i in range(3))
+    return found, link(u, w, sizes[0], sizes[2]), link(v, w, sizes[1], sizes[2])
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@settings(max_examples=60, deadline=None)
+@given(matches(), st.booleans())
+def test_matched_sum_is_that_of_a_loop(kind: torch.dtype, case, gated: bool) -> None:
+    found, u, v = case
+    x = normal(u.sources + 1, 3).to(kind).requires_grad_()
+    weight = normal(v.sources, 3, seed=1).to(kind).requires_grad_()
+    gate = normal(len(found), seed=2).to(kind).requires_grad_() if gated else None
+    ordered = sorted(found, key=lambda match: match[2])  # the order of the links
+    expected = torch.zeros(u.targets, 3, dtype=kind)
+    for number, (a, b, c) in enumerate(ordered):
+        sent = x[a] * weight[b] * (1 if gate is None else gate[number])
+        expected = expected.index_add(0, torch.tensor([c]), sent.unsqueeze(0))
+    total = matched_sum(x, weight, u, v, gate)
+    torch.testing.assert_close(total, expected)
+    leaves = [x, weight] if gate is None else [x, weight, gate]
+    along = normal(*total.shape, seed=3).to(kind)
+    both = []
+    for some in (total, expected):
+        for leaf in leaves:  # so that there is a way to each of them
+            some = some + 0 * leaf.sum()
+        both.append(torch.autograd.grad(some, leaves, along))
+    for got, wanted in zip(*both, strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+@settings(max_examples=40, deadline=None)
+@given(matches())
+def test_matched_sums_are_those_of_other_devices(case) -> None:
+    """Where the compiled loop does not run, PyTorch's own functions do: here by the types."""
+    _, u, v = case
+    x, weight = normal(u.sources, 3).float(), normal(v.sources, 3, seed=1).float()
+    fast = _products(x, u.source, weight, v.source, u.begin)
+    plain = _products(x, u.source, weight.double(), v.source, u.begin)
+    torch.testing.assert_close(fast, plain)
 
 
 def test_gradients_through_a_stride() -> None:

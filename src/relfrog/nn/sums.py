@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+import numba
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
@@ -58,32 +59,48 @@ class _LinkedSum(torch.autograd.Function):
 
 
 class _MatchedSum(torch.autograd.Function):
-    """out[i] = sum over matches m that reach i of gate[m] * weight[v of m] * x[u of m].
+    """out[i] = sum over matches m that reach i of weight[v of m] * x[u of m].
 
-    Shapes: x [sources of u, c], weight [sources of v, c], gate [matches] -> [targets, c].
+    Shapes: x [sources of u, c], weight [sources of v, c] -> [targets, c].
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, gate: Tensor | None, u: Links, v: Links
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, u: Links, v: Links) -> Tensor:
         ctx.u, ctx.v = u, v
-        ctx.save_for_backward(*((x, weight) if gate is None else (x, weight, gate)))
+        ctx.save_for_backward(x, weight)
+        return _products(x, u.source, weight, v.source, u.begin)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        u, v = ctx.u, ctx.v
+        x, weight = ctx.saved_tensors
+        grad = grads[0]
+        grad_x = _products(weight, v.source[u.position], grad, u.target, u.begin_back)
+        grad_weight = _products(x, u.source[v.position], grad, v.target, v.begin_back)
+        return grad_x, grad_weight, None, None
+
+
+class _GatedSum(torch.autograd.Function):
+    """The same, with one more weight for each match. Shapes: gate [matches]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, gate: Tensor, u: Links, v: Links) -> Tensor:
+        ctx.u, ctx.v = u, v
+        ctx.save_for_backward(x, weight, gate)
         sent = x.index_select(0, u.source).mul_(weight.index_select(0, v.source))
         return _bags(sent, _each(u), u.begin, gate)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         u, v = ctx.u, ctx.v
-        x, weight, *gates = ctx.saved_tensors
+        x, weight, gate = ctx.saved_tensors
         into = torch.repeat_interleave(u.begin.diff())
         grad = grads[0].index_select(0, into)
         grad_gate = None
         x, weight = x.index_select(0, u.source), weight.index_select(0, v.source)
-        if gates:
-            if ctx.needs_input_grad[2]:
-                grad_gate = (grad * x * weight).sum(-1)
-            grad.mul_(gates[0].unsqueeze(1))
+        if ctx.needs_input_grad[2]:
+            grad_gate = (grad * x * weight).sum(-1)
+        grad.mul_(gate.unsqueeze(1))
         grad_x = _bags(weight.mul_(grad), u.position, u.begin_back, None)
         grad_weight = _bags(x.mul_(grad), v.position, v.begin_back, None)
         return grad_x, grad_weight, grad_gate, None, None
@@ -99,6 +116,32 @@ def _bags(x: Tensor, source: Tensor, begin: Tensor, weight: Tensor | None) -> Te
     return embedding_bag(
         source, x, begin, mode="sum", include_last_offset=True, per_sample_weights=weight
     )
+
+
+def _products(x: Tensor, of_x: Tensor, y: Tensor, of_y: Tensor, begin: Tensor) -> Tensor:
+    """Sum of x[of_x] * y[of_y] between one beginning and the next.
+
+    Shapes: [n, c], [links], [m, c], [links], [targets + 1] -> [targets, c].
+    """
+    if x.device.type != "cpu" or x.dtype != y.dtype or x.dtype not in (torch.float32, torch.double):
+        sent = x.index_select(0, of_x).mul_(y.index_select(0, of_y))
+        return _bags(sent, torch.arange(len(of_x), device=x.device), begin, None)
+    out = x.new_empty(len(begin) - 1, x.shape[1])
+    arrays = (x.contiguous(), of_x, y.contiguous(), of_y, begin, out)
+    _sum_products(*(array.detach().numpy() for array in arrays))
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _sum_products(x: Any, of_x: Any, y: Any, of_y: Any, begin: Any, out: Any) -> None:
+    """`_products` without a copy of the rows per link: a third of the time."""
+    for i in range(len(out)):
+        total = out[i]
+        total[:] = 0.0
+        for link in range(begin[i], begin[i + 1]):
+            left, right = x[of_x[link]], y[of_y[link]]
+            for c in range(len(total)):
+                total[c] += left[c] * right[c]
 
 
 def first(x: Tensor, count: int) -> Tensor:
@@ -136,7 +179,10 @@ def matched_sum(
         v: links from v to w, in the same order.
         gate: one more weight for each match. Shape [matches].
     """
-    return _MatchedSum.apply(first(x, u.sources), first(weight, v.sources), gate, u, v)
+    x, weight = first(x, u.sources), first(weight, v.sources)
+    if gate is None:
+        return _MatchedSum.apply(x, weight, u, v)
+    return _GatedSum.apply(x, weight, gate, u, v)
 
 
 def largest(x: Tensor, source: Tensor, begin: Tensor) -> Tensor:
