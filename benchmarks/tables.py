@@ -16,7 +16,6 @@ from typing import Any
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 EXPERIMENTS = ROOT / "experiments"
-SCORES = EXPERIMENTS / "scores.jsonl"
 REFERENCES = EXPERIMENTS / "references.json"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 MARKS = re.compile(r"<!-- (\S+): made by benchmarks/tables\.py -->.*?<!-- /\1 -->", re.S)
@@ -36,8 +35,6 @@ def block(name: str) -> str:
         return "\n\n".join([importing(), sampling(), training()])
     if name == "rel-f1":
         return formula_one()
-    if name == "scores":
-        return scores()
     return study(EXPERIMENTS / name)
 
 
@@ -221,40 +218,9 @@ def training() -> str:
     return "\n".join(lines)
 
 
-def scores() -> str:
-    """Mean and deviation over seeds, per task, settings and regime."""
-    entries = [json.loads(line) for line in SCORES.read_text(encoding="utf-8").splitlines()]
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for entry in entries:
-        groups.setdefault((entry["dataset"], entry["task"], entry["name"]), []).append(entry)
-    lines = [
-        "| task | answer | seeds | frozen | rolling | seconds | memory |",
-        "|---|---|--:|--:|--:|--:|--:|",
-    ]
-    trained = {(e["dataset"], e["task"]) for e in entries if "seconds" in e}
-    for (dataset, task, name), runs in sorted(groups.items()):
-        if (dataset, task) not in trained:
-            continue
-        cells = []
-        for regime in ("frozen", "rolling"):
-            found = [run["test"][regime] for run in runs if regime in run["test"]]
-            cells.append(_score(found) if found else "")
-        timed = [run for run in runs if "seconds" in run]
-        if timed:
-            mean = statistics.fmean(run["seconds"] for run in timed)
-            memory = max(run["peak_memory_bytes"] for run in timed) / 1e9
-            cells += [f"{mean:.0f}", f"{memory:.1f} GB"]
-        else:
-            cells += ["", ""]
-        lines.append(f"| {dataset} {task} | {name} | {len(runs)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def _score(metrics: list[dict[str, float]]) -> str:
     if "roc_auc" in metrics[0]:
         values, digits = [100 * m["roc_auc"] for m in metrics], 1
-    elif "map" in metrics[0]:
-        values, digits = [m["map"] for m in metrics], 4
     else:
         values, digits = [m["mae"] for m in metrics], 3
     text = f"{statistics.fmean(values):.{digits}f}"
