@@ -64,10 +64,10 @@ def test_the_guide_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 def shape(text: str) -> set[str]:
-    """Lines without numbers and roles, which depend on the machine, and without columns."""
+    """Lines without numbers, roles and planes, which depend on the machine; without columns."""
     found = set()
     for line in text.splitlines():
-        line = re.sub(r"-?\d[\d,.]*(e-\d+)?|\*|\b(edge|node|undecided)$", "#", line)
+        line = re.sub(r"\bN\d\w+|-?\d[\d,.]*(e-\d+)?|\*|\b(edge|node|undecided)$", "#", line)
         found.add(re.sub(r"\s+", " ", line).replace(" #", "#").rstrip())
     return found
 

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+import relfrog
 from relfrog.staging import Staging
+from small_store import fit
 from test_docs import shape
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -102,13 +104,13 @@ def _stored(cell: dict[str, list[dict[str, dict[str, list[str]]]]]) -> str:
     return text
 
 
-def test_reading_a_database_in_a_notebook_without_widgets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_databases_in_a_notebook_without_widgets(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There DuckDB refuses to hear of progress bars, of which it has none."""
     import duckdb
 
-    connect = duckdb.connect
+    connect, refused = duckdb.connect, []
 
     class Refusing:
         def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -116,15 +118,23 @@ def test_reading_a_database_in_a_notebook_without_widgets(
 
         def execute(self, sql: str, *rest: object) -> object:
             if "progress_bar" in sql:
+                refused.append(sql)
                 raise duckdb.InvalidInputException("required package 'ipywidgets' is missing")
             return self._connection.execute(sql, *rest)
 
         def __getattr__(self, name: str) -> object:
             return getattr(self._connection, name)
 
-    monkeypatch.setattr(duckdb, "connect", lambda *args: Refusing(connect(*args)))
+    monkeypatch.setattr(duckdb, "connect", lambda *args, **kw: Refusing(connect(*args, **kw)))
     staging = Staging(tmp_path / "workshop")
     try:
         assert staging.connection.execute("SELECT 1").fetchall() == [(1,)]
     finally:
         staging.close()
+    for number, call in enumerate(
+        (relfrog.inspect, relfrog.check, lambda folder: fit(folder, tmp_path / "run", epochs=1))
+    ):
+        refused.clear()
+        assert call(store) is not None
+        assert refused, number
+    fit(store, tmp_path / "trees", model="lightgbm", trials=1)

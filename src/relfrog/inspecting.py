@@ -14,7 +14,7 @@ from relfrog.errors import DatasetError, TaskError
 from relfrog.graph import foreign_keys
 from relfrog.labels import SPLITS, label_stats
 from relfrog.routes import routes
-from relfrog.sources.duck import literal, quoted
+from relfrog.sources.duck import literal, quoted, silence
 from relfrog.tasks import read_task_manifest, task_from, task_names
 
 __all__ = ["inspect"]
@@ -37,7 +37,7 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
     opened = open_dataset(dataset)
     tables = read_tables(opened)
     connection = duckdb.connect()
-    connection.execute("SET enable_progress_bar = false")
+    silence(connection)
     try:
         described = [_table(connection, table) for table in tables]
         keys = [key for table in tables for key in _foreign_keys(connection, table)]

@@ -10,6 +10,7 @@ import duckdb
 import pandas as pd
 
 from relfrog.errors import TaskError
+from relfrog.sources.duck import silence
 
 __all__ = [
     "SPLITS", "LabelStats", "label_stats", "run_sql", "seed_times", "timed_first",
@@ -55,7 +56,7 @@ def run_sql(
     timer.daemon = True
     try:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_progress_bar = false")  # it would go to standard output
+        silence(connection)
         connection.register("timestamps", pd.DataFrame({"timestamp": timestamps}))
         for name, table in db.table_dict.items():
             connection.register(name, table.df)

@@ -17,7 +17,7 @@ from typing import Any
 from relfrog.ahead import ahead
 from relfrog.sources import ReadAgain, Source, SourceColumn, SourceTable
 from relfrog.sources.base import Kind, readable
-from relfrog.sources.duck import arrow_batches
+from relfrog.sources.duck import arrow_batches, silence
 
 __all__ = ["ColumnFacts", "StagedColumn", "StagedTable", "Staging"]
 
@@ -160,10 +160,7 @@ class Staging:
             self.connection.execute(f"SET {setting} = '{value.replace(chr(39), chr(39) * 2)}'")
         # The order of rows is the source's order and must survive every scan.
         self.connection.execute("SET preserve_insertion_order = true")
-        # Progress on the terminal is ours to show. In a notebook without ipywidgets DuckDB has no
-        # bar at all, and refuses to hear of one.
-        with contextlib.suppress(duckdb.InvalidInputException):
-            self.connection.execute("SET enable_progress_bar = false")
+        silence(self.connection)  # progress on the terminal is ours to show
         self._tables = 0
 
     def close(self) -> None:

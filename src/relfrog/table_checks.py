@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from relfrog.dataset import TableFile, arrow_kind
 from relfrog.findings import CheckReport
 from relfrog.names import is_plain
-from relfrog.sources.duck import literal, quoted
+from relfrog.sources.duck import literal, quoted, silence
 
 __all__ = ["check_splits", "check_tables"]
 
@@ -136,7 +136,7 @@ def _check_order_of_times(tables: list[TableFile], report: CheckReport) -> None:
     """Rows that refer to a parent which did not exist yet."""
     by_name = {t.name: t for t in tables}
     connection = duckdb.connect()
-    connection.execute("SET enable_progress_bar = false")
+    silence(connection)
     try:
         for table in tables:
             for column, parent_name in table.fkeys.items():

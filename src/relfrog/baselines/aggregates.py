@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from relfrog.baselines.cells import Cell, days
 from relfrog.baselines.streams import WINDOWS, Measure, Stream
 from relfrog.graph import ForeignKey, RelationalGraph
+from relfrog.sources.duck import silence
 from relfrog.times import MISSING
 
 __all__ = ["Aggregator"]
@@ -60,7 +61,7 @@ class Aggregator:
         self._db = duckdb.connect(":memory:")
         self._run(f"SET memory_limit = '{MEMORY}'")
         self._run("SET temp_directory = ?", [folder])
-        self._run("SET enable_progress_bar = false")
+        silence(self._db)
         self._tables: dict[str, str] = {}
         self._streams: dict[Stream, str] = {}
         self._weighed: set[Stream] = set()

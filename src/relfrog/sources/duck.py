@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,17 @@ from relfrog.sources.base import (
 def quoted(name: str) -> str:
     """An identifier for DuckDB: always in double quotes."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def silence(connection: Any) -> None:
+    """No progress bar: it would go to standard output.
+
+    In a notebook without ipywidgets DuckDB has no bar at all, and refuses to hear of one.
+    """
+    import duckdb
+
+    with contextlib.suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
 
 
 def literal(text: str) -> str:
