@@ -395,7 +395,8 @@ def test_wrong_options(study: Callable[..., Any], shop: Path, tmp_path: Path) ->
         with pytest.raises(relfrog.UsageError, match=match):
             study(name, ["buys"], **options)
     with pytest.raises(relfrog.UsageError, match=r"no task.*bus"):
-        study("main", ["bus"])
+        study("main", ["bus"], out=tmp_path / "none")
+    assert not (tmp_path / "none").exists()  # nothing is left behind
     study("structure", ["buys"], out=tmp_path / "one")
     with pytest.raises(relfrog.UsageError, match="holds results of structure"):
         study("fd", ["buys"], out=tmp_path / "one")

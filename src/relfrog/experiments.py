@@ -100,8 +100,7 @@ def experiment(
     folder = Path(out).expanduser() if out else Path("relfrog-experiments") / name
     shared = folder.parent / "runs" if out is None else folder / "runs"
     kept = Path(runs).expanduser() if runs else shared
-    _begin(folder, name)
-    kept.mkdir(parents=True, exist_ok=True)
+    _check_folder(folder, name)
     count = int(given.get("threads", Config.threads))
     shop = Shop(kept, jobs, count, folder / "log.txt", say or _silent)
     places = find_places([str(d) for d in datasets], tasks, study.default_tasks(), shop.skip)
@@ -110,6 +109,8 @@ def experiment(
             "no dataset is within reach. Name folders: --datasets FOLDER; the names and addresses "
             f"of the paper's datasets: relfrog experiment {name} --list"
         )
+    for place in (folder, kept):  # not before it is known that there is something to do
+        place.mkdir(parents=True, exist_ok=True)
     command = _command(
         name, datasets=datasets, tasks=tasks, models=models, seeds=seeds, out=out, runs=runs,
         size=size if size != "medium" else None, preset=preset,
@@ -150,8 +151,8 @@ def _chosen(study: Study, models: Sequence[str]) -> tuple[Variant, ...]:
     return tuple(v for v in study.variants if not models or v.name in models)
 
 
-def _begin(folder: Path, name: str) -> None:
-    """Make the folder; one that holds something else is left alone."""
+def _check_folder(folder: Path, name: str) -> None:
+    """One that holds something else is left alone."""
     if folder.is_file():
         raise UsageError(f"{folder} is a file. Choose another folder.")
     there = folder / "results.json"
@@ -163,7 +164,6 @@ def _begin(folder: Path, name: str) -> None:
                 f"{folder} holds results of {study or 'something else'}. Choose another folder; "
                 "runs can be shared: --runs FOLDER"
             )
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _command(name: str, **options: Any) -> str:
