@@ -7,6 +7,7 @@ What it keeps goes into JSON, arrays apart.
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -55,7 +56,7 @@ JSON_TYPES: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class Column(ABC):
     """What all columns have: a name, the type PyTorch Frame calls it by, and a way to JSON."""
 
     name: str
@@ -87,9 +88,9 @@ class Column:
         made: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
         return cls(**made)
 
+    @abstractmethod
     def encode(self, found: Any) -> NDArray[Any]:
         """What `read` gives, as numbers. Shape [rows] or [rows, channels]."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
