@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import relfrog
 from network_cases import dense_database
-from relfrog import TaskError, UsageError, load_run
+from relfrog import RunError, TaskError, UsageError, load_run
 from relfrog.baselines import baseline_class
 from relfrog.config import resolve
 from relfrog.evaluation import compute_metrics
@@ -117,6 +117,56 @@ def test_lists_are_the_best_of_all_targets(parts: str, shop: Path) -> None:
         assert (row[len(best) :, 1] < -1e5).all()  # filled up by what most get
         if parts != "towers":
             assert sampled[number].any()
+
+
+@pytest.mark.parametrize("parts", PARTS)
+def test_lists_from_a_part_of_many_targets(
+    parts: str, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of too many targets those asked for most, and those sampled around the seeds."""
+    prepared = prepared_for(shop, ranking=parts, neighbors=1)
+    every = seeds_of(prepared.task, "test")
+    seeds = Seeds(every.rows[:1], every.times.iloc[:1], None)
+    scores, _, (network, head) = slow_scores(prepared, seeds)
+    (plan,) = list(prepared.loader(seeds))
+    monkeypatch.setattr(head, "MOST", 3)
+    monkeypatch.setattr(head, "AT_ONCE", 5)
+    allowed = np.ones(scores.shape[1], bool)
+    banned = int(head.popularity.at(int(prepared.graph.ticks(seeds.times)[0])).order[0])
+    allowed[banned] = False
+    with torch.no_grad():
+        answers = network(plan, prepared.features).seeds
+        found = head.batch_predict(answers, plan, prepared.features, Wish(3, allowed)).numpy()
+    near = set(answers.row.tolist())
+    for number, tick in enumerate(prepared.graph.ticks(seeds.times).tolist()):
+        standing = head.popularity.at(tick)
+        top = [row for row in standing.order.tolist() if allowed[row]]
+        pool = {*top[:3], *(row for row in top[3:] if row in near)}
+        assert len(pool) < len(top), "nothing was left out"
+        chosen = found[number, :, 0].astype(int).tolist()
+        assert len(set(chosen)) == 3
+        assert set(chosen) <= pool
+        known = sorted((s for row in pool if np.isfinite(s := scores[number, row])), reverse=True)
+        count = min(3, len(known))
+        np.testing.assert_allclose(found[number, :count, 1], known[:count], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("parts", ["both", "sampled"])
+def test_a_seed_carries_a_vector_of_its_own(parts: str, shop: Path) -> None:
+    """The mark of ID-GNN: the scores of what is sampled around a seed depend on it."""
+    prepared = prepared_for(shop, ranking=parts)
+    network, _ = stirred(prepared)
+    (plan,) = list(prepared.loader(seeds_of(prepared.task, "val")))
+    network.zero_grad()
+    answers = network(plan, prepared.features).seeds
+    answers.sampled.square().sum().backward()
+    gradient = network.seed_encoder.mark.grad
+    assert gradient is not None
+    assert float(gradient.abs().max()) > 1e-6
+    with torch.no_grad():
+        network.seed_encoder.mark.add_(1.0)
+        other = network(plan, prepared.features).seeds
+    assert not torch.allclose(answers.sampled, other.sampled, atol=1e-3)
 
 
 @pytest.mark.parametrize("parts", ["both", "towers"])
@@ -287,15 +337,77 @@ def test_past_visits_are_counted(
 
 
 def test_popularity_is_the_same_for_all(shop: Path, runs: dict[str, relfrog.Run]) -> None:
+    """The targets with most labels whose windows had closed, as the paper counts them."""
     run = runs["popularity"]
     found = run.predict_seeds(seeds_of(run.prepared.task, "test"), None)[:, :, 0]
     assert (found == found[0]).all()
-    task = run.prepared.task
-    before = labels_before(shop, TEST)
-    late = before[before[task.time_col] + task.timedelta > TEST - task.timedelta]
-    assert Counter(late[task.target_col].tolist())[int(found[0, 0])] == max(
-        Counter(late[task.target_col].tolist()).values()
-    )
+    labels = labels_before(shop, TEST)[run.prepared.task.target_col]
+    counts = Counter(labels.tolist())
+    best = sorted(counts.values(), reverse=True)[: found.shape[1]]
+    assert [counts[int(target)] for target in found[0]] == best
+
+
+def test_counts_are_kept_within_bounds(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as many times as there are, but as much memory as is given."""
+    graph = prepared_for(shop).graph
+    popularity = Popularity(graph, "things", 86_400.0)
+    size = sum(part.nbytes for part in popularity.at(0))
+    monkeypatch.setattr(Popularity, "KEPT", 3 * size)
+    first = int(graph.ticks(pd.Series([VAL]))[0])
+    for tick in range(first, first + 10):
+        popularity.at(tick)
+    assert 1 <= len(popularity._kept) <= 3
+
+
+def test_a_ranker_bears_many_candidates(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: dict[str, relfrog.Run]
+) -> None:
+    """Of more than LightGBM can take those that are asked for most."""
+    ranker = baseline_class("lightgbm", "recommendation")
+    monkeypatch.setattr(ranker, "POPULAR", 0)
+    prepared = prepared_for(shop, model="lightgbm", history="on")
+    seeds = seeds_of(prepared.task, "test")
+    assert prepared.train_seeds is not None
+    one = ranker(prepared, prepared.describe_labels(prepared.train_seeds))
+    limits = prepared.graph.ticks(seeds.times)
+    who, rows = one._candidates(np.asarray(seeds.rows), limits)
+    assert np.bincount(who).max() > 2
+    monkeypatch.setattr(ranker, "OWN", 2)
+    few, kept = one._candidates(np.asarray(seeds.rows), limits)
+    for number in range(len(seeds)):
+        named = one.popularity.at(int(limits[number])).named.numpy()
+        own = np.sort(named[rows[who == number]])[::-1][:2]
+        assert np.sort(named[kept[few == number]])[::-1].tolist() == own.tolist()
+
+
+def test_a_ranker_needs_no_candidates_at_validation(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranker = baseline_class("lightgbm", "recommendation")
+    real = ranker._data
+
+    def none_at_validation(self: Any, seeds: Seeds) -> Any:
+        x, y, group = real(self, seeds)
+        return (x[:0], y[:0], group[:0]) if seeds.times.max() == VAL else (x, y, group)
+
+    monkeypatch.setattr(ranker, "_data", none_at_validation)
+    run = relfrog.train(shop, "list", tmp_path / "run", model="lightgbm")
+    assert np.isfinite(run.metrics["test"]["rolling"]["map"])
+
+
+def test_what_lightgbm_refuses_is_said(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranker = baseline_class("lightgbm", "recommendation")
+    real = ranker._data
+
+    def wrong(self: Any, seeds: Seeds) -> Any:
+        x, y, group = real(self, seeds)
+        return x, y, group[:-1]
+
+    monkeypatch.setattr(ranker, "_data", wrong)
+    with pytest.raises(RunError, match="LightGBM cannot learn"):
+        relfrog.train(shop, "list", tmp_path / "run", model="lightgbm")
 
 
 def test_an_interrupted_ranker_goes_on(

@@ -25,8 +25,8 @@ class Standing(NamedTuple):
         counts: how often they are named, and how long ago; see `Popularity`. float16, shape
             [rows, parts].
         order: the existing rows, the most named first. int64, shape [existing rows].
-        named: what that goes by: rows of the last window that name a row, plus a fraction for
-            older ones. float64, shape [rows].
+        named: what that goes by: rows that name a row, of the last window or of all time, plus a
+            fraction for the others. float64, shape [rows].
     """
 
     visible: Tensor
@@ -47,15 +47,22 @@ class Popularity:
         table: the table.
         window: seconds of a window of the task.
         key: the foreign key whose counts say who comes first; by default all of them together.
+        latest: whether rows of the last window say who comes first, or rows of all time.
     """
 
-    #: Times that are kept: training comes back to each of them in every epoch.
-    KEPT = 256
+    #: Bytes of times that are kept: training comes back to each of them in every epoch.
+    KEPT = 512 * 2**20
 
     def __init__(
-        self, graph: RelationalGraph, table: str, window: float, key: ForeignKey | None = None
+        self,
+        graph: RelationalGraph,
+        table: str,
+        window: float,
+        key: ForeignKey | None = None,
+        *,
+        latest: bool = True,
     ) -> None:
-        self.graph, self.table, self.key = graph, table, key
+        self.graph, self.table, self.key, self.latest = graph, table, key, latest
         self.window = max(float(window), 1e-6) * clock.PER_SECOND[graph.unit]
         self.keys = tuple(k for k in graph.foreign_keys if k.parent == table)
         self.parts = 3 * len(self.keys) + 1
@@ -69,7 +76,8 @@ class Popularity:
         found = self._kept.get(tick)
         if found is None:
             found = self._kept[tick] = self._count(tick)
-            if len(self._kept) > self.KEPT:
+            size = sum(part.nbytes for part in found)
+            while len(self._kept) > max(1, self.KEPT // max(size, 1)):
                 self._kept.popitem(last=False)
         return found
 
@@ -89,8 +97,9 @@ class Popularity:
             parts[:, 3 * number + 1] = np.log1p(recent)
             parts[:, 3 * number + 2] = np.log1p(since)
             if self.key is None or key == self.key:
-                # Of the last window first; older ones only say who comes before whom else.
-                named += recent + total / (1.0 + total.max(initial=0.0))
+                # The others only say who comes before whom else.
+                first, then = (recent, total) if self.latest else (total, recent)
+                named += first + then / (1.0 + then.max(initial=0.0))
         there = np.flatnonzero(visible)
         order = there[np.lexsort((there, -named[there]))]
         found = visible, parts.astype(np.float16), order, named

@@ -8,7 +8,7 @@ from typing import Any
 from relfrog.errors import RunError
 from relfrog.runfiles import write_text
 
-__all__ = ["load_lightgbm", "read_booster", "write_booster"]
+__all__ = ["boosted", "load_lightgbm", "read_booster", "write_booster"]
 
 
 def load_lightgbm() -> Any:
@@ -23,6 +23,21 @@ def load_lightgbm() -> Any:
         text = str(error).splitlines()[0]
         raise RunError(f"LightGBM cannot be loaded ({text}). pip install lightgbm") from None
     return lightgbm
+
+
+def boosted(
+    settings: dict[str, Any], data: Any, rounds: int, valid: list[Any], callbacks: list[Any]
+) -> Any:
+    """A model trained on LightGBM's datasets.
+
+    Raises:
+        RunError: LightGBM refuses.
+    """
+    lightgbm = load_lightgbm()
+    try:
+        return lightgbm.train(settings, data, rounds, valid, callbacks=callbacks)
+    except lightgbm.basic.LightGBMError as error:
+        raise RunError(f"LightGBM cannot learn from these labels: {error}") from None
 
 
 def write_booster(path: Path, model: Any) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.baselines.base import Baseline, Tell, silent
-from relfrog.baselines.boosting import load_lightgbm, read_booster, write_booster
+from relfrog.baselines.boosting import boosted, load_lightgbm, read_booster, write_booster
 from relfrog.errors import TaskError
 from relfrog.graph import ForeignKey
 from relfrog.popularity import Popularity, Wish, children_at, joined_before
@@ -30,6 +30,9 @@ class Ranker(Baseline):
         about: of the training labels; `k` is the length of the lists.
     """
 
+    #: Whether labels of the last window say which targets are asked for most, or those of all time.
+    latest: ClassVar[bool] = True
+
     def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
         super().__init__(prepared, about)
         self.graph, self.k = prepared.graph, int(about["k"])
@@ -41,8 +44,9 @@ class Ranker(Baseline):
         self.of_source: ForeignKey = labels["entity"]
         self.of_target: ForeignKey = labels["label"]
         self.popularity = Popularity(
-            self.graph, self.target, task.timedelta.total_seconds(), self.of_target
-        )
+            self.graph, self.target, task.timedelta.total_seconds(), self.of_target,
+            latest=self.latest,
+        )  # fmt: skip
 
     @abstractmethod
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
@@ -91,9 +95,10 @@ class Ranker(Baseline):
 
 
 class PopularityRanker(Ranker):
-    """The same list for everyone: the targets with most labels in the last window."""
+    """The same list for everyone: the targets with most labels so far, as the paper has it."""
 
     name = "popularity"
+    latest = False
 
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
         """None: the most asked for come first."""
@@ -104,6 +109,7 @@ class PastVisitRanker(Ranker):
     """What was in the seed's own earlier labels, the most frequent first; then popularity."""
 
     name = "past-visit"
+    latest = False
 
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
         """How often each was a label."""
@@ -125,6 +131,8 @@ class LightGBMRanker(Ranker):
     encoded = True
     #: Popular targets that every seed is asked about.
     POPULAR = 100
+    #: Targets that a seed was joined to, at most: LightGBM takes 10,000 candidates of a seed.
+    OWN = 5_000
     #: Pairs that it learns from, at most.
     PAIRS = 1_000_000
     ROUNDS, PATIENCE = 300, 30
@@ -142,7 +150,7 @@ class LightGBMRanker(Ranker):
         sets = [self._data(self._latest(train)), self._data(val)]
         if not sets[0][1].any():
             raise TaskError("lightgbm: no label is among the candidates. Try --model popularity.")
-        data = [lightgbm.Dataset(x, y, group=g, free_raw_data=True) for x, y, g in sets]
+        data = [lightgbm.Dataset(x, y, group=g) for x, y, g in sets if len(x)]
         settings = {
             "objective": "lambdarank", "metric": "map", "eval_at": [self.k], "verbosity": -1,
             "learning_rate": 0.05, "num_leaves": 31, "min_data_in_leaf": 50,
@@ -152,8 +160,10 @@ class LightGBMRanker(Ranker):
             # first, whichever was faster in a trial.
             "deterministic": True, "force_col_wise": True, "num_threads": 1,
         }  # fmt: skip
-        stop = lightgbm.early_stopping(self.PATIENCE, verbose=False)
-        self.model = lightgbm.train(settings, data[0], self.ROUNDS, [data[1]], callbacks=[stop])
+        # Without candidates at validation there is nothing to stop by.
+        stop = [lightgbm.early_stopping(self.PATIENCE, verbose=False)] * len(data[1:])
+        rounds = self.ROUNDS if stop else self.PATIENCE
+        self.model = boosted(settings, data[0], rounds, data[1:], stop)
 
     def save(self, folder: Path) -> None:
         """As LightGBM's text."""
@@ -203,7 +213,14 @@ class LightGBMRanker(Ranker):
         begin, known = joined_before(self.graph, self.source, self.target, seed, limits, ticks=True)
         own = np.repeat(np.arange(len(seed)), np.diff(begin))
         ticks, moment = np.unique(limits, return_inverse=True)
-        tops = [self.popularity.at(int(t)).order.numpy()[: self.POPULAR] for t in ticks]
+        standing = [self.popularity.at(int(t)) for t in ticks]
+        for i in np.flatnonzero(np.diff(begin) > self.OWN):
+            # Of very many those that are asked for most.
+            named = standing[moment[i]].named.numpy()[known[begin[i] : begin[i + 1]]]
+            least = np.argsort(-named, kind="stable")[self.OWN :]
+            own[begin[i] + least] = -1
+        own, known = own[own >= 0], known[own >= 0]
+        tops = [one.order.numpy()[: self.POPULAR] for one in standing]
         popular = np.concatenate([np.zeros(0, np.int64), *(tops[m] for m in moment)])
         sizes = np.array([len(top) for top in tops], np.int64)[moment]
         both = np.stack([
