@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from click.testing import CliRunner
 
 import relfrog
 from relfrog import RunError, UsageError, load_run
+from relfrog.auto import TimeBudget
 from relfrog.baselines import baseline_class
 from relfrog.baselines.past import RecentBaseline
 from relfrog.baselines.trees import LightGBMBaseline, QuickLightGBM
 from relfrog.blending import choose
+from relfrog.callbacks import Callback
 from relfrog.cli import cli
 from relfrog.history import known_labels
 from relfrog.learning import RunInterrupted
@@ -314,6 +317,38 @@ def test_auto_keeps_to_its_time(store: Path, tmp_path: Path) -> None:
         run = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
     assert list(run.blend["members"]) == ["mean"]
     assert "frog" in run.blend["skipped"]
+
+
+def test_auto_leaves_time_for_the_network(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search may use half of what is left, and ends when that is over."""
+    ends: dict[str, float] = {}
+    real = LightGBMBaseline.fit
+
+    def fit(self: Any, tell: Any) -> None:
+        ends["lightgbm"] = self.until
+        self.until = 0.0  # it is over at once
+        real(self, tell)
+
+    monkeypatch.setattr(LightGBMBaseline, "fit", fit)
+    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    given = {**QUICK, "epochs": 30, "patience": 30, "trials": 5, "minutes": 600.0}
+    began = time.monotonic()
+
+    class Watch(Callback):
+        def on_epoch(self, trainer: Any, record: Any) -> None:
+            budget = next(one for one in trainer.callbacks if isinstance(one, TimeBudget))
+            ends["frog"] = budget.until
+            if record.epoch == 1:
+                budget.until = 0.0
+
+    auto = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given,
+                         callbacks=[Watch()])  # fmt: skip
+    assert 290 * 60 < ends["lightgbm"] - began < 310 * 60
+    assert 590 * 60 < ends["frog"] - began < 610 * 60
+    assert len(load_run(auto.folder / "members" / "lightgbm").history()) == 1
+    assert load_run(auto.folder / "members" / "frog").about["epochs"] == 2
 
 
 def test_auto_takes_finished_runs_over(

@@ -6,6 +6,7 @@ what all of them score on validation.
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from relfrog.runfiles import is_run, write_json
 from relfrog.runs import BLEND, MEMBERS, Run, read_run
 from relfrog.training import Callback, EpochRecord, Trainer
 
-__all__ = ["TimeBudget", "fit_members", "member_names", "take_over"]
+__all__ = ["TimeBudget", "deadline", "fit_members", "member_names", "take_over"]
 
 
 class TimeBudget(Callback):
@@ -36,6 +37,11 @@ class TimeBudget(Callback):
         """Have no patience left."""
         if time.monotonic() > self.until:
             trainer.at.waited = max(trainer.at.waited, trainer.config.patience)
+
+
+def deadline(callbacks: Sequence[Callback]) -> float:
+    """When the time of a member is over, on the clock of `time.monotonic`."""
+    return min((one.until for one in callbacks if isinstance(one, TimeBudget)), default=math.inf)
 
 
 def member_names(kind: str) -> list[str]:
@@ -127,11 +133,14 @@ def fit_members(
         gates = about.get("gates") if name in NETWORKS else None
         settings = _settings(name, config, gates)
         tell(f"auto: {name}")
+        # Of what is left a search may use half: the network, which comes last, needs time too.
+        now = time.monotonic()
+        end = until if name in NETWORKS else min(until, (now + until) / 2)
         try:
             members[name] = train(
                 about["dataset"], about["task"], place, settings=settings, roles=gates,
                 resume=begun, device=device, baselines=False,
-                callbacks=[*callbacks, TimeBudget(until)],
+                callbacks=[*callbacks, TimeBudget(end)],
             )  # fmt: skip
         except RelFrogError as error:
             # One that does not fit the data is no reason to lose the others.

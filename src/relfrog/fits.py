@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relfrog import checkpoints
-from relfrog.auto import fit_members, take_over
+from relfrog.auto import deadline, fit_members, take_over
 from relfrog.baselines import baseline_class
 from relfrog.beside import FILE, score_baselines
 from relfrog.config import Config
@@ -134,6 +134,7 @@ def _fit_baseline(
         assert prepared.train_seeds is not None
         labels = prepared.describe_labels(prepared.train_seeds)
         baseline = baseline_class(prepared.config.model, about["task_type"])(prepared, labels)
+        baseline.until = deadline(callbacks)
         try:
             baseline.fit(lambda text: _tell(callbacks, text))
             baseline.save(folder)

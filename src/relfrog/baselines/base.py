@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -45,6 +46,8 @@ class Baseline(ABC):
         self.kind: str = prepared.task.task_type.value
         #: What was tried, one line each for `history.jsonl`.
         self.trials: list[dict[str, Any]] = []
+        #: When a search has to end, on the clock of `time.monotonic`.
+        self.until = math.inf
 
     def fit(self, tell: Tell = silent) -> None:
         """Learn, where there is something to learn."""

@@ -6,6 +6,7 @@ the best few by the validation metric are averaged.
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.baselines.base import Baseline, Tell, silent
-from relfrog.baselines.boosting import load_lightgbm, read_booster, write_booster
+from relfrog.baselines.boosting import boosted, load_lightgbm, read_booster, write_booster
 from relfrog.baselines.featuring import FeatureMaker
 from relfrog.errors import RunError, TaskError
 from relfrog.nn.heads import HEADS
@@ -96,6 +97,9 @@ class LightGBMBaseline(Baseline):
         found: list[tuple[float, int, dict[str, Any], list[Any]]] = []
         trials = self.prepared.config.trials
         for number in range(trials):
+            if number and time.monotonic() > self.until:
+                tell(f"lightgbm: time is over after {number} of {trials} trials")
+                break
             settings = self._settings(number, rng)
             models = self._train(settings, x[few], y[few], seen, z)
             scores = self.metrics(val, self._answer([models], seen))
@@ -109,7 +113,7 @@ class LightGBMBaseline(Baseline):
             tell(f"lightgbm: trial {number + 1} of {trials}, val {metric} {scores[metric]:.4f}")
         found.sort(key=lambda entry: entry[:2], reverse=True)
         best = found[: self.BEST]
-        if len(few) < len(x):
+        if len(few) < len(x) and time.monotonic() <= self.until:
             tell(f"lightgbm: the best settings with all {len(x):,} seeds")
             self.models = [self._train(settings, x, y, seen, z) for _, _, settings, _ in best]
         else:
@@ -219,7 +223,7 @@ class LightGBMBaseline(Baseline):
             valid = [lightgbm.Dataset(seen, z, reference=data, free_raw_data=False)]
             callbacks = [lightgbm.early_stopping(self.PATIENCE, verbose=False)]
         rounds = self.ROUNDS if valid else 200
-        return lightgbm.train(given | settings, data, rounds, valid, callbacks=callbacks)
+        return boosted(given | settings, data, rounds, valid, callbacks)
 
     def _answer(self, models: list[list[Any]], x: Floats) -> NDArray[Any]:
         """The mean of the models, as the metrics want it."""
