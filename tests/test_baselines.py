@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -334,7 +334,7 @@ def test_auto_leaves_time_for_the_network(
     monkeypatch.setattr(LightGBMBaseline, "fit", fit)
     monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
     given = {**QUICK, "epochs": 30, "patience": 30, "trials": 5, "minutes": 600.0}
-    began = time.monotonic()
+    began = monotonic()
 
     class Watch(Callback):
         def on_epoch(self, trainer: Any, record: Any) -> None:

@@ -18,11 +18,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import relfrog
 from relfrog import RunError, TaskError, UsageError, load_run
 from relfrog.columns import Columns
-from relfrog.config import Config
+from relfrog.config import Config, resolve
+from relfrog.console import duration
+from relfrog.errors import RelFrogWarning
 from relfrog.learning import RunInterrupted
 from relfrog.preparing import prepare, seeds_of, training_seeds
 from relfrog.progress import TrainingProgress
@@ -330,6 +333,106 @@ def test_progress_is_shown_and_put_away(
     assert "epoch   0" not in said
     assert "kept: epoch " in said.splitlines()[-1]
     assert said.rfind("\x1b[?25h") >= said.rfind("\x1b[?25l")
+
+
+@pytest.mark.parametrize(("steps", "epochs"), [(1, 1), (1, 3), (3, 2), (30, 2)])
+def test_how_long_it_takes_is_said_in_the_first_epoch(
+    steps: int, epochs: int, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+) -> None:  # fmt: skip
+    """And once, with the time for validation in it."""
+    now, counted = [0.0], [0]
+    monkeypatch.setattr("relfrog.progress.time.monotonic", lambda: now[0])
+
+    class Clock(Callback):
+        def on_step(self, trainer: Trainer, loss: float) -> None:
+            now[0] += 60.0
+            counted[0] = trainer.steps_per_epoch
+
+        def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
+            now[0] += 600.0
+
+    with TrainingProgress() as progress:
+        progress._live = False
+        run = fit(store, tmp_path / "run", callbacks=[Clock(), progress], epochs=epochs,
+                  steps_per_epoch=steps, batch_size=8)  # fmt: skip
+    said = capfd.readouterr().err
+    before, _, after = said.partition("epoch   0")
+    assert "an epoch takes about" in before
+    assert "an epoch takes about" not in after
+    taken = counted[0]
+    assert 1 <= taken <= steps
+    val = len(seeds_of(run.prepared.task, "val")) / 8 / 3
+    assert f"takes about {duration(60 * (taken + val))}," in before
+    left = (epochs - 1) * (60 * taken + 600)
+    assert f"at most {duration(left)} left" in after
+
+
+def one_trainer(store: Path, folder: Path, **settings: Any) -> Trainer:
+    """A trainer of its own, in an empty folder."""
+    dataset = relfrog.open_dataset(store)
+    task = load_task(dataset, "buys")
+    folder.mkdir()
+    return Trainer(prepare(dataset, task, resolve(100, settings={**QUICK, **settings})), folder)
+
+
+def test_gradients_are_clipped(store: Path, tmp_path: Path) -> None:
+    """With plain gradient descent a step is the learning rate times the clipped norm."""
+    for clip, name in ((0.0, "free"), (1e-3, "clipped")):
+        trainer = one_trainer(store, tmp_path / name, clip=clip, beta=0.0, gamma=0.0)
+        trainer.optimizer = torch.optim.SGD(trainer.network.parameters(), lr=1.0)
+        before = torch.cat([p.detach().flatten().clone() for p in trainer.network.parameters()])
+        trainer.fit_model(next(iter(trainer.loader.epoch(0))))
+        after = torch.cat([p.detach().flatten() for p in trainer.network.parameters()])
+        moved = float((after - before).norm())
+        assert moved > 0.01 if not clip else moved == pytest.approx(1e-3, rel=0.01)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_the_learning_rate_rises_and_falls(schedule: str, store: Path, tmp_path: Path) -> None:
+    trainer = one_trainer(store, tmp_path / "run", schedule=schedule, lr=0.01, epochs=40)
+    total = 40 * trainer.steps_per_epoch
+    assert total > 40
+    for step in (0, 9, 19, total // 2, total - 1):
+        trainer.at.steps = step
+        trainer._set_learning_rate()
+        expected = 0.01
+        if schedule == "cosine":  # up over 20 steps, then down to nothing
+            expected *= min(1.0, (step + 1) / 20) * 0.5 * (1 + math.cos(math.pi * step / total))
+        for group in trainer.optimizer.param_groups:
+            assert group["lr"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("aggregation", ["recent", "sum", "mean", "max"])
+@pytest.mark.parametrize("model", ["frog", "sage", "relgnn"])
+def test_mixed_precision_learns_the_same(
+    model: str, aggregation: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The types that a device with bfloat16 computes in, here on the CPU."""
+    losses: list[list[float]] = []
+    for precision in (contextlib.nullcontext, lambda: torch.autocast("cpu", torch.bfloat16)):
+        torch.manual_seed(0)
+        trainer = one_trainer(store, tmp_path / f"run{len(losses)}", model=model, layers=2,
+                              aggregation=aggregation, completion="both")  # fmt: skip
+        monkeypatch.setattr(trainer, "_precision", precision)
+        losses.append([])
+        torch.backends.mkldnn.set_flags(False)  # some CPUs die of oneDNN's bfloat16
+        try:
+            for _, plan in zip(range(6), trainer.loader.epoch(0), strict=False):
+                losses[-1].append(trainer.train_step(plan))
+        finally:
+            torch.backends.mkldnn.set_flags(True)
+        dtypes = {p.dtype for p in trainer.network.parameters()}
+        assert dtypes == {torch.float32}
+    assert losses[0] != losses[1]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=0.1)
+
+
+def test_mixed_precision_without_a_device_for_it_is_said(store: Path, tmp_path: Path) -> None:
+    with pytest.warns(RelFrogWarning, match="stays float32"):
+        run = fit(store, tmp_path / "run", epochs=1, precision="mixed")
+    plain = fit(store, tmp_path / "plain", epochs=1)
+    assert weights(run.folder) == weights(plain.folder)
 
 
 # The two phases.

@@ -16,15 +16,18 @@ __all__ = ["TrainingProgress"]
 class TrainingProgress(Callback):
     """Training's progress: a bar on a terminal, one line per epoch elsewhere."""
 
-    #: Steps that are timed before the first estimate; the very first is left out.
+    #: Steps that are timed before the first estimate; the very first is left out if there are more.
     TIMED = 4
+    #: Time to validate a seed, in parts of that to learn from it: no way back, and one phase.
+    VALIDATE = 1 / 3
 
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
         self._live = sys.stderr.isatty()
-        self._first = 0.0
+        self._first = self._epoch = 0.0
         self._steps = 0
+        self._told = False
         self._last = ""
 
     def __enter__(self) -> TrainingProgress:
@@ -46,8 +49,9 @@ class TrainingProgress(Callback):
             f"{len(trainer.prepared.routes)} routes, at most {trainer.config.epochs} epochs of "
             f"{trainer.steps_per_epoch} steps"
         )
-        self._steps = 0
+        self._steps, self._told = 0, False
         self._last = ""
+        self._first = self._epoch = time.monotonic()
         if self._live:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -57,18 +61,20 @@ class TrainingProgress(Callback):
                 TimeRemainingColumn(), console=Console(stderr=True), transient=True,
             )  # fmt: skip
             self._bar.start()
-            self._task = self._bar.add_task(
-                f"epoch {trainer.at.epoch}", total=trainer.steps_per_epoch, what=""
-            )
+            steps = trainer.config.epochs * trainer.steps_per_epoch
+            self._task = self._bar.add_task(f"epoch {trainer.at.epoch}", total=steps, what="")
 
     def on_step(self, trainer: Any, loss: float) -> None:
         """Move the bar; after a few steps say how long it will take."""
         self._steps += 1
-        if self._steps == 1:
+        here = trainer.steps_per_epoch - trainer.at.step + self._steps  # in the first epoch
+        if self._steps == 1 and here > 1:
             self._first = time.monotonic()
-        if self._steps == 1 + min(self.TIMED, max(1, trainer.steps_per_epoch - 1)):
-            step = (time.monotonic() - self._first) / (self._steps - 1)
-            epoch = step * trainer.steps_per_epoch
+        if not self._told and self._steps == min(1 + self.TIMED, here):
+            self._told = True
+            step = (time.monotonic() - self._first) / max(self._steps - 1, 1)
+            val = len(trainer.val_seeds) / trainer.config.batch_size * self.VALIDATE
+            epoch = step * (trainer.steps_per_epoch + val)
             self._say(
                 f"an epoch takes about {duration(epoch)}, all {trainer.config.epochs} about "
                 f"{duration(epoch * trainer.config.epochs)}; it stops earlier after "
@@ -77,16 +83,19 @@ class TrainingProgress(Callback):
         if self._bar is not None:
             speed = trainer.at.sums[0] / max(time.monotonic() - self._first, 1e-9)
             self._bar.update(
-                self._task, completed=trainer.at.step, description=f"epoch {trainer.at.epoch}",
+                self._task, description=f"epoch {trainer.at.epoch}",
+                completed=trainer.at.epoch * trainer.steps_per_epoch + trainer.at.step,
                 what=f"loss {loss:.4f}  {self._last}  {speed:,.0f} seeds/s",
             )  # fmt: skip
 
     def on_epoch(self, trainer: Any, record: Any) -> None:
         """One line per epoch."""
-        self._first = time.monotonic()
+        now = time.monotonic()
+        took, self._epoch, self._first = now - self._epoch, now, now  # with its validation
         score = record.val[trainer.metric]
         self._last = f"val {trainer.metric} {score:.4f}"
-        left = (trainer.config.epochs - record.epoch - 1) * record.seconds
+        # An epoch that was resumed took less; then its training alone is the better guess.
+        left = (trainer.config.epochs - record.epoch - 1) * max(took, record.seconds)
         self._say(
             f"epoch {record.epoch:>3}  loss {record.loss:.4f}  {self._last}"
             f"{' *' if record.best else '  '}  {record.seeds_per_second:,.0f} seeds/s  "

@@ -99,6 +99,9 @@ class Trainer:
 
     def fit(self) -> None:
         """Train to the end: the last epoch, or no better validation metric for too long."""
+        if self.config.precision == "mixed" and self.device.type != "cuda":
+            text = f"precision mixed is for CUDA devices; on {self.device.type} it stays float32."
+            warnings.warn(text, RelFrogWarning, stacklevel=2)
         for callback in self.callbacks:
             callback.on_start(self)
         while self.at.epoch < self.config.epochs and self.at.waited < self.config.patience:

@@ -139,6 +139,7 @@ class RoleLayer(nn.Module):
                 edge = self.edges[number](h[u], h[v], h_w, matches, known, weight)
                 assert roles is not None
                 gate = roles(route, message, edge, matches.v.begin.diff() > 0)
-                both = torch.lerp(message, edge, gate)
+                # In mixed precision the three may have come out in different types.
+                both = torch.lerp(message, edge.to(message.dtype), gate.to(message.dtype))
                 total = h_w + both if total is h_w else total.add_(both)
         return total

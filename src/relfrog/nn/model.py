@@ -187,8 +187,8 @@ def dependency_pairs(
     }
     return {
         key: Pairs(
-            next(gathered[key.table]),
-            next(gathered[key.parent]),
+            next(gathered[key.table]).float(),  # the losses are not for mixed precision
+            next(gathered[key.parent]).float(),
             batch.tables[key.parent].index[parents],
         )
         for key, parents in found.items()

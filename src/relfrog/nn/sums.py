@@ -164,6 +164,7 @@ def linked_sum(x: Tensor, links: Links, weight: Tensor | None = None) -> Tensor:
 
     Shapes: x [sources or more, c], weight [links] -> [targets, c].
     """
+    weight = None if weight is None else weight.to(x.dtype)  # mixed precision mixes them
     return _LinkedSum.apply(first(x, links.sources), weight, links)
 
 
@@ -179,10 +180,10 @@ def matched_sum(
         v: links from v to w, in the same order.
         gate: one more weight for each match. Shape [matches].
     """
-    x, weight = first(x, u.sources), first(weight, v.sources)
+    x, weight = first(x, u.sources), first(weight, v.sources).to(x.dtype)
     if gate is None:
         return _MatchedSum.apply(x, weight, u, v)
-    return _GatedSum.apply(x, weight, gate, u, v)
+    return _GatedSum.apply(x, weight, gate.to(x.dtype), u, v)
 
 
 def largest(x: Tensor, source: Tensor, begin: Tensor) -> Tensor:
