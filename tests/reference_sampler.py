@@ -55,8 +55,9 @@ class Reference:
         early = pd.Timestamp.min
         return sorted(found, key=lambda r: (early if pd.isna(t := self.time(r)) else t, r[1]))
 
-    def sample(self, seeds: list[Row], at, fanouts) -> dict[Row, int]:
+    def sample(self, seeds: list[Row], at, fanouts, whole: int | None = None) -> dict[Row, int]:
         """The hop of each row; takes the latest children."""
+        whole = len(fanouts) - 1 if whole is None else whole
         hops = dict.fromkeys(seeds, 0)
         for hop in range(len(fanouts) + 1):
             for row in [row for row, found in hops.items() if found == hop]:
@@ -70,14 +71,19 @@ class Reference:
                         keep = len(children) if fanouts[hop] < 0 else fanouts[hop]
                         for child in children[max(0, len(children) - keep) :]:
                             hops.setdefault(child, hop + 1)
-        # A row brought along that turns out to be the child of a row within the hops that are
-        # computed must be whole, too.
+        # A row brought along that turns out to be the child or the parent of a row within the hops
+        # that are computed must be whole, too.
         last, before = len(fanouts) + 1, -1
+        brought = [row for row, found in hops.items() if found == last]
         while len(hops) != before:
             before = len(hops)
             for row in [row for row, found in hops.items() if found == last]:
                 parents = [self.parent(row, key) for key in self.keys if key.table == row[0]]
-                if any(hops.get(parent, last) < len(fanouts) for parent in parents):
+                if (
+                    any(hops.get(parent, last + 1) <= whole for parent in parents)
+                    or (whole == len(fanouts) and row in brought)
+                    or whole > len(fanouts)
+                ):
                     for parent in parents:
                         if parent is not None and self.visible(parent, at):
                             hops.setdefault(parent, last)

@@ -173,3 +173,11 @@ def test_settings_follow_from_the_size_of_the_data() -> None:
         assert resolve(10, size=size).channels == channels
     with pytest.raises(UsageError, match="huge"):
         resolve(10, size="huge")
+
+
+@pytest.mark.parametrize("model", ["sage", "relgnn", "lightgbm"])
+def test_roles_are_for_the_model_that_has_them(model: str) -> None:
+    with pytest.raises(UsageError, match=f"model {model} has no roles"):
+        resolve(100, settings={"model": model, "roles": "edge"}, kind="binary_classification")
+    assert resolve(100, settings={"model": model, "roles": "learned"}).model == model
+    assert resolve(100, settings={"model": "auto", "roles": "edge"}).roles == "edge"

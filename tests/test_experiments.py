@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -225,8 +226,9 @@ def test_sensitivity(
 
 
 def test_tune_goes_on_and_gives_a_preset(
-    study: Callable[..., Any], tmp_path: Path, shop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    study: Callable[..., Any], tmp_path: Path, shop: Path, runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     pytest.importorskip("optuna", reason="needs optuna: pip install 'relfrog[tune]'")
     base = {k: v for k, v in SETTINGS.items() if k not in ("lr", "neighbors")}
     stop: list[str] = []
@@ -262,6 +264,21 @@ def test_tune_goes_on_and_gives_a_preset(
     assert "trials by validation" in table
     for path in (tmp_path / "tune").iterdir():
         assert path.is_dir() or b"\x80\x04" not in path.read_bytes()  # no pickle
+    # Other settings, in the same folder: a search of their own.
+    trained.clear()
+    other = study("tune", ["buys"], settings={**base, "dropout": 0.25}, trials=1, say=stop.append)
+    assert len(trained) == 1
+    (tuned,) = other["tuned"]
+    assert tuned["settings"]["dropout"] == 0.25
+    assert [t["settings"].keys() for t in tuned["trials"]] == [{"lr", "neighbors"}]
+    assert {r["settings"]["dropout"] for r in other["runs"]} == {0.25}
+    # Runs that were removed are made again.
+    for name in {run["run"] for run in results["runs"]}:
+        shutil.rmtree(runs / Path(name).name)
+    trained.clear()
+    again_there = study("tune", ["buys"], settings=base, trials=2, say=stop.append)
+    assert len(trained) == 1
+    assert again_there["tuned"][0]["validation"] == results["tuned"][0]["validation"]
 
 
 # Interruptions.

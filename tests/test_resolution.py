@@ -22,7 +22,8 @@ from relfrog.resolution import (
     prove_full_resolution,
     rebuild,
 )
-from relfrog.routes import routes
+from relfrog.routes import CompletionAgainst, routes
+from test_routes import SharedParent
 
 KEY = ForeignKey("child", "p", "parent")
 
@@ -38,7 +39,8 @@ def family(*parents: int | None) -> Database:
 @given(databases(), st.data())
 def test_any_roles_can_be_undone(db: Database, data: st.DataObject) -> None:
     keys = build_graph(db).foreign_keys
-    every = [*db.table_dict, *routes(keys)]
+    some = data.draw(st.sampled_from([(), (CompletionAgainst(),), (SharedParent(),)]))
+    every = [*db.table_dict, *routes(keys), *routes(keys, some)]
     roles = {name: data.draw(st.sampled_from(Role)) for name in every}
     graph = map_to_graph(db, roles)
     assert first_difference(db, rebuild(graph)) is None

@@ -46,9 +46,12 @@ def assert_identical(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor])
         assert one[name].numpy().tobytes() == two[name].numpy().tobytes(), name
 
 
-def check_structure(batch: Batch, slow: Reference, graph, fanouts, times: pd.Series) -> None:
+def check_structure(
+    batch: Batch, slow: Reference, graph, fanouts, times: pd.Series, whole: int | None = None
+) -> None:
     """What holds for any batch, however its children were chosen."""
     hops = len(fanouts)
+    whole = hops - 1 if whole is None else whole
     cutoffs = [pd.Timestamp(t, unit=graph.unit) for t in batch.group_times.tolist()]
     members: list[dict] = [{} for _ in cutoffs]
     for name, part in batch.tables.items():
@@ -105,13 +108,13 @@ def check_structure(batch: Batch, slow: Reference, graph, fanouts, times: pd.Ser
 
     for group, inside in enumerate(members):
         at = cutoffs[group]
-        # Full resolution: rows that a layer computes (within hops - 1) have their parents and
+        # Full resolution: rows that a layer computes (within `whole` hops) have their parents and
         # grandparents, and their children have all of their parents.
-        middles = {row for row, hop in inside.items() if hop < hops}
+        middles = {row for row, hop in inside.items() if hop <= whole}
         for key in slow.keys:
             for child, parent in slow.links(inside, at, key):
-                middles |= {child} if inside[parent] < hops else set()
-                middles |= {parent} if inside[child] < hops else set()
+                middles |= {child} if inside[parent] <= whole else set()
+                middles |= {parent} if inside[child] <= whole else set()
         for middle, key in product(middles, slow.keys):
             if key.table == middle[0] and slow.visible(middle, at):
                 found = slow.parent(middle, key)
@@ -130,13 +133,14 @@ def check_structure(batch: Batch, slow: Reference, graph, fanouts, times: pd.Ser
 
 @pytest.mark.parametrize("mode", MODES)
 @settings(deadline=None, max_examples=250)
-@given(case=seeded(), fanouts=FANOUTS)
-def test_fast_and_slow_agree(mode: str, case, fanouts: list[int]) -> None:
+@given(case=seeded(), fanouts=FANOUTS, more=st.integers(-1, 1))
+def test_fast_and_slow_agree(mode: str, case, fanouts: list[int], more: int) -> None:
     db, name, rows, times = case
     graph, slow = build_graph(db), Reference(db)
-    sampler = TemporalSampler(graph, name, fanouts, mode, "last")
+    whole = len(fanouts) + more
+    sampler = TemporalSampler(graph, name, fanouts, mode, "last", whole=whole)
     batch = sampler.sample(rows, times)
-    check_structure(batch, slow, graph, fanouts, times)
+    check_structure(batch, slow, graph, fanouts, times, whole)
     found: dict = {}
     for table_name, part in batch.tables.items():
         hops = part.hop.tolist()
@@ -145,18 +149,19 @@ def test_fast_and_slow_agree(mode: str, case, fanouts: list[int]) -> None:
     groups = {}
     for seed, (row, at) in enumerate(zip(rows.tolist(), times, strict=True)):
         groups.setdefault(at if mode == "shared" else seed, (at, []))[1].append((name, row))
-    expected = [slow.sample(seeds, at, fanouts) for _, (at, seeds) in sorted(groups.items())]
+    expected = [slow.sample(seeds, at, fanouts, whole) for _, (at, seeds) in sorted(groups.items())]
     assert [found[group] for group in sorted(found)] == expected
 
 
 @pytest.mark.parametrize("mode", MODES)
 @settings(deadline=None, max_examples=250)
-@given(case=seeded(), fanouts=FANOUTS, seed=st.integers(0, 3))
-def test_uniform_samples_obey_the_same_rules(mode: str, case, fanouts, seed: int) -> None:
+@given(case=seeded(), fanouts=FANOUTS, seed=st.integers(0, 3), more=st.integers(-1, 1))
+def test_uniform_samples_obey_the_same_rules(mode: str, case, fanouts, seed: int, more) -> None:
     db, name, rows, times = case
-    graph = build_graph(db)
-    batch = TemporalSampler(graph, name, fanouts, mode, "uniform", seed).sample(rows, times)
-    check_structure(batch, Reference(db), graph, fanouts, times)
+    graph, whole = build_graph(db), len(fanouts) + more
+    sampler = TemporalSampler(graph, name, fanouts, mode, "uniform", seed, whole=whole)
+    batch = sampler.sample(rows, times)
+    check_structure(batch, Reference(db), graph, fanouts, times, whole)
 
 
 @settings(deadline=None, max_examples=150)

@@ -593,6 +593,8 @@ def test_resuming_is_refused_where_it_makes_no_sense(store: Path, tmp_path: Path
         fit(store, out, resume=True, lr=0.5)
     with pytest.raises(UsageError, match="seed=0, not 4"):
         fit(store, out, resume=True, seed=4)
+    with pytest.raises(UsageError, match=f"channels={QUICK['channels']}, not 128"):
+        relfrog.train(store, "buys", out, resume=True, size="large")
     relfrog.train(store, "buys", out, resume=True)  # its own settings hold
     done = fit(store, out, resume=True)  # there is nothing left to do
     assert done.config.epochs == QUICK["epochs"]

@@ -50,10 +50,10 @@ def member_names(kind: str) -> list[str]:
     return [*sorted(names, key=lambda name: name == "lightgbm"), "frog"]
 
 
-def _settings(name: str, config: Config, gates: Any) -> dict[str, Any]:
+def _settings(name: str, config: Config) -> dict[str, Any]:
     """What a member is trained with."""
     settings = asdict(config) | {"model": name}
-    if gates is None and config.roles == "fixed":
+    if name != "frog":
         settings["roles"] = "learned"
     if name not in NETWORKS:
         settings["history"] = "on"
@@ -83,7 +83,7 @@ def take_over(
     gates = about.get("gates") if name in NETWORKS else None
     mine = {**about, "status": "complete", "gates": gates}
     same = all(theirs.get(part) == mine[part] for part in ("dataset", "task", "status", "gates"))
-    if not same or is_run(place) or asdict(settings) != _settings(name, config, gates):
+    if not same or is_run(place) or asdict(settings) != _settings(name, config):
         return 0.0
     with appearing(place, True, lambda _: "") as partial:
         shutil.copytree(source, partial, dirs_exist_ok=True)
@@ -131,7 +131,7 @@ def fit_members(
             tell(f"auto: {name} left out: {skipped[name]}")
             continue
         gates = about.get("gates") if name in NETWORKS else None
-        settings = _settings(name, config, gates)
+        settings = _settings(name, config)
         tell(f"auto: {name}")
         # Of what is left a search may use half: the network, which comes last, needs time too.
         now = time.monotonic()

@@ -313,6 +313,9 @@ def resolve(
             f"model {chosen['model']} is for {_listed(fitting)}; this is {_listed([kind])}. Take "
             f"frog, {', '.join(suited)} or auto."
         )
+    roles, model = chosen.get("roles", Config.roles), chosen.get("model", Config.model)
+    if roles != Config.roles and model not in ("frog", "auto"):
+        raise UsageError(f"model {model} has no roles, and roles={roles} would do nothing.")
     if chosen.get("model") == "id-gnn":
         if kind != "recommendation":
             raise UsageError(f"model id-gnn is for recommendations; this is {kind}. Take sage.")

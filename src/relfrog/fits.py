@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import resource
 import shutil
 import sys
 import time
@@ -220,6 +219,10 @@ def _tell(callbacks: Sequence[Callback], text: str) -> None:
 
 
 def _peak_memory() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows has none
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == "darwin" else 1024)
 

@@ -44,7 +44,7 @@ def train(
     *,
     model: str | None = None,
     roles: str | Path | Mapping[str, float] | None = None,
-    size: str = "medium",
+    size: str | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
@@ -64,7 +64,7 @@ def train(
         model: "frog" (the default), or another; see `relfrog.config.Config`.
         roles: "learned" (the default), "node", "edge", "random", or gates by route: a mapping, or
             the `roles.json` of another run.
-        size: "small", "medium" or "large".
+        size: "small", "medium" (the default) or "large".
         preset: a preset, or a YAML file of settings.
         settings: single settings; see `relfrog.config.Config`.
         seed: of all random choices; 0 by default.
@@ -93,7 +93,8 @@ def train(
     if resume:
         if overwrite:
             raise UsageError("a run is either resumed or replaced: --resume or --overwrite.")
-        asked = (read_preset(preset) if preset is not None else {}) | given
+        dial = {"channels": default_settings(1, size)["channels"]} if size is not None else {}
+        asked = dial | (read_preset(preset) if preset is not None else {}) | given
         return _resume(
             folder, str(dataset), task, asked, gates, device, callbacks, baselines, members or {}
         )
@@ -101,6 +102,7 @@ def train(
     chosen_device(device)
     opened = open_dataset(dataset)
     # Before anything is read, nobody knows how many seeds there are: the largest batch counts.
+    size = size or "medium"
     rough = default_settings(1 << 20, size) | (read_preset(preset) if preset else {}) | given
     check_room(str(dataset), read_tables(opened), **rough)
     loaded = load_task(opened, task)

@@ -19,7 +19,7 @@ from relfrog.history import history_name, with_history
 from relfrog.labels import timed_first
 from relfrog.loading import Loader
 from relfrog.nn.heads import HEADS, Head
-from relfrog.nn.links import make_plan
+from relfrog.nn.links import farthest, make_plan
 from relfrog.nn.model import Network
 from relfrog.nn.ranking import RankingHead
 from relfrog.novelties import unseen_categories
@@ -224,10 +224,12 @@ class Prepared:
         config = self.config
         ranks = self.task.task_type.value == "recommendation"
         answers = self.task.dst_entity_table if ranks else None
+        hops = config.hops or config.layers + bool(self.routes)
         sampler = TemporalSampler(
-            self.graph, self.task.entity_table,
-            halving(config.neighbors, config.hops or config.layers + bool(self.routes)),
+            self.graph, self.task.entity_table, halving(config.neighbors, hops),
             mode=config.sharing, strategy=config.strategy, seed=config.seed, routes=self.routes,
+            # Where every layer computes all rows, all of them have to be whole.
+            whole=hops + 1 if config.fd_final or ranks else farthest(config.layers, self.routes),
         )  # fmt: skip
         return Loader(
             sampler, seeds.rows, seeds.times, config.batch_size, config.times_per_batch,

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from relfrog.errors import UsageError
 from relfrog.graph import ForeignKey, RelationalGraph, build_graph
-from relfrog.routes import Matches, Route, routes
+from relfrog.routes import PAPER, Matches, Route, routes
 
 if TYPE_CHECKING:
     from relbench.base import Database
@@ -144,7 +144,7 @@ def prove_full_resolution(
 def map_to_graph(db: Database, roles: Roles, graph: RelationalGraph | None = None) -> RoleGraph:
     """The graph of a database when tables and routes play these roles (nodes by default)."""
     graph = build_graph(db) if graph is None else graph
-    every = routes(graph.foreign_keys)
+    every = _routes_of(graph, roles)
     _check_roles(roles, graph, every)
     as_edge = {name for name, role in roles.items() if Role(role) is Role.EDGE}
 
@@ -224,6 +224,15 @@ def first_difference(one: Database, two: Database) -> str | None:
             if found is not None:
                 return f"{name}.{column}: {found}"
     return None
+
+
+def _routes_of(graph: RelationalGraph, roles: Roles) -> tuple[Route, ...]:
+    """The routes of the paper, and those of other paradigms that have a role."""
+    named = {one.paradigm.name: one.paradigm for one in roles if isinstance(one, Route)}
+    known = {paradigm.name for paradigm in PAPER}
+    more = [paradigm for name, paradigm in named.items() if name not in known]
+    others = [route for route in routes(graph.foreign_keys, more) if route in roles]
+    return (*routes(graph.foreign_keys), *others)
 
 
 def _check_roles(roles: Roles, graph: RelationalGraph, every: tuple[Route, ...]) -> None:

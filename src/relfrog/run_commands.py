@@ -27,8 +27,8 @@ __all__ = ["RUN_COMMANDS"]
               "[default: frog]")  # fmt: skip
 @click.option("--roles", metavar="ROLES", help="learned, node, edge, random, or a run's "
               "roles.json.  [default: learned]")  # fmt: skip
-@click.option("--size", default="medium", show_default=True,
-              type=click.Choice(["small", "medium", "large"]), help="Of the network.")  # fmt: skip
+@click.option("--size", type=click.Choice(["small", "medium", "large"]),
+              help="Of the network.  [default: medium]")  # fmt: skip
 @click.option("--preset", metavar="NAME", help="Settings by name, or a YAML file of settings.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
               help="A single setting (repeat); docs/settings.md has them all.")  # fmt: skip

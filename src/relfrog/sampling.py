@@ -99,15 +99,16 @@ class Batch:
     """Subgraphs around some seeds.
 
     With L fan-outs, rows within L hops are sampled, and rows at hop L + 1 are parents brought
-    along. For every occurrence within L - 1 hops all visible parents and grandparents
-    are here, and all visible parents of each of its children that are here: what a layer
-    computes for it misses nothing of the rows it rests on.
+    along. For every occurrence within L - 1 hops, or more if the sampler is told so, all visible
+    parents and grandparents are here, and all visible parents of each of its children that are
+    here: what a layer computes for it misses nothing of the rows it rests on.
 
     Attributes:
         tables: the sampled rows per table, every table of the graph.
         parents: per foreign key, for each occurrence of the child table, the position of its
             parent among the occurrences of the parent table, -1 if there is none or it is later
-            than the seed. int64, shape [occurrences of the child table].
+            than the seed; a seed that is itself not visible is pointed to all the same, see
+            `hidden`. int64, shape [occurrences of the child table].
         routes: the routes that `matches` is asked for.
         seed_table: the table of the seeds.
         seeds: position of each seed among the occurrences of the seed table, in the order in
@@ -194,6 +195,8 @@ class TemporalSampler:
         strategy: "uniform" (without replacement) or "last" (the latest children).
         seed: of the random choices.
         routes: listed in the batches; by default those of the paper.
+        whole: hops within which rows have all that their matches rest on, see `Batch`: as many as
+            layers compute. At least one less than there are fan-outs, which is the default.
     """
 
     graph: RelationalGraph
@@ -203,6 +206,7 @@ class TemporalSampler:
     strategy: Strategy | str = Strategy.UNIFORM
     seed: int = 0
     routes: tuple[Route, ...] | None = None
+    whole: int = 0
 
     def __post_init__(self) -> None:
         if self.table not in self.graph.num_rows:
@@ -211,6 +215,8 @@ class TemporalSampler:
         if any(fanout < -1 for fanout in self.fanouts) or len(self.fanouts) > 100:
             raise UsageError(f"sampler: fan-outs must be -1 or more (got {list(self.fanouts)}).")
         object.__setattr__(self, "fanouts", tuple(int(fanout) for fanout in self.fanouts))
+        hops = len(self.fanouts)
+        object.__setattr__(self, "whole", min(max(self.whole, hops - 1), hops + 1))
         object.__setattr__(self, "mode", Mode(self.mode))
         object.__setattr__(self, "strategy", Strategy(self.strategy))
         if self.routes is None:
@@ -340,7 +346,7 @@ class TemporalSampler:
             graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
             outgoing, incoming, graph.table_number[self.table], rows, groups, moments,
             self._cutoffs(moments), group_moments, np.array(self.fanouts, np.int64),
-            self.strategy is Strategy.LAST, stream, *memory,
+            self.whole, self.strategy is Strategy.LAST, stream, *memory,
         )  # fmt: skip
         arrays = kernels.arrange(
             memory[0], memory[1], memory[2], levels, found, group_times, graph.tables,

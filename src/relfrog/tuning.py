@@ -6,6 +6,8 @@ interrupted search goes on where it was. Test scores play no part in it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -109,13 +111,19 @@ class _Search:
         # Whoever held it is gone: the folder is ours alone.
         journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
         self.study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(journal))), study_name=self.stem,
+            storage=JournalStorage(JournalFileBackend(str(journal))), study_name=self._name(space),
             direction="maximize" if self.metric.higher else "minimize", load_if_exists=True,
         )  # fmt: skip
         for trial in self._with("RUNNING"):  # was in progress when the search ended
             self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
             if trial.params.keys() == self.space.keys():
                 self.study.enqueue_trial(trial.params)
+
+    def _name(self, space: Mapping[str, list[Any]]) -> str:
+        """Of the study: trials count again only for the same data, settings, seeds and space."""
+        content = [[one.key() for one in self._cells({})], sorted(space.items())]
+        digest = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:12]
+        return f"{self.stem}-{digest}"
 
     def _with(self, *states: str) -> list[Any]:
         wanted = [self.optuna.trial.TrialState[state] for state in states]
@@ -198,6 +206,10 @@ class _Search:
         complete.sort(key=lambda trial: trial.value, reverse=self.metric.higher)
         best = complete[0]
         cells = self._cells(best.params)
+        if len(list(self.shop.run(cells, quiet=True))) < len(
+            cells
+        ):  # again, where runs were removed
+            raise RunError(f"{self.place.name} {self.task}: the best runs are gone. See log.txt.")
         base = read_preset(cells[0].preset) if cells[0].preset else {}
         settings = base | dict(fixed) | best.params
         head = (

@@ -404,6 +404,7 @@ def walk(
     cutoffs: Ints,
     group_moments: Ints,
     fanouts: Ints,
+    whole: Int,
     latest: bool,
     stream: np.uint64,
     records: Ints,
@@ -416,10 +417,11 @@ def walk(
 
     A row joins a group once. Each row of hop h brings its visible parents and, up to the last
     hop, `fanouts[h]` of its visible children per foreign key (-1: all). The rows of the last hop
-    still bring their parents, so that no match of a route around an inner row (of an earlier
-    hop) is cut in half; the rows found by that point to what is there already, and bring parents
-    only if an inner row is one of them. A seed that is later than its own time is kept, for it
-    was asked about, but what it refers to is not looked at.
+    still bring their parents, so that no match of a route around an inner row (within `whole`
+    hops) is cut in half; the rows found by that point to what is there already, and bring parents
+    only where an inner row needs them: as its grandparents, or because it is one of them. A seed
+    that is later than its own time is kept, for it was asked about, but what it refers to is not
+    looked at.
 
     Args:
         tables: of the graph, like the next five.
@@ -437,6 +439,7 @@ def walk(
         cutoffs: visible rows per time and table, -1 where rows are not in time order.
         group_moments: which of them each group has. Shape [groups].
         fanouts: children per row, foreign key and hop. Shape [hops].
+        whole: hops within which rows have whole matches, at least hops - 1; hops + 1 for all rows.
         latest: take the latest children rather than a random choice.
         stream: selects the random choices.
         records: memory to write to, of any length; likewise the next four.
@@ -504,7 +507,9 @@ def walk(
             levels[group, hop] = current
             end = count
             fanout = fanouts[hop] if hop < hops else 0
-            inner = levels[group, hops] if hop > hops else -1
+            limit = levels[group, whole + 1] if hop > hops and whole <= hops else -1
+            # What the last hop has brought are parents of rows that may be inner ones themselves.
+            inner = -1 if whole >= hops else limit
             while current < end:
                 if pointers.shape[0] < end:
                     pointers = grown(pointers, current, records.shape[0])
@@ -534,6 +539,6 @@ def walk(
                             rehash(records, begin, count, slots, bits, tables)
                 remember(tables, times, records, level, end, moments_found)
                 if hop > hops:  # what these brought along is brought along as well
-                    end = count
+                    end, inner = count, limit
         levels[group, hops + 2] = count
     return records, pointers, moments_found, ranges, slots, levels, seeds

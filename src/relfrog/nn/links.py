@@ -29,7 +29,7 @@ from relfrog.graph import ForeignKey
 from relfrog.routes import Route
 from relfrog.sampling import Batch
 
-__all__ = ["LayerPlan", "Links", "Plan", "RouteLinks", "link", "make_plan"]
+__all__ = ["LayerPlan", "Links", "Plan", "RouteLinks", "farthest", "link", "make_plan"]
 
 Ints = NDArray[np.int64]
 
@@ -172,6 +172,15 @@ def link(source: Ints, target: Ints, sources: int, targets: int) -> Links:
     return Links(*map(torch.from_numpy, (ordered, begin, target[order][back], begin_back, back)))
 
 
+def farthest(layers: int, routes: Iterable[Route]) -> int:
+    """Hops from the seeds to the farthest rows that a layer computes; see `make_plan`."""
+    return _reach(routes) * max(layers - 1, 0)
+
+
+def _reach(routes: Iterable[Route]) -> int:
+    return 2 if tuple(routes) else 1
+
+
 def make_plan(
     batch: Batch,
     layers: int,
@@ -198,7 +207,7 @@ def make_plan(
     """
     routes = tuple(routes)
     whole = not trim or answers is not None
-    reach = 2 if routes else 1
+    reach = _reach(routes)
     hops = {name: rows.hop.numpy() for name, rows in batch.tables.items()}
     pointers = {key: values.numpy() for key, values in batch.parents.items()}
 
