@@ -14,9 +14,11 @@ import pytest
 
 import relfrog
 from relfrog import Run, RunError, UsageError, load_run, report
+from relfrog.baselines.trees import LightGBMBaseline
 from relfrog.reporting.markup import Html, amount, join, sheet, signed, tag
 from relfrog.reporting.schema_graph import draw_schema, read_schema
-from small_store import copied, fit
+from relfrog.reporting.words import model_name
+from small_store import QUICK, copied, fit
 from test_explaining import add_list
 
 SECTIONS = ["answer", "schema", "training", "dependencies", "predictions", "worth", "explained",
@@ -268,6 +270,45 @@ def test_a_model_that_is_no_network(store: Path, tmp_path: Path) -> None:
         assert "is no network" in words[name]
     assert "has none" in words["schema"]
     assert "no epochs" in words["training"]
+    assert model_name("popularity") in words["answer"]  # beside it
+    assert "No baselines" not in words["answer"]
+
+
+def test_auto_shows_its_members(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    settings = {**QUICK, "epochs": 1, "trials": 1}
+    run = relfrog.train(store, "spends", tmp_path / "run", model="auto", settings=settings)
+    blend = json.loads((run.folder / "blend.json").read_text())
+    blend["skipped"] = {"recent": "the 30 minutes were over"}
+    (run.folder / "blend.json").write_text(json.dumps(blend))
+    words = read(report(run)).sections["answer"]
+    assert "No baselines" not in words
+    assert "simple answer" not in words
+    for member, known in blend["members"].items():
+        assert model_name(member) in words
+        scores = json.loads((run.folder / "members" / member / "metrics.json").read_text())
+        assert amount(scores["test"]["rolling"]["mae"]) in words
+        assert amount(known["val"]["rolling"]["mae"]) in words
+    for weight in blend["weights"].values():
+        assert f"{weight:.0%}" in words
+    assert "the 30 minutes were over" in words
+    again = read(report(moved(run, tmp_path, kept=True))).sections["answer"]
+    assert len(again.split()) == len(words.split())
+
+
+@pytest.mark.parametrize("model", ["mean", "recent", "lightgbm"])
+def test_simple_answers_stand_beside_every_model(
+    model: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    run = relfrog.train(store, "spends", tmp_path / "run", model=model, settings={"trials": 1})
+    others = {"mean", "median", "global-mean", "global-median", "recent"} - {model}
+    assert set(run.baselines) == others
+    words = read(report(run)).sections["answer"]
+    for name in others:
+        assert model_name(name) in words
 
 
 def evil_report(store: Path, tmp_path: Path) -> Path:

@@ -30,12 +30,13 @@ def score_baselines(
 
     For one label per entity these are means, medians, recent labels, and LightGBM with few seeds
     and a single trial; for a recommendation popularity, past visits, and LightGBM's ranker with few
-    pairs. One that fails is left out.
+    pairs. One that fails is left out. Beside a model that is no network stand the others, without
+    LightGBM.
 
     Args:
         dataset: RelBench's dataset.
         task: RelBench's task.
-        config: the network's settings; regime and seed hold for the baselines too.
+        config: the model's settings; regime and seed hold for the baselines too.
         tell: takes a line for each that fails.
 
     Returns:
@@ -44,10 +45,13 @@ def score_baselines(
     started = time.monotonic()
     kind = task.task_type.value
     own = Config(model="mean", regime=config.regime, seed=config.seed, trials=1)
-    names = [name for name, kinds in BASELINES.items() if kind in kinds]
+    names = [name for name, kinds in BASELINES.items() if kind in kinds and name != config.model]
+    if config.model in BASELINES:  # beside what takes seconds nothing that takes minutes
+        names = [name for name in names if name != "lightgbm"]
     ranks = kind == "recommendation"
     quick: type[Baseline] = QuickLightGBMRanker if ranks else QuickLightGBM
-    prepared = prepare(dataset, task, own, encode=quick.encoded)
+    encode = "lightgbm" in names and quick.encoded
+    prepared = prepare(dataset, task, own, encode=encode)
     assert prepared.train_seeds is not None
     about = prepared.describe_labels(prepared.train_seeds)
     models = {}

@@ -56,7 +56,7 @@ def learn(
         prepared: the task and the database.
         device: where to compute.
         callbacks: told what happens.
-        baselines: whether to score quick baselines beside a network.
+        baselines: whether to score quick baselines beside the model.
         resume: whether to go on from checkpoints.
         train: `relfrog.train`, for the members of `auto`.
         members: of `auto`, finished runs by model.
@@ -65,7 +65,10 @@ def learn(
         if config.model == "auto":
             return _fit_auto(folder, about, prepared, device, callbacks, train, members)
         if config.model not in NETWORKS:
-            return _fit_baseline(folder, about, prepared, callbacks)
+            run = _fit_baseline(folder, about, prepared, callbacks)
+            if baselines:
+                _score_beside(run, prepared, callbacks)
+            return run
         run = _fit(folder, about, config, prepared, device, callbacks, resume)
         if baselines:
             _score_beside(run, prepared, callbacks)

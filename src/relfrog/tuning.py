@@ -206,9 +206,8 @@ class _Search:
         complete.sort(key=lambda trial: trial.value, reverse=self.metric.higher)
         best = complete[0]
         cells = self._cells(best.params)
-        if len(list(self.shop.run(cells, quiet=True))) < len(
-            cells
-        ):  # again, where runs were removed
+        there = list(self.shop.run(cells, quiet=True))  # again, where runs were removed
+        if len(there) < len(cells):
             raise RunError(f"{self.place.name} {self.task}: the best runs are gone. See log.txt.")
         base = read_preset(cells[0].preset) if cells[0].preset else {}
         settings = base | dict(fixed) | best.params

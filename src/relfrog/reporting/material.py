@@ -21,7 +21,7 @@ from relfrog.importance import Importance
 from relfrog.models import NETWORKS
 from relfrog.preparing import Seeds
 from relfrog.reporting.schema_graph import Schema
-from relfrog.runs import Run
+from relfrog.runs import BLEND, MEMBERS, Run
 
 __all__ = ["METRICS", "Answers", "Material", "read_folder", "sentence"]
 
@@ -67,7 +67,8 @@ class Material:
         roles: the gates.
         history: the epochs.
         metrics: the scores.
-        baselines: scores of others.
+        baselines: scores of others; of `auto` those of its members.
+        blend: of `auto` the members, their weights, and who was left out.
         answers: predictions on test.
         importance: what tables are worth.
         explanations: some predictions explained.
@@ -84,6 +85,7 @@ class Material:
     history: pd.DataFrame = field(default_factory=pd.DataFrame)
     metrics: dict[str, Any] = field(default_factory=dict)
     baselines: dict[str, Any] | None = None
+    blend: dict[str, Any] | None = None
     answers: Answers | None = None
     importance: Importance | None = None
     explanations: list[Explanation] = field(default_factory=list)
@@ -101,6 +103,11 @@ class Material:
     def network(self) -> bool:
         """Whether the model is a network."""
         return self.run.config.model in NETWORKS
+
+    @property
+    def other(self) -> str:
+        """What the others are that the model is compared with."""
+        return "member" if self.blend else "simple answer"
 
     @property
     def metric(self) -> tuple[str, bool]:
@@ -121,6 +128,13 @@ def read_folder(found: Material) -> None:
     found.metrics = _json(folder / "metrics.json", dict) or {}
     baselines = _json(folder / "baselines.json", dict)
     found.baselines = (baselines or {}).get("models") or None
+    found.blend = _json(folder / BLEND, dict)
+    if found.blend:  # the others are the members, with all their scores
+        scores = {
+            name: _json(folder / MEMBERS / name / "metrics.json", dict) or known
+            for name, known in (found.blend.get("members") or {}).items()
+        }
+        found.baselines = scores or None
     try:
         found.history = found.run.history()
     except RelFrogError as error:

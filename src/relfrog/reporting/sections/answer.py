@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relfrog.console import duration
 from relfrog.evaluation import REGIMES
 from relfrog.reporting.charts import chart, colour, intervals
 from relfrog.reporting.colours import BLUE, GREY
@@ -78,9 +79,9 @@ def verdicts(m: Material, own: Interval | None) -> list[Verdict]:
         return []
     others: list[tuple[str, float, bool | None]] = []
     known = constant(m)
-    if known is not None and not (
+    if known is not None and not m.blend and not (
         m.baselines and known[2] is None and "global-mean" in m.baselines
-    ):
+    ):  # fmt: skip
         others.append(known)
     for name, scores in (m.baselines or {}).items():
         value = scores.get("test", {}).get("rolling", {}).get(metric)
@@ -104,10 +105,10 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Html:
     size = amount(abs(best.gain))
     if best.real is None:
         word = "better" if best.gain > 0 else "worse"
-        text = f"{model} is {size} {name} {word} than the best simple answer ({best.name}); " \
+        text = f"{model} is {size} {name} {word} than the best {m.other} ({best.name}); " \
                "without predictions it cannot be said whether that is more than noise."  # fmt: skip
         return tag("p", text, class_="verdict")
-    who = f"every simple answer, the best of them ({best.name})" if found[1:] else best.name
+    who = f"every {m.other}, the best of them ({best.name})" if found[1:] else best.name
     if best.gain > 0 and all(v.real for v in found if v.gain > 0):
         kind = "good"
         text = f"{model} beats {who} by {size} {name}. That is more than noise."
@@ -154,7 +155,9 @@ def answer(m: Material) -> Html:
     found = verdicts(m, own)
     if ours is not None and not np.isnan(ours):
         parts.append(_statement(m, own, found))
-    if m.baselines is None:
+    if m.blend:
+        parts.append(_members(m, name))
+    elif m.baselines is None:
         parts.append(missing("No baselines were computed for this run."))
     if found and ours is not None:
         parts.append(_picture(m, own, ours, found, name))
@@ -162,7 +165,7 @@ def answer(m: Material) -> Html:
     if own and not np.isnan(own.low):
         parts.append(note(
             f"Ranges come from drawing entities again, {TIMES} times, with all their labels. A "
-            "simple answer outside of the model's range differs by more than noise. Single runs "
+            f"{m.other} outside of the model's range differs by more than noise. Single runs "
             "also differ by their random seed, which this cannot show."
         ))  # fmt: skip
     return join(parts)
@@ -174,21 +177,42 @@ def _picture(
     model = model_name(m.run.config.model)
     low, high = (own.low, own.high) if own and not np.isnan(own.low) else (None, None)
     rows = [{"name": model, "value": ours, "low": low, "high": high, "kind": "this run"}]
-    rows += [{"name": v.name, "value": v.value, "low": None, "high": None, "kind": "simple answer"}
+    rows += [{"name": v.name, "value": v.value, "low": None, "high": None, "kind": m.other}
              for v in found]  # fmt: skip
     rows.sort(key=lambda row: row["value"], reverse=m.metric[1])  # type: ignore[arg-type,return-value]
     words = "; ".join(f"{row['name']} {amount(float(str(row['value'])))}" for row in rows)
     spec = intervals(rows, "value", f"{name} on test, rolling", reference=None)
     spec |= {"width": 560, "height": spec["height"] + 25}
-    hue = colour("kind", ["this run", "simple answer"], [BLUE, GREY])
+    hue = colour("kind", ["this run", m.other], [BLUE, GREY])
     for layer in spec["layer"]:
         layer["encoding"] = layer["encoding"] | {"color": hue}
         layer["mark"].pop("color", None)
     return figure(
         chart(spec, f"{name} on test. {words}"),
-        f"{name} on test beside simple answers"
+        f"{name} on test beside {m.other}s"
         + (", with the 95 % range over entities." if low is not None else "."),
     )  # fmt: skip
+
+
+def _members(m: Material, name: str) -> Html:
+    """What the answer of `auto` is made of."""
+    blend = m.blend or {}
+    weights, regime = blend.get("weights") or {}, str(blend.get("regime", "rolling"))
+    rows: list[list[Any]] = []
+    for member, known in (blend.get("members") or {}).items():
+        value = (known.get("val") or {}).get(regime, {}).get(m.metric[0])
+        share = float(weights.get(member, 0.0))
+        took = float(known.get("seconds") or 0.0)
+        rows.append([model_name(member), (amount(value), value), (f"{share:.0%}", share),
+                     (duration(took), took)])  # fmt: skip
+    table = sheet(["member", f"{name} on validation, {regime}", "weight", "time"], rows,
+                  numbers=range(1, 4), label="Members", sorts=True)  # fmt: skip
+    left = [f"{model_name(name)} ({reason})" for name, reason in
+            (blend.get("skipped") or {}).items()]  # fmt: skip
+    parts: list[Any] = [table]
+    if left:
+        parts.append(note(f"Left out: {'; '.join(left)}"))
+    return join(parts)
 
 
 def _sheet(m: Material, k: int | None) -> Html | None:
