@@ -54,7 +54,7 @@ def watched() -> Iterator[list[Walk]]:
         found = walk(*arguments)
         records, levels = found[0], found[5]
         count = int(levels[-1, -1]) if len(levels) else 0
-        kept.append(Walk(arguments[:17], records[:count].copy(), levels))
+        kept.append(Walk(arguments[:18], records[:count].copy(), levels))
         return found
 
     with patch.object(sampling, "walk", watch):

@@ -22,17 +22,21 @@ MARKS = re.compile(r"<!-- (\S+): made by benchmarks/tables\.py -->.*?<!-- /\1 --
 #: Models in README's table, and how they are called there.
 MODELS = {
     "frog": "FROG", "sage": "plain relational GNN (`sage`)", "relgnn": "RelGNN (`relgnn`)",
-    "lightgbm": "LightGBM on automatic features", "auto": "the best of them, or a blend (`auto`)",
+    "lightgbm": "LightGBM on automatic features",
+    "lightgbm-own": "LightGBM on the driver's own columns",
+    "auto": "the best of them, or a blend (`auto`)",
     "recent": "mean of recent labels (`recent`)", "mean": "entity mean", "median": "entity median",
     "global-mean": "global mean", "global-median": "global median",
 }  # fmt: skip
+#: Models that another seed gives another result of.
+DRAWING = ("frog", "sage", "relgnn", "id-gnn", "lightgbm", "auto")
 F1 = ("driver-dnf", "driver-top3", "driver-position")
 
 
 def block(name: str) -> str:
     """What stands between the marks of this name."""
     if name == "speed":
-        return "\n\n".join([importing(), sampling(), training()])
+        return "\n\n".join([importing(), sampling(), training(), defaults()])
     if name == "rel-f1":
         return formula_one()
     return study(EXPERIMENTS / name)
@@ -48,6 +52,7 @@ def study(folder: Path) -> str:
     if folder.name == "fd-space":  # a row for every key is too much for a page
         body = re.sub(r"(?m)^\| \S+ \S+ \| [^|]* -> [^|]*\|.*\n", "", body)
     place = folder.relative_to(ROOT).as_posix()
+    check_complete(results, place)
     body = re.sub(r"(!\[[^\]]*\]\()", rf"\1../{place}/", body)
     seconds = sum({(r["run"], r["seconds"]): r["seconds"] for r in results["runs"]}.values())
     return (
@@ -56,13 +61,29 @@ def study(folder: Path) -> str:
     )
 
 
+def check_complete(results: dict[str, Any], place: str) -> None:
+    """See whether all that draw at random have as many seeds as were asked for.
+
+    Raises:
+        SystemExit: They do not: the experiment was interrupted.
+    """
+    asked = re.search(r"--seeds (\d+)", results["command"])
+    seeds: dict[tuple[str, str, str], set[int]] = {}
+    for run in results["runs"]:
+        key = run["task"], run["variant"], run["model"]
+        seeds.setdefault(key, set()).add(run["seed"])
+    for (task, variant, model), found in seeds.items():
+        if asked and model in DRAWING and len(found) < int(asked[1]):
+            raise SystemExit(f"{place}: {task} {variant} has {len(found)} of {asked[1]} seeds")
+
+
 def formula_one() -> str:
     """All models on rel-f1, beside the paper's figures and those of others."""
     folder = EXPERIMENTS / "rel-f1" / "main"
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     found: dict[tuple[str, str, str], list[dict[str, float]]] = {}
     for run in results["runs"]:
-        at = run["model"], run["task"], run["regime"]
+        at = run["variant"], run["task"], run["regime"]
         found.setdefault(at, []).append(run["metrics"])
     lines = [
         "Test scores on rel-f1: ROC-AUC in per cent (more is better) and mean absolute error (less "
@@ -83,7 +104,8 @@ def formula_one() -> str:
     paper = json.loads(
         (ROOT / "src" / "relfrog" / "published" / "frog.json").read_text(encoding="utf-8")
     )["main"]
-    names = {"frog": "FROG", "relgnn": "RelGNN", "sage": "RDL (GraphSAGE)", "lightgbm": "LightGBM"}
+    names = {"frog": "FROG", "relgnn": "RelGNN", "sage": "RDL (GraphSAGE)",
+             "lightgbm-own": "LightGBM"}  # fmt: skip
     for model, words in names.items():
         shown = " | ".join(_published(paper[f"rel-f1/{t}"].get(model)) for t in F1)
         lines.append(f"| *the paper: {words}* | {shown} |")
@@ -216,6 +238,19 @@ def training() -> str:
     )
     lines += ["", f"Figures of others in seeds a second, reported and not of this run: {known}."]
     return "\n".join(lines)
+
+
+def defaults() -> str:
+    found = json.loads((HERE / "defaults.json").read_text(encoding="utf-8"))
+    runs = "; ".join(
+        f"{run['dataset']} {run['task']} {run['seconds'] / 60:.1f} minutes and "
+        f"{run['peak_mb']:,} MB ({run['epochs']} epochs)"
+        for run in found["runs"]
+    )
+    return (
+        f"A whole run without any setting, from start to scores (`{found['command']}`, while the "
+        f"machine had other work): {runs}."
+    )
 
 
 def _score(metrics: list[dict[str, float]]) -> str:

@@ -1,4 +1,4 @@
-"""Quick baselines beside a network: what its scores are to be compared with.
+"""Quick baselines beside a model: what its scores are to be compared with.
 
 They are kept in `baselines.json`: per model, split and regime the metrics, and the seconds it took.
 """

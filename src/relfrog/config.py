@@ -322,6 +322,8 @@ def resolve(
         if settings and "ranking" in settings and chosen["ranking"] != "sampled":
             raise UsageError("id-gnn scores what is sampled: ranking must be sampled. Take sage.")
         chosen["ranking"] = "sampled"
+    if kind == "recommendation" and chosen.get("features") == "own":
+        raise UsageError("features=own is for one label per entity; this is a recommendation.")
     if kind == "recommendation" and chosen.get("sharing") != "separate":
         raise UsageError("a recommendation marks its seed: sharing must be separate. Leave it out.")
     return Config(**chosen)

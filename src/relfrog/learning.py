@@ -72,7 +72,7 @@ def train(
             refused.
         overwrite: replace a run that is there already.
         device: "cpu", "cuda", ...; by default a GPU if there is one.
-        baselines: whether to score quick baselines beside a network; `Run.baselines` has them.
+        baselines: whether to score quick baselines beside the model; `Run.baselines` has them.
         members: for "auto", finished runs by model; those of the same data, task and settings are
             taken over instead of being trained again.
         callbacks: told what happens; see `relfrog.training.Callback`.

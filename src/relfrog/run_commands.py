@@ -37,7 +37,7 @@ __all__ = ["RUN_COMMANDS"]
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
 @click.option("--overwrite", is_flag=True, help="Replace a run that is there already.")
 @click.option("--baselines/--no-baselines", default=True, show_default=True,
-              help="Score quick baselines beside a network.")  # fmt: skip
+              help="Score quick baselines beside the model.")  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Do not write report.html into the run folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 def train_command(

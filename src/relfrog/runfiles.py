@@ -11,7 +11,7 @@
     roles.json           the gate of each route
     history.jsonl        one line per epoch
     metrics.json         scores of the saved weights, by split and regime
-    baselines.json       scores of quick baselines beside a network, by model, split and regime
+    baselines.json       scores of quick baselines beside it, by model, split and regime
     unseen.json          categories of the database that the model has not seen, to name newer ones
     report.html          what was learned, for people
     shown.json           what the report computed from the data; with its arrays:

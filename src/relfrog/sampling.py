@@ -4,9 +4,10 @@ A seed is a row and a time. Around it the sampler collects rows that existed at 
 hops along the foreign keys, and writes them down as a `Batch`.
 
 What is drawn for a row depends on the random seed, the epoch, the seed's time, the row and how
-many of its children are visible, and on nothing else: not on the other seeds of the batch, not
-on the number of workers, not on rows that are later. So evaluation always sees the same
-subgraphs, and the future can change without changing a batch.
+many of its children are visible, and on nothing else: not on the number of workers, not on rows
+that are later. So evaluation always sees the same subgraphs, and the future can change without
+changing a batch. Other seeds change nothing where subgraphs are separate; one that shares a
+subgraph may bring a row nearer, which then brings more of its children.
 """
 
 from __future__ import annotations
