@@ -314,7 +314,8 @@ def resolve(
             f"frog, {', '.join(suited)} or auto."
         )
     roles, model = chosen.get("roles", Config.roles), chosen.get("model", Config.model)
-    if roles != Config.roles and model not in ("frog", "auto"):
+    nodes = roles == "node" and model in ("sage", "id-gnn")  # which they are
+    if roles != Config.roles and model not in ("frog", "auto") and not nodes:
         raise UsageError(f"model {model} has no roles, and roles={roles} would do nothing.")
     if chosen.get("model") == "id-gnn":
         if kind != "recommendation":

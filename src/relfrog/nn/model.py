@@ -187,12 +187,17 @@ def dependency_pairs(
     }
     return {
         key: Pairs(
-            next(gathered[key.table]).float(),  # the losses are not for mixed precision
-            next(gathered[key.parent]).float(),
+            _precise(next(gathered[key.table])),
+            _precise(next(gathered[key.parent])),
             batch.tables[key.parent].index[parents],
         )
         for key, parents in found.items()
     }
+
+
+def _precise(x: Tensor) -> Tensor:
+    """The losses of dependencies are not for mixed precision. Shape [...]."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 def _gather(states: Sequence[Tensor], wanted: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
