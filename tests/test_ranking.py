@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -380,17 +381,20 @@ def test_a_ranker_bears_many_candidates(
         assert np.sort(named[kept[few == number]])[::-1].tolist() == own.tolist()
 
 
+def told_otherwise(monkeypatch: pytest.MonkeyPatch, change: Callable[..., Any]) -> None:
+    """Change what LightGBM's ranker learns from: features, labels, candidates per seed."""
+    ranker = baseline_class("lightgbm", "recommendation")
+    real = ranker._data
+    monkeypatch.setattr(ranker, "_data", lambda self, seeds: change(seeds, *real(self, seeds)))
+
+
 def test_a_ranker_needs_no_candidates_at_validation(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ranker = baseline_class("lightgbm", "recommendation")
-    real = ranker._data
-
-    def none_at_validation(self: Any, seeds: Seeds) -> Any:
-        x, y, group = real(self, seeds)
+    def none(seeds: Seeds, x: Any, y: Any, group: Any) -> Any:
         return (x[:0], y[:0], group[:0]) if seeds.times.max() == VAL else (x, y, group)
 
-    monkeypatch.setattr(ranker, "_data", none_at_validation)
+    told_otherwise(monkeypatch, none)
     run = relfrog.train(shop, "list", tmp_path / "run", model="lightgbm")
     assert np.isfinite(run.metrics["test"]["rolling"]["map"])
 
@@ -398,14 +402,7 @@ def test_a_ranker_needs_no_candidates_at_validation(
 def test_what_lightgbm_refuses_is_said(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ranker = baseline_class("lightgbm", "recommendation")
-    real = ranker._data
-
-    def wrong(self: Any, seeds: Seeds) -> Any:
-        x, y, group = real(self, seeds)
-        return x, y, group[:-1]
-
-    monkeypatch.setattr(ranker, "_data", wrong)
+    told_otherwise(monkeypatch, lambda seeds, x, y, group: (x, y, group[:-1]))
     with pytest.raises(RunError, match="LightGBM cannot learn"):
         relfrog.train(shop, "list", tmp_path / "run", model="lightgbm")
 

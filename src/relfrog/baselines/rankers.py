@@ -213,14 +213,14 @@ class LightGBMRanker(Ranker):
         begin, known = joined_before(self.graph, self.source, self.target, seed, limits, ticks=True)
         own = np.repeat(np.arange(len(seed)), np.diff(begin))
         ticks, moment = np.unique(limits, return_inverse=True)
-        standing = [self.popularity.at(int(t)) for t in ticks]
         for i in np.flatnonzero(np.diff(begin) > self.OWN):
             # Of very many those that are asked for most.
-            named = standing[moment[i]].named.numpy()[known[begin[i] : begin[i + 1]]]
+            named = self.popularity.at(int(limits[i])).named.numpy()
+            named = named[known[begin[i] : begin[i + 1]]]
             least = np.argsort(-named, kind="stable")[self.OWN :]
             own[begin[i] + least] = -1
         own, known = own[own >= 0], known[own >= 0]
-        tops = [one.order.numpy()[: self.POPULAR] for one in standing]
+        tops = [self.popularity.at(int(t)).order.numpy()[: self.POPULAR] for t in ticks]
         popular = np.concatenate([np.zeros(0, np.int64), *(tops[m] for m in moment)])
         sizes = np.array([len(top) for top in tops], np.int64)[moment]
         both = np.stack([
