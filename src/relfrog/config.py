@@ -316,7 +316,7 @@ def resolve(
     roles, model = chosen.get("roles", Config.roles), chosen.get("model", Config.model)
     nodes = roles == "node" and model in ("sage", "id-gnn")  # which they are
     if roles != Config.roles and model not in ("frog", "auto") and not nodes:
-        raise UsageError(f"model {model} has no roles, and roles={roles} would do nothing.")
+        raise UsageError(f"model {model} has no roles: leave roles={roles} out, or take frog.")
     if chosen.get("model") == "id-gnn":
         if kind != "recommendation":
             raise UsageError(f"model id-gnn is for recommendations; this is {kind}. Take sage.")
@@ -324,7 +324,9 @@ def resolve(
             raise UsageError("id-gnn scores what is sampled: ranking must be sampled. Take sage.")
         chosen["ranking"] = "sampled"
     if kind == "recommendation" and chosen.get("features") == "own":
-        raise UsageError("features=own is for one label per entity; this is a recommendation.")
+        raise UsageError(
+            "features=own is for one label per entity; for a recommendation leave it out."
+        )
     if kind == "recommendation" and chosen.get("sharing") != "separate":
         raise UsageError("a recommendation marks its seed: sharing must be separate. Leave it out.")
     return Config(**chosen)
