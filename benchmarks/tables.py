@@ -232,6 +232,12 @@ def training() -> str:
             "seeds of a batch in one copy (in any: they then have fewer rows in common): "
             f"{costs}.",
         ]
+    if found.get("seeds"):
+        costs = ", ".join(
+            f"{row['ms_per_seed']:.1f} ms and {row['peak_mb']:,} MB with {row['seeds']:,}"
+            for row in found["seeds"]
+        )
+        lines += ["", f"The same on one copy with more seeds at more times: {costs}."]
     known = "; ".join(
         f"{entry['of']}: {' to '.join(f'{value:,}' for value in entry['seeds_per_s'])}"
         for entry in found["references_not_of_this_run"]

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import nn
 
@@ -291,6 +292,26 @@ def run_growth(factor: int, options: argparse.Namespace) -> dict[str, Any]:
     return row
 
 
+def run_seeds(factor: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Training on the same database with so many times its seeds: again some minutes later."""
+    prepared = prepare_case(next(case for case in CASES if case.name == "frog"), options.data)
+    seeds = prepared.train_seeds
+    assert seeds is not None and seeds.labels is not None
+    again = np.tile(np.arange(len(seeds)), factor)
+    minutes = pd.to_timedelta(np.repeat(np.arange(factor), len(seeds)), "min")
+    times = seeds.times.iloc[again].reset_index(drop=True) + minutes
+    more = Seeds(seeds.rows[again], times, seeds.labels[again])
+    trainer = make_trainer(replace(prepared, train_seeds=more))
+    runner = Runner(trainer.train_step, trainer.loader.epoch)
+    runner.run(options.warmup)
+    speeds = [runner.run(options.steps) for _ in range(options.rounds)]
+    runner.batches.close()
+    return {
+        "dataset": DATASET, "seeds": len(more),
+        "ms_per_seed": significant(1e3 / statistics.median(speeds)), "peak_mb": peak_mb(),
+    }  # fmt: skip
+
+
 def megabytes(prepared: Prepared) -> int:
     parts = [t for f in prepared.features.values() for t in (f.dense, f.codes, f.moments)]
     return sum(part.nbytes for part in parts) // 2**20
@@ -349,10 +370,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
                         default=[case.name for case in CASES], help="by default all")  # fmt: skip
     parser.add_argument("--factors", nargs="*", type=int, default=[1, 10, 100],
                         help="copies of the database (default 1 10 100)")  # fmt: skip
+    parser.add_argument("--seed-factors", nargs="*", type=int, default=[1, 10, 100],
+                        help="times the seeds, on one database (default 1 10 100)")  # fmt: skip
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1,
                         help="of PyTorch, on both sides (default: one per core)")  # fmt: skip
     parser.add_argument("--no-profile", action="store_true")
-    parser.add_argument("--part", choices=["check", "case", "growth", "profile"],
+    parser.add_argument("--part", choices=["check", "case", "growth", "seeds", "profile"],
                         help=argparse.SUPPRESS)  # fmt: skip
     parser.add_argument("--name", default="", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
@@ -366,6 +389,8 @@ def run_part(options: argparse.Namespace) -> Any:
         return run_case(next(case for case in CASES if case.name == options.name), options)
     if options.part == "growth":
         return run_growth(int(options.name), options)
+    if options.part == "seeds":
+        return run_seeds(int(options.name), options)
     from training_profile import profile
 
     prepared = prepare_case(next(case for case in CASES if case.name == options.name), options.data)
@@ -403,13 +428,17 @@ def main() -> None:
     if results["check"] is None:
         sys.exit(1)
     show({"plain network and ours apart by at most": max(results["check"].values())})
-    results["cases"], results["growth"] = [], []
-    for part, names in (("case", options.cases), ("growth", options.factors)):
+    for part, kept, names in (
+        ("case", "cases", options.cases),
+        ("growth", "growth", options.factors),
+        ("seeds", "seeds", options.seed_factors),
+    ):
+        results[kept] = []
         for name in names:
             row = in_process(part, str(name), argv)
             if row is not None:
                 show(row)
-                results["cases" if part == "case" else "growth"].append(row)
+                results[kept].append(row)
     if options.out:
         options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if options.no_profile:
