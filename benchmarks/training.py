@@ -296,7 +296,8 @@ def run_seeds(factor: int, options: argparse.Namespace) -> dict[str, Any]:
     """Training on the same database with so many times its seeds: again some minutes later."""
     prepared = prepare_case(next(case for case in CASES if case.name == "frog"), options.data)
     seeds = prepared.train_seeds
-    assert seeds is not None and seeds.labels is not None
+    assert seeds is not None
+    assert seeds.labels is not None
     again = np.tile(np.arange(len(seeds)), factor)
     minutes = pd.to_timedelta(np.repeat(np.arange(factor), len(seeds)), "min")
     times = seeds.times.iloc[again].reset_index(drop=True) + minutes

@@ -345,7 +345,7 @@ def test_a_table_that_is_empty_does_no_harm(run: relfrog.Run, store: Path, tmp_p
     assert len(trained.predict()) == 20
 
 
-def test_a_new_key_between_old_tables_says_that_the_weights_do_not_fit(
+def test_a_new_key_between_old_tables_is_ignored_and_named(
     run: relfrog.Run, store: Path, tmp_path: Path
 ) -> None:
     changed = copied(store, tmp_path)
@@ -353,6 +353,45 @@ def test_a_new_key_between_old_tables_says_that_the_weights_do_not_fit(
     manifest["tables"]["people"]["fkeys"]["likes"] = "things"
     (changed / "manifest.yaml").write_text(yaml.safe_dump(manifest))
     change(changed, "people", lambda f: f.assign(likes=1))
+    with pytest.warns(NewColumnWarning, match=r"people: new and ignored: 1 column \(likes\)"):
+        found = moved(run, changed, tmp_path).predict()
+    pd.testing.assert_frame_equal(found, run.predict(), check_exact=True)
+
+
+def test_a_column_that_has_become_a_key_is_named(
+    run: relfrog.Run, store: Path, tmp_path: Path
+) -> None:
+    changed = copied(store, tmp_path)
+    manifest = yaml.safe_load((changed / "manifest.yaml").read_text())
+    manifest["tables"]["people"]["fkeys"]["age"] = "things"
+    (changed / "manifest.yaml").write_text(yaml.safe_dump(manifest))
+    with pytest.raises(SchemaError, match=r"foreign key now.* \(people\.age\)"):
+        moved(run, changed, tmp_path).predict()
+
+
+def test_a_column_of_which_nothing_was_learned_may_become_a_key(
+    store: Path, tmp_path: Path
+) -> None:
+    before = copied(store, tmp_path / "before")
+    change(before, "people", lambda f: f.assign(likes=1))
+    trained = fit(before, tmp_path / "trained", epochs=1)
+    assert "likes" in trained.prepared.columns.tables["people"].skipped
+    after = copied(before, tmp_path / "after")
+    manifest = yaml.safe_load((after / "manifest.yaml").read_text())
+    manifest["tables"]["people"]["fkeys"]["likes"] = "things"
+    (after / "manifest.yaml").write_text(yaml.safe_dump(manifest))
+    with pytest.warns(NewColumnWarning, match=r"people: new and ignored: 1 column \(likes\)"):
+        found = moved(trained, after, tmp_path).predict()
+    pd.testing.assert_frame_equal(found, trained.predict(), check_exact=True)
+
+
+def test_a_key_that_is_gone_says_that_the_weights_do_not_fit(
+    run: relfrog.Run, store: Path, tmp_path: Path
+) -> None:
+    changed = copied(store, tmp_path)
+    manifest = yaml.safe_load((changed / "manifest.yaml").read_text())
+    del manifest["tables"]["orders"]["fkeys"]["thing"]
+    (changed / "manifest.yaml").write_text(yaml.safe_dump(manifest))
     with pytest.raises(RunError, match=r"tables or keys have changed: train again"):
         moved(run, changed, tmp_path).predict()
 

@@ -95,12 +95,24 @@ class Columns:
                 f"not in the database: {', and '.join(parts)}. Bring them back (a column of NULLs "
                 "will do), or fit the columns again and train anew."
             )
+        keys = [
+            f"{name}.{column}"
+            for name, table in self.tables.items()
+            for column in db.table_dict[name].fkey_col_to_pkey_table
+            if table.encodes(column)
+        ]
+        if keys:  # its values are no longer its own, but numbers of rows
+            raise SchemaError(
+                f"foreign key now, and a column with values before: {_listed(keys, 'column')}. "
+                "Undo that, or fit the columns again and train anew."
+            )
         for name, table in db.table_dict.items():
             if name not in self.tables:
                 text = f"table {name} is new since the columns were fitted and is ignored."
             else:
-                keys = {table.pkey_col, *table.fkey_col_to_pkey_table, *self.tables[name].known}
-                new = [column for column in table.df if column not in keys]
+                fitted, keys_now = self.tables[name], table.fkey_col_to_pkey_table
+                known = {table.pkey_col, *fitted.known} - (set(fitted.skipped) & set(keys_now))
+                new = [column for column in table.df if column not in known]
                 if not new:
                     continue
                 text = f"table {name}: new and ignored: {_listed(new, 'column')}."

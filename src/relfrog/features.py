@@ -167,6 +167,15 @@ class TableColumns:
             return np.zeros((0, NUM_QUANTILES), np.float32)
         return np.stack([column.quantiles for column in self.numbers])
 
+    def encodes(self, column: str) -> bool:
+        """Whether a column is one of those that are encoded."""
+        return any(own.name == column for own in self.columns)
+
+    def had_key(self, column: str) -> bool:
+        """Whether a column was there as a key."""
+        values = column in self.skipped or self.encodes(column)
+        return column in self.known and not values
+
     def encode(self, frame: pd.DataFrame, unreadable: list[str]) -> Features:
         """Encode rows; columns of which no value can be read are appended to `unreadable`."""
         import torch

@@ -98,16 +98,17 @@ def allowed(task: Any, db: Any) -> Any:
 
 
 def _known(db: Any, columns: Columns) -> Any:
-    """The database without tables that have come since the columns were fitted."""
-    if set(db.table_dict) <= set(columns.tables):
-        return db
+    """The database without tables and foreign keys that have come since columns were fitted."""
     tables = {}
-    for name, table in db.table_dict.items():
-        if name in columns.tables:
-            keys = table.fkey_col_to_pkey_table.items()
-            known = {column: parent for column, parent in keys if parent in columns.tables}
-            tables[name] = Table(table.df, known, table.pkey_col, table.time_col)
-    return Database(tables)
+    for name, known in columns.tables.items():
+        table = db.table_dict[name]
+        keys = {
+            column: parent
+            for column, parent in table.fkey_col_to_pkey_table.items()
+            if parent in columns.tables and known.had_key(column)
+        }
+        tables[name] = Table(table.df, keys, table.pkey_col, table.time_col)
+    return Database({name: tables[name] for name in db.table_dict if name in tables})
 
 
 def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
