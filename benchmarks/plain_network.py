@@ -297,6 +297,7 @@ class PlainNetwork(nn.Module):
     ) -> dict[str, Tensor]:
         """Each occurrence by itself."""
         seconds = batch.group_times.double() / float(clock.PER_SECOND[self.unit])
+        ends = seconds - batch.group_lags
         h = {}
         for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):
             rows = batch.tables[name]
@@ -304,7 +305,7 @@ class PlainNetwork(nn.Module):
             spans = None
             if times.moments is not None:
                 moments = features[name].moments[each]
-                spans = seconds[rows.group.long()].unsqueeze(1) - moments
+                spans = ends[rows.group.long()].unsqueeze(1) - moments
             h[name] = times(encoder(features[name], each), ages.get(name), spans)
         seeds = batch.tables[self.seed_table]
         hidden = torch.zeros(len(seeds), dtype=torch.bool)

@@ -56,12 +56,11 @@ def slow_pairs(batch: Batch, key: ForeignKey) -> list[tuple[int, int]]:
 
 
 def slow_hidden(batch: Batch) -> set[int]:
-    """Seeds that are later than what may be seen: their cut-off is so long before their time."""
+    """Seeds that are later than what may be seen."""
     rows = batch.tables[batch.seed_table]
     if rows.age is None:
         return set()
-    lags = batch.group_lags.tolist()
-    return {i for i in batch.seeds.tolist() if float(rows.age[i]) < lags[int(rows.group[i])]}
+    return {i for i in batch.seeds.tolist() if float(rows.age[i]) < 0}
 
 
 def slow_matches(batch: Batch, route: Route) -> list[Match]:
@@ -294,8 +293,9 @@ def slow_encode(network: Network, batch: Batch, features: Mapping[str, Features]
             row = int(part.rows[part.index[i]])
             x = slow_row(encoder, features[name], row)
             age = None if part.age is None else age_parts(part.age[i : i + 1])
-            now = int(batch.group_times[int(part.group[i])]) / per_second
-            spans = now - features[name].moments[row : row + 1]
+            group = int(part.group[i])
+            end = int(batch.group_times[group]) / per_second - float(batch.group_lags[group])
+            spans = end - features[name].moments[row : row + 1]
             states[name].append(times(x.unsqueeze(0), age, spans)[0])
     hidden, part = slow_hidden(batch), batch.tables[network.seed_table]
     asked = set(batch.seeds.tolist())

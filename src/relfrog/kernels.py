@@ -182,13 +182,15 @@ def arrange(
     moments: Ints,
     levels: Ints,
     seeds: Ints,
-    group_times: Ints,
+    ends: Ints,
     tables: Ints,
     per_second: float,
     outgoing: Ints,
     num_keys: Int,
 ) -> tuple[Ints, ...]:
     """Turn the finds of `walk` into arrays per table and per foreign key, ordered by hop.
+
+    Ages count back from `ends`, where what a group sees stops. Shape [groups].
 
     Returns:
         counts: occurrences per table and hop. Shape [tables, hops + 2].
@@ -228,7 +230,7 @@ def arrange(
                 index[nth(to)], groups[nth(to)], hops[nth(to)] = row, group, hop
                 age[nth(to)] = np.nan
                 if moments[nth(i)] != MISSING:
-                    age[nth(to)] = (group_times[group] - moments[nth(i)]) / per_second
+                    age[nth(to)] = (ends[group] - moments[nth(i)]) / per_second
 
     rows = np.empty(total, np.int64)
     distinct = np.zeros(num_tables, np.int64)

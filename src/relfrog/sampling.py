@@ -61,10 +61,11 @@ class Rows:
         index: which distinct row an occurrence is. int64, shape [occurrences].
         group: which subgraph it belongs to. int32, shape [occurrences].
         hop: steps from the nearest seed. int8, shape [occurrences].
-        age: seconds from the row's time to the seed's, NaN where the row has none; None for a
-            table without a time column. Less than from the subgraph's cut-off to its time for
-            nothing but a seed that is not visible itself: it was asked about, but its contents
-            must not be read; see `Batch.hidden`. float64, shape [occurrences].
+        age: seconds from the row's time to the cut-off of its subgraph, which is the seed's time
+            unless the database stops before; NaN where the row has none; None for a table without
+            a time column. Less than 0 for nothing but a seed that is not visible itself: it was
+            asked about, but its contents must not be read; see `Batch.hidden`. float64, shape
+            [occurrences].
         per_hop: occurrences at each hop; the last two entries are the last sampled hop and the
             parents brought along by it.
     """
@@ -139,8 +140,7 @@ class Batch:
         rows = self.tables[self.seed_table]
         if rows.age is None:
             return torch.zeros_like(self.seeds, dtype=torch.bool)
-        lags = self.group_lags[rows.group[self.seeds].long()]
-        return rows.age[self.seeds] < lags  # NaN, no time of its own: visible
+        return rows.age[self.seeds] < 0  # NaN, no time of its own: visible
 
     def matches(self, route: Route) -> Matches:
         """Every match of a route among the sampled rows, none twice.
@@ -325,13 +325,14 @@ class TemporalSampler:
             rows, groups, group_moments = rows[order], moment[order], np.arange(len(moments))
             group_times = moments
         else:
-            # Seeds that see the same rows at different times see them at different ages.
+            # Seeds that see the same rows at different times have other seasons and lags.
             order = np.lexsort((ticks, moment))
             first = np.ones(len(order), bool)
             first[1:] = (np.diff(ticks[order]) != 0) | (np.diff(moment[order]) != 0)
             rows, groups = rows[order], np.cumsum(first) - 1
             group_moments, group_times = moment[order][first], ticks[order][first]
-        lags = (group_times - moments[group_moments]) / float(clock.PER_SECOND[self.graph.unit])
+        ends = moments[group_moments]
+        lags = (group_times - ends) / float(clock.PER_SECOND[self.graph.unit])
         graph = self.graph
         outgoing, incoming = self._adjacent
         stream = _stream(self.seed, epoch)
@@ -350,7 +351,7 @@ class TemporalSampler:
             self.whole, self.strategy is Strategy.LAST, stream, *memory,
         )  # fmt: skip
         arrays = kernels.arrange(
-            memory[0], memory[1], memory[2], levels, found, group_times, graph.tables,
+            memory[0], memory[1], memory[2], levels, found, ends, graph.tables,
             float(clock.PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
         )  # fmt: skip
         self._scratch.memory = memory

@@ -132,6 +132,9 @@ class Network(nn.Module):
         per_second = float(clock.PER_SECOND[self.unit])
         # In double precision: as float32 a time in this century is only known to 128 s.
         seconds = batch.group_times.double() / per_second
+        # Where the database stops before the seeds, rows are seen as they were seen there: a
+        # network that has always known yesterday has not learned what the same rows say in years.
+        ends = seconds - batch.group_lags
         h = {}
         for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):
             rows, count = batch.tables[name], plan.sizes[name]
@@ -143,7 +146,7 @@ class Network(nn.Module):
             spans = None
             if times.moments is not None:
                 moments = features[name].moments.index_select(0, chosen)[index]
-                spans = seconds[rows.group[:count].long()].unsqueeze(1) - moments
+                spans = ends[rows.group[:count].long()].unsqueeze(1) - moments
             h[name] = times(own.index_select(0, index), ages.get(name), spans)
         x, rows = h[self.seed_table], batch.tables[self.seed_table]
         hidden = torch.zeros(len(x), dtype=torch.bool, device=x.device)
