@@ -366,7 +366,7 @@ def test_what_does_not_hold_is_an_error(run: relfrog.Run, tmp_path: Path) -> Non
     certified.predict(TEST)
     about = dict(certified.certificate.about)
     about["trial"] = {**about["trial"], "removed": {"rows": 5, "identical": False, "different": 3}}
-    certified._found.append(Certificate({**about, "holds": False}, certified.certificate.entities))
+    certified.found.append(Certificate({**about, "holds": False}, certified.certificate.entities))
     with pytest.raises(RunError, match="3 change when later rows are removed"):
         _show_certificate(certified, tmp_path / "x.json")
 

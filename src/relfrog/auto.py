@@ -18,7 +18,7 @@ from relfrog.blending import choose
 from relfrog.config import Config
 from relfrog.errors import RelFrogError, RunError
 from relfrog.folders import appearing
-from relfrog.models import BASELINES, NETWORKS
+from relfrog.models import BASELINES, LEARNING, NETWORKS
 from relfrog.preparing import Prepared, seeds_of
 from relfrog.runfiles import is_run, write_json
 from relfrog.runs import BLEND, MEMBERS, Run, read_run
@@ -57,6 +57,8 @@ def _settings(name: str, config: Config) -> dict[str, Any]:
         settings["roles"] = "learned"
     if name not in NETWORKS:
         settings["history"] = "on"
+    if name not in LEARNING:
+        settings["refit"] = False
     return settings
 
 
@@ -166,7 +168,7 @@ def _choose(
     blend = choose(
         kind,
         first.truth(val),
-        {name: run.predict_seeds(val, cutoff) for name, run in members.items()},
+        {name: run.selected.predict_seeds(val, cutoff) for name, run in members.items()},
         first.about["labels"].get("std"),
         config.seed,
     )

@@ -17,7 +17,7 @@ from relfrog.console import duration
 from relfrog.errors import RelFrogError, UsageError
 from relfrog.evaluation import REGIMES
 from relfrog.jobs import run_jobs
-from relfrog.models import BASELINES
+from relfrog.models import BASELINES, LEARNING
 from relfrog.places import Place
 from relfrog.runfiles import is_run
 from relfrog.runs import load_run
@@ -107,10 +107,17 @@ class Cell:
         if self.settings.get("model") != "auto":
             return None
         alone = {
-            name: replace(self, settings={**self.settings, "model": name})
+            name: replace(self, settings=_suited({**self.settings, "model": name}))
             for name in member_names(self.kind)
         }
         return {name: str(cell.folder(runs)) for name, cell in alone.items()}
+
+
+def _suited(settings: dict[str, Any]) -> dict[str, Any]:
+    """Without what only models that learn can be told."""
+    if settings.get("model", Config.model) not in LEARNING:
+        settings.pop("refit", None)
+    return settings
 
 
 def cell_for(
@@ -121,25 +128,35 @@ def cell_for(
     named = preset
     if preset is not None:
         named = preset.replace("{dataset}", place.name).replace("{task}", task)
-    given = {**settings, **variant.settings}
+    given = _suited({**settings, **variant.settings})
     return Cell(place, task, variant.name, given, seed, size, named, gates)
 
 
 def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
-    """The entries of `results.json` for a finished run: one per regime."""
+    """The entries of `results.json` for a finished run: one per regime.
+
+    A model that has learned once more has entries of its own beside those of the model that was
+    chosen, which is what the same run would be without.
+    """
     run = load_run(cell.folder(runs))
-    metrics = run.metrics
-    about = run.about
+    about, val = run.about, run.metrics["val"]
+    scored = {cell.variant: (run.metrics["test"], run.config.refit)}
+    if run.config.refit:
+        scored = {
+            cell.variant: (about["refit"]["before"], False),
+            f"{cell.variant}-refit": (run.metrics["test"], True),
+        }
     return [
         {
             "dataset": cell.place.name, "task": cell.task, "task_type": cell.kind,
-            "model": run.config.model, "variant": cell.variant, "regime": regime,
-            "seed": cell.seed, "metrics": metrics["test"][regime],
-            "val_metrics": metrics["val"][regime], "settings": asdict(run.config),
+            "model": run.config.model, "variant": variant, "regime": regime,
+            "seed": cell.seed, "metrics": test[regime], "val_metrics": val[regime],
+            "settings": asdict(run.config) | {"refit": refit},
             "seconds": about["seconds"], "peak_mb": round(about["peak_memory_bytes"] / 1e6, 1),
             "versions": {"relfrog": about["relfrog"], **about["versions"]},
             "run": cell.folder(runs).name,
         }
+        for variant, (test, refit) in scored.items()
         for regime in REGIMES
     ]  # fmt: skip
 

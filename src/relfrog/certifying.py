@@ -11,7 +11,6 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -115,18 +114,16 @@ class CertifyingRun(Run):
 
     Attributes:
         times: different times that the trial is made at, at most; 0 for all.
+        found: all certificates.
     """
 
     times: int = MOST_TIMES
-
-    @cached_property
-    def _found(self) -> list[Certificate]:
-        return []
+    found: list[Certificate] = field(default_factory=list)
 
     @property
     def certificate(self) -> Certificate:
         """Of the last predictions."""
-        return self._found[-1]
+        return self.found[-1]
 
     def predict_seeds(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
@@ -138,7 +135,7 @@ class CertifyingRun(Run):
             limits = np.minimum(limits, graph.ticks([cutoff])[0])
         predicted, trial = _trial(self, seeds, cutoff, wish, limits, self.times)
         used = _used(self, seeds, cutoff, limits)
-        self._found.append(_certificate(self, seeds, limits, used, trial))
+        self.found.append(_certificate(self, seeds, limits, used, trial))
         return predicted
 
 
@@ -160,12 +157,12 @@ def certify(run: Run, *, times: int = MOST_TIMES) -> CertifyingRun:
     """
     if times < 0:
         raise UsageError(f"times must be 0 or more (got {times}).")
-    return CertifyingRun(run.folder, run.about, run.config, run.device, times)
+    return CertifyingRun(run.folder, run.about, run.config, run.device, times=times)
 
 
 def _twin(run: Run, prepared: Prepared) -> Run:
     """The run on another database."""
-    twin = Run(run.folder, run.about, run.config, run.device)
+    twin = Run(run.folder, run.about, run.config, run.device, run.part)
     vars(twin)["prepared"] = prepared
     return twin
 

@@ -12,7 +12,7 @@ import yaml
 
 from relfrog.errors import UsageError
 from relfrog.mapping import unknown
-from relfrog.models import BASELINES, MODELS
+from relfrog.models import BASELINES, LEARNING, MODELS
 
 __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "read_preset",
            "resolve"]  # fmt: skip
@@ -105,6 +105,9 @@ class Config:
         clip: largest norm of the gradient; 0 for any.
         average: how slowly an average of the weights moves, which is what is evaluated and
             saved; 0 for the weights themselves.
+        refit: whether the model, once it is chosen, is learned anew from training and validation
+            labels together, for as long as was best. Validation scores stay those of the chosen
+            one; test scores and predictions are those of the other.
         ranking: how targets of a recommendation are scored: "sampled" (those in the subgraph of
             the seed, as in the paper), "towers" (all, by a product of two vectors), or "both".
         features: what LightGBM sees: "all" (the entity's columns, its parents, what its and their
@@ -159,6 +162,7 @@ class Config:
     weight_decay: float = 0.1
     clip: float = 1.0
     average: float = 0.99
+    refit: bool = False
     ranking: str = "both"
     features: str = "all"
     trials: int = 12
@@ -323,6 +327,11 @@ def resolve(
         if settings and "ranking" in settings and chosen["ranking"] != "sampled":
             raise UsageError("id-gnn scores what is sampled: ranking must be sampled. Take sage.")
         chosen["ranking"] = "sampled"
+    if chosen.get("refit") and model not in LEARNING:
+        raise UsageError(
+            f"model {model} knows all earlier labels as it is: leave refit out, or take one of "
+            f"{', '.join(LEARNING)}."
+        )
     if kind == "recommendation" and chosen.get("features") == "own":
         raise UsageError(
             "features=own is for one label per entity; for a recommendation leave it out."

@@ -21,13 +21,17 @@ from relfrog.errors import RunError
 from relfrog.evaluation import REGIMES, better
 from relfrog.models import NETWORKS
 from relfrog.novelties import FILE as UNSEEN
-from relfrog.preparing import Prepared, prepare, seeds_of
+from relfrog.preparing import Prepared, prepare, seeds_of, with_validation
 from relfrog.runfiles import clear_partials, locked, plain, write_json, write_text, written
-from relfrog.runs import Run, chosen_device, load_run, resume_command
+from relfrog.runs import CHOSEN, Run, chosen_device, load_run, resume_command
 from relfrog.threads import computing
 from relfrog.training import Callback, Trainer
 
 __all__ = ["RunInterrupted", "learn", "tidy"]
+
+
+#: Where a model that was chosen learns once more.
+REFIT = "refit"
 
 
 class RunInterrupted(KeyboardInterrupt):
@@ -93,25 +97,48 @@ def _fit(
         try:
             candidates = _candidates(config, prepared)
             trainers = []
-            for name, candidate in candidates:
-                part = folder / name if name else folder
+
+            def fit(part: Path, candidate: Prepared, **more: Any) -> Trainer:
                 part.mkdir(exist_ok=True)
                 trainer = Trainer(
                     candidate, part, roles=about["gates"], device=torch.device(chosen),
-                    callbacks=callbacks,
+                    callbacks=callbacks, **more,
                 )  # fmt: skip
                 if resume:
                     trainer.load_checkpoint()
                 trainer.fit()
-                trainers.append((name, trainer))
+                return trainer
+
+            for name, candidate in candidates:
+                trainers.append((name, fit(folder / name, candidate)))
             name, trainer = _best(trainers)
-            if name:
+            if len(trainers) > 1:
                 about["history_by_validation"] = {n: t.at.best for n, t in trainers}
-                # Copied, not moved: whoever is killed here finds both parts whole.
-                for file in ("model.safetensors", "history.jsonl"):
-                    with written(folder / file) as copy:
-                        copy.write((folder / name / file).read_bytes())
-            _finish(folder, about, trainer, started)
+            final = trainer
+            if config.refit:
+                assert trainer.prepared.train_seeds is not None
+                seeds = with_validation(trainer.prepared, trainer.prepared.train_seeds)
+                _tell(callbacks, "once more, from training and validation labels ...")
+                final = fit(
+                    folder / REFIT, replace(trainer.prepared, train_seeds=seeds),
+                    about=trainer.about, last=trainer.at.best_epoch + 1,
+                )  # fmt: skip
+                (folder / CHOSEN).mkdir(exist_ok=True)
+                test = seeds_of(prepared.task, "test")
+                about["refit"] = {
+                    "labels": len(seeds), "epochs": final.at.epoch,
+                    "before": {regime: trainer.score(test, "test", regime) for regime in REGIMES},
+                }  # fmt: skip
+            # Copied, not moved: whoever is killed here finds all parts whole.
+            for source, to in (
+                (folder / name / "history.jsonl", folder),
+                (folder / name / "model.safetensors", folder / CHOSEN if config.refit else folder),
+                (final.folder / "model.safetensors", folder),
+            ):
+                if source.parent != to:
+                    with written(to / source.name) as copy:
+                        copy.write(source.read_bytes())
+            _finish(folder, about, trainer, final, started)
             tidy(folder)
         except KeyboardInterrupt:
             again = resume_command(folder)
@@ -140,6 +167,14 @@ def _fit_baseline(
         try:
             baseline.fit(lambda text: _tell(callbacks, text))
             baseline.save(folder)
+            if baseline.selected is not baseline:
+                (folder / CHOSEN).mkdir(exist_ok=True)
+                baseline.selected.save(folder / CHOSEN)
+                seeds = with_validation(prepared, prepared.train_seeds)
+                about["refit"] = {
+                    "labels": len(seeds),
+                    "before": {r: baseline.selected.score("test", r) for r in REGIMES},
+                }
             prepared.columns.save(folder)
             write_json(folder / "roles.json", [])
             lines = [json.dumps(plain(line), default=str) + "\n" for line in baseline.trials]
@@ -182,6 +217,9 @@ def _fit_auto(
                 split: {regime: run.evaluate(split, regime) for regime in REGIMES}
                 for split in ("val", "test")
             }
+            if prepared.config.refit:
+                before = {regime: run.selected.evaluate("test", regime) for regime in REGIMES}
+                about["refit"] = {"before": before}
         except KeyboardInterrupt:
             again = resume_command(folder)
             raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
@@ -231,9 +269,10 @@ def _peak_memory() -> int:
 
 
 def _candidates(config: Config, prepared: Prepared) -> list[tuple[str, Prepared]]:
-    """What to train: one model, or one with and one without label history."""
+    """What to train: one model, or one with and one without label history, in which folders."""
     if config.history != "auto":
-        return [("", prepared)]
+        # What is learned once more must not be mixed up with what was chosen.
+        return [(CHOSEN if config.refit else "", prepared)]
     without = prepare(prepared.dataset, prepared.task, replace(config, history="off"))
     return [("history-on", prepared), ("history-off", without)]
 
@@ -247,8 +286,18 @@ def _best(trainers: list[tuple[str, Trainer]]) -> tuple[str, Trainer]:
     return best
 
 
-def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: float) -> None:
-    """Score the saved weights, write what is left to write, and call the run complete."""
+def _finish(
+    folder: Path, about: dict[str, Any], chosen: Trainer, trainer: Trainer, started: float
+) -> None:
+    """Score the saved weights, write what is left to write, and call the run complete.
+
+    Args:
+        folder: of the run.
+        about: of the run, as in `run.json`.
+        chosen: what validation has chosen, and is scored on validation.
+        trainer: what is used; the same, unless that was learned once more.
+        started: when all this began.
+    """
     prepared = trainer.prepared
     prepared.columns.save(folder)
     write_json(folder / UNSEEN, prepared.unseen)
@@ -266,15 +315,14 @@ def _finish(folder: Path, about: dict[str, Any], trainer: Trainer, started: floa
     )  # fmt: skip
     metrics = {
         split: {
-            regime: trainer.score(seeds_of(prepared.task, split), split, regime)
-            for regime in REGIMES
+            regime: one.score(seeds_of(prepared.task, split), split, regime) for regime in REGIMES
         }
-        for split in ("val", "test")
+        for split, one in (("val", chosen), ("test", trainer))
     }
     _complete(
         folder, about | {"labels": trainer.about}, metrics, started,
         weights=sum(p.numel() for p in trainer.network.parameters()),
-        best_epoch=trainer.at.best_epoch, epochs=trainer.at.epoch,
+        best_epoch=chosen.at.best_epoch, epochs=chosen.at.epoch,
     )  # fmt: skip
 
 
@@ -282,6 +330,9 @@ def tidy(folder: Path) -> None:
     """Remove what only an interrupted run needs."""
     clear_partials(folder)
     checkpoints.clear(folder)
-    for name in ("history-on", "history-off"):
+    for name in ("history-on", "history-off", REFIT):
         if (folder / name).is_dir():
             shutil.rmtree(folder / name)
+    if (folder / CHOSEN).is_dir():
+        checkpoints.clear(folder / CHOSEN)
+        (folder / CHOSEN / "history.jsonl").unlink(missing_ok=True)

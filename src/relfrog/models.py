@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BASELINES", "ENTITY_KINDS", "MODELS", "NETWORKS"]
+__all__ = ["BASELINES", "ENTITY_KINDS", "LEARNING", "MODELS", "NETWORKS"]
 
 #: RelBench's names of the types of task with one label per entity.
 ENTITY_KINDS = (
@@ -21,5 +21,7 @@ BASELINES: dict[str, tuple[str, ...]] = {
     "popularity": ("recommendation",),
     "past-visit": ("recommendation",),
 }
+#: Models that learn from labels, and can do so once more.
+LEARNING = (*NETWORKS, "lightgbm", "auto")
 #: Everything that `relfrog train --model` takes; auto trains several of the others.
 MODELS = (*NETWORKS, *BASELINES, "auto")

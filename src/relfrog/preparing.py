@@ -28,7 +28,7 @@ from relfrog.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm
 from relfrog.sampling import TemporalSampler, halving
 from relfrog.threads import computing
 
-__all__ = ["Prepared", "Seeds", "prepare", "seeds_of", "shown_database"]
+__all__ = ["Prepared", "Seeds", "prepare", "seeds_of", "shown_database", "with_validation"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,19 @@ def _seeds(task: Any, frame: pd.DataFrame) -> Seeds:
         frame[task.entity_col].to_numpy(np.int64),
         pd.Series(pd.to_datetime(frame[task.time_col])),
         frame[task.target_col].to_numpy(),
+    )
+
+
+def with_validation(prepared: Prepared, train: Seeds) -> Seeds:
+    """Training seeds, and those of validation whose windows have closed by the test time."""
+    task, val = prepared.task, seeds_of(prepared.task, "val")
+    closed = (val.times + task.timedelta <= prepared.dataset.test_timestamp).to_numpy()
+    assert train.labels is not None
+    assert val.labels is not None
+    return Seeds(
+        np.concatenate([train.rows, val.rows[closed]]),
+        pd.concat([train.times, val.times[closed]], ignore_index=True),
+        np.concatenate([train.labels, val.labels[closed]]),
     )
 
 

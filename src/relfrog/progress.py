@@ -44,9 +44,10 @@ class TrainingProgress(Callback):
     def on_start(self, trainer: Any) -> None:
         """Say what will be trained."""
         weights = sum(p.numel() for p in trainer.network.parameters())
+        most = "at most " if trainer.last is None else ""
         self._say(
             f"{len(trainer.train_seeds):,} training seeds, {weights:,} weights, "
-            f"{len(trainer.prepared.routes)} routes, at most {trainer.config.epochs} epochs of "
+            f"{len(trainer.prepared.routes)} routes, {most}{trainer.epochs} epochs of "
             f"{trainer.steps_per_epoch} steps"
         )
         self._steps, self._told = 0, False
@@ -61,7 +62,7 @@ class TrainingProgress(Callback):
                 TimeRemainingColumn(), console=Console(stderr=True), transient=True,
             )  # fmt: skip
             self._bar.start()
-            steps = trainer.config.epochs * trainer.steps_per_epoch
+            steps = trainer.epochs * trainer.steps_per_epoch
             self._task = self._bar.add_task(f"epoch {trainer.at.epoch}", total=steps, what="")
 
     def on_step(self, trainer: Any, loss: float) -> None:
@@ -74,11 +75,14 @@ class TrainingProgress(Callback):
             self._told = True
             step = (time.monotonic() - self._first) / max(self._steps - 1, 1)
             val = len(trainer.val_seeds) / trainer.config.batch_size * self.VALIDATE
-            epoch = step * (trainer.steps_per_epoch + val)
+            epoch = step * (trainer.steps_per_epoch + (val if trainer.last is None else 0))
+            stops = (
+                f"; it stops earlier after {trainer.config.patience} epochs without a better "
+                "validation"
+            )
             self._say(
-                f"an epoch takes about {duration(epoch)}, all {trainer.config.epochs} about "
-                f"{duration(epoch * trainer.config.epochs)}; it stops earlier after "
-                f"{trainer.config.patience} epochs without a better validation"
+                f"an epoch takes about {duration(epoch)}, all {trainer.epochs} about "
+                f"{duration(epoch * trainer.epochs)}{stops if trainer.last is None else ''}"
             )
         if self._bar is not None:
             speed = trainer.at.sums[0] / max(time.monotonic() - self._first, 1e-9)
@@ -92,22 +96,25 @@ class TrainingProgress(Callback):
         """One line per epoch."""
         now = time.monotonic()
         took, self._epoch, self._first = now - self._epoch, now, now  # with its validation
-        score = record.val[trainer.metric]
-        self._last = f"val {trainer.metric} {score:.4f}"
+        most = ""
+        if trainer.last is None:
+            most = "at most "
+            self._last = f"val {trainer.metric} {record.val[trainer.metric]:.4f}"
         # An epoch that was resumed took less; then its training alone is the better guess.
-        left = (trainer.config.epochs - record.epoch - 1) * max(took, record.seconds)
+        left = (trainer.epochs - record.epoch - 1) * max(took, record.seconds)
+        mark = " *" if record.best and most else "  "
         self._say(
-            f"epoch {record.epoch:>3}  loss {record.loss:.4f}  {self._last}"
-            f"{' *' if record.best else '  '}  {record.seeds_per_second:,.0f} seeds/s  "
-            f"at most {duration(left)} left"
+            f"epoch {record.epoch:>3}  loss {record.loss:.4f}  {self._last}{mark}  "
+            f"{record.seeds_per_second:,.0f} seeds/s  {most}{duration(left)} left"
         )
 
     def on_end(self, trainer: Any) -> None:
         """Say which epoch is kept."""
         self._stop()
-        self._say(
-            f"kept: epoch {trainer.at.best_epoch}, val {trainer.metric} {trainer.at.best:.4f}"
-        )
+        if trainer.last is None:
+            self._say(
+                f"kept: epoch {trainer.at.best_epoch}, val {trainer.metric} {trainer.at.best:.4f}"
+            )
 
     def on_message(self, text: str) -> None:
         """Say it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,19 @@ from relfrog.runfiles import FORMAT, is_run, load_tensors, read_json
 from relfrog.tasks import load_task
 from relfrog.threads import computing
 
-__all__ = ["BLEND", "MEMBERS", "Run", "chosen_device", "load_run", "read_run", "resume_command"]
+__all__ = [
+    "BLEND",
+    "CHOSEN",
+    "MEMBERS",
+    "Run",
+    "chosen_device",
+    "load_run",
+    "read_run",
+    "resume_command",
+]
 
+#: Of a run that was learned once more: the folder of what validation had chosen.
+CHOSEN = "chosen"
 #: Of a run of `auto`: the folder of its members, and the file that says which of them answer.
 MEMBERS, BLEND = "members", "blend.json"
 
@@ -49,12 +60,14 @@ class Run:
         about: what was trained on what, from `run.json`.
         config: all settings.
         device: where to compute.
+        part: the folder inside it that holds the model, if it is another than the run's own.
     """
 
     folder: Path
     about: dict[str, Any]
     config: Config
     device: str = "cpu"
+    part: str = ""
 
     def evaluate(self, split: str = "test", regime: str = "rolling") -> dict[str, float]:
         """Metrics on a split.
@@ -78,8 +91,21 @@ class Run:
         if regime not in REGIMES:
             raise UsageError(f"regime must be {' or '.join(REGIMES)} (got {regime!r}).")
         seeds = seeds_of(self.prepared.task, split)
-        predicted = self.predict_seeds(seeds, self.prepared.cutoff(split, regime))
+        one = self.selected if split == "val" else self
+        predicted = one.predict_seeds(seeds, self.prepared.cutoff(split, regime))
         return seeds, self.truth(seeds), predicted
+
+    @cached_property
+    def selected(self) -> Run:
+        """What validation has chosen: this run, unless its model was then learned once more.
+
+        A model that has learned from validation labels cannot be scored on them.
+        """
+        if not self.config.refit or self.part:
+            return self
+        other = replace(self, part=CHOSEN)
+        vars(other)["prepared"] = self.prepared
+        return other
 
     def truth(self, seeds: Seeds) -> NDArray[Any]:
         """Labels as the metrics want them. Shape [seeds]."""
@@ -249,7 +275,7 @@ class Run:
         if self._baseline_class is None:
             return None
         baseline = self._baseline_class(self.prepared, self.about["labels"])
-        baseline.load(self.folder)
+        baseline.load(self.folder / self.part)
         return baseline
 
     @cached_property
@@ -266,10 +292,11 @@ class Run:
     @cached_property
     def members(self) -> dict[str, Run]:
         """Of a run of `auto`: those that answer."""
-        return {
+        found = {
             name: load_run(self.folder / MEMBERS / name, device=self.device)
             for name in self.blend["weights"]
         }
+        return {name: run.selected for name, run in found.items()} if self.part else found
 
     @cached_property
     def head(self) -> Head:
@@ -279,7 +306,7 @@ class Run:
     @cached_property
     def network(self) -> Any:
         """The network with the saved weights."""
-        tensors = load_tensors(self.folder / "model.safetensors")
+        tensors = load_tensors(self.folder / self.part / "model.safetensors")
         weights = {k[8:]: v for k, v in tensors.items() if k.startswith("network.")}
         fixed = None
         if self.config.roles == "fixed":

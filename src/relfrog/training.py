@@ -44,6 +44,9 @@ class Trainer:
         device: where to compute.
         callbacks: told what happens.
         checkpoint_seconds: at least so long between two checkpoints inside an epoch.
+        about: of the labels, as the head describes them; by default the training labels are.
+        last: epochs to train for when nothing is selected any more: validation labels may then be
+            among those that are learned from, and the weights of the last epoch are kept.
     """
 
     def __init__(
@@ -55,7 +58,10 @@ class Trainer:
         device: torch.device | None = None,
         callbacks: Sequence[Callback] = (),
         checkpoint_seconds: float = 30.0,
+        about: dict[str, Any] | None = None,
+        last: int | None = None,
     ) -> None:
+        self.last = last
         self.prepared, self.folder, self.config = prepared, folder, prepared.config
         self.device = device or torch.device("cpu")
         self.callbacks = tuple(callbacks)
@@ -63,7 +69,7 @@ class Trainer:
         config, task = self.config, prepared.task
         assert prepared.train_seeds is not None
         self.train_seeds, self.val_seeds = prepared.train_seeds, seeds_of(task, "val")
-        self.about = prepared.describe_labels(self.train_seeds)
+        self.about = about or prepared.describe_labels(self.train_seeds)
         torch.manual_seed(config.seed)
         self.network = prepared.network(self.about, roles).to(self.device)
         self.dependencies: Dependencies | None = None
@@ -91,6 +97,11 @@ class Trainer:
         self.at = checkpoints.Progress()
 
     @property
+    def epochs(self) -> int:
+        """At most so many."""
+        return self.config.epochs if self.last is None else self.last
+
+    @property
     def steps_per_epoch(self) -> int:
         """Steps from one validation to the next."""
         return min(len(self.loader), self.config.steps_per_epoch or len(self.loader))
@@ -104,7 +115,7 @@ class Trainer:
             warnings.warn(text, RelFrogWarning, stacklevel=2)
         for callback in self.callbacks:
             callback.on_start(self)
-        while self.at.epoch < self.config.epochs and self.at.waited < self.config.patience:
+        while self.at.epoch < self.epochs and (self.last or self.at.waited < self.config.patience):
             self.run_epoch()
             self.end_epoch()
         self.network.load_state_dict(self._best_weights())
@@ -293,9 +304,9 @@ class Trainer:
         if self.dependencies is not None and self.config.fd_every == "epoch":
             self.fit_regulariser_epoch()
         live = self._use_average()
-        scores = self.validate()
-        score = scores[self.metric]
-        improved = better(score, self.at.best, self.higher)
+        scores = self.validate() if self.last is None else {}
+        score = scores.get(self.metric)
+        improved = score is None or better(score, self.at.best, self.higher)
         if improved:
             self.at.best, self.at.best_epoch, self.at.waited = score, self.at.epoch, 0
             save_tensors(self.folder / "model.safetensors", self._weights())

@@ -77,6 +77,11 @@ class Baseline(ABC):
             wish: of a recommendation: what the lists shall be.
         """
 
+    @property
+    def selected(self) -> Baseline:
+        """What validation has chosen; another only where that was learned once more."""
+        return self
+
     @cached_property
     def head(self) -> Head:
         """What labels and predictions of this type of task mean."""
@@ -92,7 +97,8 @@ class Baseline(ABC):
     def score(self, split: str, regime: str) -> dict[str, float]:
         """Metrics on the seeds of a split."""
         seeds = seeds_of(self.prepared.task, split)
-        return self.metrics(seeds, self.predict(seeds, self.prepared.cutoff(split, regime)))
+        one = self.selected if split == "val" else self
+        return self.metrics(seeds, one.predict(seeds, self.prepared.cutoff(split, regime)))
 
     def metrics(self, seeds: Seeds, predicted: NDArray[Any]) -> dict[str, float]:
         """What predictions for these seeds are worth."""

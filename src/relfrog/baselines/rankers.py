@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from relfrog.baselines.boosting import boosted, load_lightgbm, read_booster, wri
 from relfrog.errors import TaskError
 from relfrog.graph import ForeignKey
 from relfrog.popularity import Popularity, Wish, children_at, joined_before
-from relfrog.preparing import Prepared, Seeds, seeds_of
+from relfrog.preparing import Prepared, Seeds, seeds_of, with_validation
 
 __all__ = ["LightGBMRanker", "PastVisitRanker", "PopularityRanker", "QuickLightGBMRanker", "Ranker"]
 
@@ -141,6 +142,7 @@ class LightGBMRanker(Ranker):
     def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
         super().__init__(prepared, about)
         self.model: Any = None
+        self._chosen: Any = None
 
     def fit(self, tell: Tell = silent) -> None:
         """Learn on training seeds, the latest first; stop by validation."""
@@ -164,6 +166,22 @@ class LightGBMRanker(Ranker):
         stop = [lightgbm.early_stopping(self.PATIENCE, verbose=False)] * len(data[1:])
         rounds = self.ROUNDS if stop else self.PATIENCE
         self.model = boosted(settings, data[0], rounds, data[1:], stop)
+        if self.prepared.config.refit:
+            tell("lightgbm: once more, from training and validation labels")
+            x, y, g = self._data(self._latest(with_validation(self.prepared, train)))
+            # Without early stopping there is no best round, and all of them count.
+            rounds = self.model.best_iteration or rounds
+            self._chosen = self.model
+            self.model = boosted(settings, lightgbm.Dataset(x, y, group=g), rounds, [], [])
+
+    @property
+    def selected(self) -> LightGBMRanker:
+        """The same with the model that was chosen."""
+        if self._chosen is None:
+            return self
+        other = copy(self)
+        other.model, other._chosen = self._chosen, None
+        return other
 
     def save(self, folder: Path) -> None:
         """As LightGBM's text."""

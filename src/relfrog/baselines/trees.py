@@ -7,6 +7,8 @@ the best few by the validation metric are averaged.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +23,7 @@ from relfrog.baselines.featuring import FeatureMaker
 from relfrog.errors import RunError, TaskError
 from relfrog.nn.heads import HEADS
 from relfrog.popularity import Wish
-from relfrog.preparing import Prepared, Seeds, seeds_of
+from relfrog.preparing import Prepared, Seeds, seeds_of, with_validation
 from relfrog.runfiles import read_json, write_json
 
 __all__ = ["LightGBMBaseline", "QuickLightGBM"]
@@ -59,6 +61,7 @@ class LightGBMBaseline(Baseline):
     def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
         super().__init__(prepared, about)
         self.models: list[list[Any]] = []
+        self._chosen: list[list[Any]] = []
         self._saved: dict[str, Any] | None = None
 
     @cached_property
@@ -118,6 +121,29 @@ class LightGBMBaseline(Baseline):
             self.models = [self._train(settings, x, y, seen, z) for _, _, settings, _ in best]
         else:
             self.models = [models for *_, models in best]
+        if self.prepared.config.refit:
+            tell("lightgbm: once more, from training and validation labels")
+            both = with_validation(self.prepared, train)
+            more = Seeds(
+                both.rows[len(x) :], both.times[len(x) :].reset_index(drop=True),
+                both.labels[len(x) :] if both.labels is not None else None,
+            )  # fmt: skip
+            x = np.concatenate([x, self.maker.make(more.rows, self._stale(more, rng), more.times)])
+            y = np.concatenate([y, self._targets(more)])
+            self._chosen = self.models
+            self.models = [
+                self._train(settings, x, y, rounds=[model.best_iteration for model in models])
+                for (*_, settings, _), models in zip(best, self._chosen, strict=True)
+            ]
+
+    @property
+    def selected(self) -> LightGBMBaseline:
+        """The same with the models that were chosen."""
+        if not self._chosen:
+            return self
+        other = copy(self)
+        other.models, other._chosen = self._chosen, []
+        return other
 
     def save(self, folder: Path) -> None:
         """As LightGBM's text, with what makes the features."""
@@ -189,14 +215,21 @@ class LightGBMBaseline(Baseline):
         return np.asarray(self.head.truth(seeds.labels), float)[:, None]
 
     def _train(
-        self, settings: dict[str, Any], x: Floats, y: NDArray[np.float64], seen: Floats,
-        z: NDArray[np.float64],
+        self, settings: dict[str, Any], x: Floats, y: NDArray[np.float64],
+        seen: Floats | None = None, z: NDArray[np.float64] | None = None,
+        rounds: Sequence[int] = (),
     ) -> list[Any]:  # fmt: skip
-        return [self._booster(settings, x, y[:, n], seen, z[:, n]) for n in range(y.shape[1])]
+        """One model for each column of y, stopped early, or for as many rounds as are given."""
+        if seen is None or z is None:
+            seen, z = x[:0], y[:0]
+        return [
+            self._booster(settings, x, y[:, n], seen, z[:, n], rounds[n] if rounds else None)
+            for n in range(y.shape[1])
+        ]
 
     def _booster(
         self, settings: dict[str, Any], x: Floats, y: NDArray[np.float64], seen: Floats,
-        z: NDArray[np.float64],
+        z: NDArray[np.float64], rounds: int | None,
     ) -> Any:  # fmt: skip
         lightgbm = load_lightgbm()
         given: dict[str, Any] = {
@@ -212,8 +245,8 @@ class LightGBMBaseline(Baseline):
         elif self.kind == "multiclass_classification":
             classes = len(self.about["classes"])
             given |= {"objective": "multiclass", "metric": "multi_logloss", "num_class": classes}
-            known = z >= 0  # a class not seen in training has no number
-            seen, z = seen[known], z[known]
+            # A class not seen in training has no number.
+            x, y, seen, z = x[y >= 0], y[y >= 0], seen[z >= 0], z[z >= 0]
         if len(np.unique(z)) < 2 and given["metric"] == "auc":
             given["metric"] = "binary_logloss"
         codes = self.maker.categorical
@@ -222,7 +255,7 @@ class LightGBMBaseline(Baseline):
         if len(seen):
             valid = [lightgbm.Dataset(seen, z, reference=data, free_raw_data=False)]
             callbacks = [lightgbm.early_stopping(self.PATIENCE, verbose=False)]
-        rounds = self.ROUNDS if valid else 200
+        rounds = rounds or (self.ROUNDS if valid else 200)
         return boosted(given | settings, data, rounds, valid, callbacks)
 
     def _answer(self, models: list[list[Any]], x: Floats) -> NDArray[Any]:
