@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import yaml
 
 import relfrog
 from relfrog import DatasetError, RunError, SchemaError, TaskError, UsageError, load_run
 from relfrog.columns import NewColumnWarning
-from relfrog.preparing import seeds_of
+from relfrog.preparing import Seeds, seeds_of
 from relfrog.runfiles import write_json
 from relfrog.testing import random_database
 from small_store import HORIZON, TEST, VAL, change, copied, fit, truncate
@@ -56,6 +57,20 @@ def test_frozen_scores_do_not_know_what_came_after_the_split(
         cut = moved(run, changed, tmp_path)
         assert cut.evaluate(split, "frozen") == run.evaluate(split, "frozen")
         assert cut.evaluate(split, "rolling") != run.evaluate(split, "rolling")
+
+
+def test_where_the_database_stops_rows_are_as_old_as_they_were_there(
+    store: Path, tmp_path: Path
+) -> None:
+    run = fit(store, tmp_path / "run", "spends", layers=2)
+    rows, months = np.arange(20), [pd.Timedelta(days, "D") for days in (0, 31, 365)]
+    with torch.no_grad():  # what a seed is told beside the rows: the season, how much is missing
+        run.network.seed_encoder.context.weight.zero_()
+    then = run.predict_seeds(Seeds(rows, pd.Series([TEST] * 20)), None)
+    for later in months:
+        seeds = Seeds(rows, pd.Series([TEST + later] * 20))
+        assert np.array_equal(run.predict_seeds(seeds, TEST), then)
+    assert not np.array_equal(run.predict_seeds(seeds, None), then)
 
 
 @pytest.mark.parametrize("history", ["on", "off"])

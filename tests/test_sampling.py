@@ -332,6 +332,22 @@ def test_ties_are_visible_and_one_tick_less_is_not() -> None:
     assert len(sampler.sample([0], [START - DAY]).tables["spoke"]) == 0
 
 
+def test_ages_count_back_from_where_the_database_stops() -> None:
+    sampler = TemporalSampler(build_graph(star(2)), "hub", [-1])
+    at = START + 3 * DAY
+    ages = [
+        sampler.sample([0], [time], cutoffs=cutoffs).tables["spoke"].age.tolist()
+        for time, cutoffs in (
+            (at, None),
+            (at + DAY, [at]),
+            (at + 900 * DAY, [at]),
+            (at, [at + DAY]),
+        )
+    ]
+    assert all(some == ages[0] for some in ages)
+    assert max(ages[0]) == 3 * 86400.0
+
+
 def test_a_seed_later_than_its_time_is_kept_but_not_read() -> None:
     db = star(1, later=1)
     sampler = TemporalSampler(build_graph(db), "spoke", [2, 2])

@@ -240,6 +240,14 @@ def run_summary(run: Any) -> str:
         table(["split", "regime", *names], rows, right=list(range(2, 2 + len(names)))),
         "",
     ]
+    if run.config.refit:
+        text = (
+            "Validation scores are those of the model before it learned from validation labels; it "
+            f"would have had a test {names[0]} of "
+        )
+        before = about["refit"]["before"]
+        scores = [f"{before[regime][names[0]]:.4f} ({regime})" for regime in metrics["test"]]
+        lines += [wrapped(f"{text}{', '.join(scores)}."), ""]
     if run.config.model == "auto":
         lines += [_member_table(run.blend, names[0]), ""]
     if run.baselines:
