@@ -162,6 +162,12 @@ def answer(m: Material) -> Html:
     if found and ours is not None:
         parts.append(_picture(m, own, ours, found, name))
     parts.append(_sheet(m, k))
+    if m.run.config.refit:
+        parts.append(note(
+            "Validation scores are those of the model that was chosen. It then learned once more, "
+            "from training and validation labels together; test scores and predictions are those "
+            "of the result."
+        ))  # fmt: skip
     if own and not np.isnan(own.low):
         parts.append(note(
             f"Ranges come from drawing entities again, {TIMES} times, with all their labels. A "
