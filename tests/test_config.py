@@ -30,7 +30,7 @@ OTHER: dict[str, Any] = {
        for name, choices in CHOICES.items()},
     **{name: (type(getattr(Config(), name)))(low if low != getattr(Config(), name) else high)
        for name, (low, high) in RANGES.items()},
-    "fd_orthonormal": True, "fd_final": True, "text": "hash",
+    "fd_orthonormal": True, "fd_final": True, "refit": True, "text": "hash",
 }  # fmt: skip
 
 
