@@ -68,6 +68,7 @@ def shape(text: str) -> set[str]:
     found = set()
     for line in text.splitlines():
         line = re.sub(r"\bN\d\w+|-?\d[\d,.]*(e-\d+)?|\*|\b(edge|node|undecided)$", "#", line)
+        line = re.sub(r"# (s|min) left", "# s left", line)
         found.add(re.sub(r"\s+", " ", line).replace(" #", "#").rstrip())
     return found
 
