@@ -69,7 +69,7 @@ def test_what_was_chosen_is_what_it_would_be_without(runs: dict[str, relfrog.Run
     assert weights(refit.folder / "chosen") == weights(plain.folder)
     assert weights(refit.folder) != weights(plain.folder)
     assert refit.metrics["val"] == plain.metrics["val"]
-    assert refit.about["refit"]["before"] == plain.metrics["test"]
+    assert refit.metrics_before_refit == plain.metrics_before_refit == plain.metrics["test"]
     assert refit.about["best_epoch"] == plain.about["best_epoch"]
     assert refit.about["refit"]["epochs"] == plain.about["best_epoch"] + 1
     assert refit.history()["val"].tolist() == plain.history()["val"].tolist()

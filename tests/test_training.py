@@ -30,6 +30,7 @@ from relfrog.learning import RunInterrupted
 from relfrog.preparing import prepare, seeds_of, training_seeds
 from relfrog.progress import TrainingProgress
 from relfrog.runfiles import locked
+from relfrog.summary import run_summary
 from relfrog.tasks import load_task
 from relfrog.training import Callback, EpochRecord, Trainer
 from small_store import HORIZON, QUICK, TASKS, VAL, copied, fit, weights
@@ -256,8 +257,12 @@ def test_what_cannot_be_scored_is_null_in_files_and_nan_in_python(
     def refuse(word: str) -> None:
         raise AssertionError(word)
 
-    for file in ("metrics.json", "run.json"):
-        json.loads((run.folder / file).read_text(), parse_constant=refuse)
+    again = fit(changed, tmp_path / "again", epochs=1, refit=True)
+    assert math.isnan(again.metrics_before_refit["rolling"]["roc_auc"])
+    assert "a test roc_auc of nan (frozen), nan (rolling)" in run_summary(again)
+    for folder in (run.folder, again.folder):
+        for file in ("metrics.json", "run.json"):
+            json.loads((folder / file).read_text(), parse_constant=refuse)
 
 
 def test_callbacks_are_called_in_order(store: Path, tmp_path: Path) -> None:

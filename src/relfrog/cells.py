@@ -143,7 +143,7 @@ def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
     scored = {cell.variant: (run.metrics["test"], run.config.refit)}
     if run.config.refit:
         scored = {
-            cell.variant: (about["refit"]["before"], False),
+            cell.variant: (run.metrics_before_refit, False),
             f"{cell.variant}-refit": (run.metrics["test"], True),
         }
     return [

@@ -207,18 +207,19 @@ class Run:
         """Scores of the saved weights, as they were computed after training: split, regime."""
         found = self._read("metrics.json", dict)
         try:
-            return {
-                split: {
-                    regime: {
-                        name: float("nan") if value is None else float(value)
-                        for name, value in found[split][regime].items()
-                    }
-                    for regime in REGIMES
-                }
-                for split in ("val", "test")
-            }
+            return {split: _by_regime(found[split]) for split in ("val", "test")}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._damaged("metrics.json", error) from None
+
+    @property
+    def metrics_before_refit(self) -> dict[str, dict[str, float]]:
+        """Test scores, by regime, of what validation had chosen before it learned once more."""
+        if not self.config.refit:
+            return self.metrics["test"]
+        try:
+            return _by_regime(self.about["refit"]["before"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._damaged("run.json", error) from None
 
     @property
     def baselines(self) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
@@ -365,6 +366,17 @@ class Run:
             time = time.tz_convert("UTC").tz_localize(None)
         # In microseconds a time may be as far away as it likes.
         return time.as_unit("ns" if time.nanosecond else "us")
+
+
+def _by_regime(found: Any) -> dict[str, dict[str, float]]:
+    """Scores from JSON, NaN where there is none."""
+    return {
+        regime: {
+            name: float("nan") if value is None else float(value)
+            for name, value in found[regime].items()
+        }
+        for regime in REGIMES
+    }
 
 
 def load_run(folder: str | Path, *, device: str = "cpu") -> Run:

@@ -245,8 +245,8 @@ def run_summary(run: Any) -> str:
             "Validation scores are those of the model before it learned from validation labels; it "
             f"would have had a test {names[0]} of "
         )
-        before = about["refit"]["before"]
-        scores = [f"{before[regime][names[0]]:.4f} ({regime})" for regime in metrics["test"]]
+        before = run.metrics_before_refit
+        scores = [f"{before[regime][names[0]]:.4f} ({regime})" for regime in before]
         lines += [wrapped(f"{text}{', '.join(scores)}."), ""]
     if run.config.model == "auto":
         lines += [_member_table(run.blend, names[0]), ""]
