@@ -109,6 +109,29 @@ def check_svg(text: str) -> ET.Element:
 # Every study.
 
 
+def test_what_learned_once_more_stands_beside_what_was_chosen(
+    study: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    models = ["mean", "sage", "auto"]
+    given = {**SETTINGS, "trials": 1}
+    plain = study("main", ["buys"], models=models, settings=given, out=tmp_path / "plain")
+    refit = study(
+        "main", ["buys"], models=models, settings={**given, "refit": True}, out=tmp_path / "refit"
+    )
+    found = [
+        {(r["variant"], r["regime"]): r["metrics"] for r in results["runs"]}
+        for results in (plain, refit)
+    ]
+    names = {variant for variant, _ in found[1]}
+    assert names == {"mean", "sage", "sage-refit", "auto", "auto-refit"}
+    for key, metrics in found[0].items():
+        assert found[1][key] == metrics
+        if key[0] != "mean":
+            assert found[1][f"{key[0]}-refit", key[1]] != metrics
+    assert {r["settings"]["refit"] for r in refit["runs"] if r["variant"] == "sage"} == {False}
+    assert "sage-refit" in check_files(tmp_path / "refit", 2)
+
+
 def test_main(study: Callable[..., Any], tmp_path: Path) -> None:
     said: list[str] = []
     results = study(
