@@ -1,4 +1,4 @@
-"""`auto`: trains trivial models, LightGBM, the plain GNN and FROG; takes the best or a blend.
+"""`auto`: trains the trivial models, LightGBM and FROG, and takes the best or a blend of them.
 
 Each member is a run folder of its own under `members`; `blend.json` says which of them answer, and
 what all of them score on validation.
@@ -47,7 +47,7 @@ def deadline(callbacks: Sequence[Callback]) -> float:
 def member_names(kind: str) -> list[str]:
     """What `auto` trains for a type of task, the quickest first."""
     names = [name for name, kinds in BASELINES.items() if kind in kinds]
-    return [*sorted(names, key=lambda name: name == "lightgbm"), "sage", "frog"]
+    return [*sorted(names, key=lambda name: name == "lightgbm"), "frog"]
 
 
 def _settings(name: str, config: Config) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def take_over(
         theirs, settings = read_run(source)
     except RelFrogError:
         return 0.0
-    gates = about.get("gates") if name == "frog" else None
+    gates = about.get("gates") if name in NETWORKS else None
     mine = {**about, "status": "complete", "gates": gates}
     same = all(theirs.get(part) == mine[part] for part in ("dataset", "task", "status", "gates"))
     if not same or is_run(place) or asdict(settings) != _settings(name, config):
@@ -125,20 +125,19 @@ def fit_members(
 
     members: dict[str, Run] = {}
     skipped: dict[str, str] = {}
-    names = member_names(kind)
-    for name in names:
+    for name in member_names(kind):
         place = folder / MEMBERS / name
         begun = is_run(place)
         if members and not begun and time.monotonic() > until:
             skipped[name] = f"the {config.minutes:g} minutes were over"
             tell(f"auto: {name} left out: {skipped[name]}")
             continue
-        gates = about.get("gates") if name == "frog" else None
+        gates = about.get("gates") if name in NETWORKS else None
         settings = _settings(name, config)
         tell(f"auto: {name}")
-        # Of what is left each may use half, and the last one all of it.
+        # Of what is left a search may use half: the network, which comes last, needs time too.
         now = time.monotonic()
-        end = until if name == names[-1] else min(until, (now + until) / 2)
+        end = until if name in NETWORKS else min(until, (now + until) / 2)
         try:
             members[name] = train(
                 about["dataset"], about["task"], place, settings=settings, roles=gates,

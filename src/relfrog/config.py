@@ -113,9 +113,9 @@ class Config:
         features: what LightGBM sees: "all" (the entity's columns, its parents, what its and their
             children add up to, earlier labels), or "own" (the entity's columns alone).
         trials: settings of LightGBM that are tried on validation.
-        minutes: time for all members of "auto"; none begins after it, LightGBM and the plain GNN
-            have half of what is left when they begin, and a network's training stops with the
-            epoch in which it is over. What is learned once more comes on top.
+        minutes: time for all members of "auto"; none begins after it, LightGBM tries settings in
+            half of what is left when it begins, and the network's training stops with the epoch
+            in which it is over.
         precision: "float32", or "mixed" for bfloat16 where the device has it.
         threads: that a network computes on. The same number gives the same weights on any number
             of cores; another gives other last digits. More than 1 may be faster for large networks,
