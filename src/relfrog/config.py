@@ -115,7 +115,7 @@ class Config:
         trials: settings of LightGBM that are tried on validation.
         minutes: time for all members of "auto"; none begins after it, LightGBM tries settings in
             half of what is left when it begins, and the network's training stops with the epoch
-            in which it is over.
+            in which it is over; what is learned once more comes on top.
         precision: "float32", or "mixed" for bfloat16 where the device has it.
         threads: that a network computes on. The same number gives the same weights on any number
             of cores; another gives other last digits. More than 1 may be faster for large networks,
