@@ -170,11 +170,8 @@ def _fit_baseline(
             if baseline.selected is not baseline:
                 (folder / CHOSEN).mkdir(exist_ok=True)
                 baseline.selected.save(folder / CHOSEN)
-                seeds = with_validation(prepared, prepared.train_seeds)
-                about["refit"] = {
-                    "labels": len(seeds),
-                    "before": {r: baseline.selected.score("test", r) for r in REGIMES},
-                }
+                before = {regime: baseline.selected.score("test", regime) for regime in REGIMES}
+                about["refit"] = {"before": before}
             prepared.columns.save(folder)
             write_json(folder / "roles.json", [])
             lines = [json.dumps(plain(line), default=str) + "\n" for line in baseline.trials]
