@@ -139,7 +139,7 @@ class Config:
     dropout: float = 0.2
     alpha: float = 0.99
     beta: float = 1e-6
-    gamma: float = 0.1
+    gamma: float = 0.01
     fd_every: str = "step"
     fd_pairs: int = 256
     fd_negatives: int = 8
