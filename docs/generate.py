@@ -123,9 +123,14 @@ def settings() -> str:
         elif entry.name in small:
             shown = str(small[entry.name])
         parts.append(f"| `{entry.name}` | {shown} | {meanings[entry.name]} |")
+    lists = default_settings(1_000_000, kind="recommendation").items()
+    other = ", ".join(f"`{name}` {value}" for name, value in lists if large.get(name) != value)
     parts += [
         "",
         f"`channels` is what `--size` sets: {sizes}.",
+        "",
+        f"For recommendations the defaults are: {other}; batches are smaller with few training "
+        "seeds.",
         "",
         "## Presets",
     ]
