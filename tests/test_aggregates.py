@@ -14,7 +14,7 @@ from relbench.base import Database
 
 from relational_databases import seeded, table
 from relfrog.baselines.aggregates import Aggregator
-from relfrog.baselines.cells import Cell, beside, crowd, fit_cells
+from relfrog.baselines.cells import Cell, fit_cells
 from relfrog.baselines.streams import (
     CROWD,
     FULL,
@@ -281,57 +281,16 @@ def test_the_plan_keeps_within_its_room_and_says_what_it_left_out() -> None:
     assert not make_plan("e", "h", keys, cells, {}, parts="own").anchors
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.one_of(st.just(math.nan), st.sampled_from([0.0, 1.0, 1e15]), st.floats(-9, 9)),
-            st.sampled_from([MISSING, 0, DAY, 2 * DAY]),
-        ),
-        max_size=12,
-    )
-)
-def test_a_number_beside_those_of_its_moment_is_what_a_loop_gives(
-    rows: list[tuple[float, int]],
-) -> None:
-    values = np.array([value for value, _ in rows], float)
-    ticks = np.array([tick for _, tick in rows], np.int64)
-    found, counts = beside(values, ticks), crowd(ticks)
-    for row, (value, tick) in enumerate(rows):
-        if tick == MISSING:
-            assert math.isnan(found[row])
-            assert math.isnan(counts[row])
-            continue
-        assert counts[row] == sum(other == tick for _, other in rows)
-        same = [v for v, other in rows if other == tick and not math.isnan(v)]
-        if math.isnan(value) or len(same) < 2:
-            assert math.isnan(found[row])
-        elif np.std(same) <= 1e-7 * max(map(abs, same)):
-            assert abs(found[row]) <= len(same)  # as good as equal
-        else:
-            wanted = (value - np.mean(same)) / np.std(same)
-            assert found[row] == pytest.approx(wanted, rel=1e-4, abs=1e-4)
-
-
-def test_who_comes_alone_has_no_one_to_be_compared_with() -> None:
-    """Rows of three or more to a moment are compared, in streams near and far; others are not."""
-    keys = [ForeignKey("c", "k", "e"), ForeignKey("h", "entity", "e")]
-    number, label = Cell("c", "x", "number", 2.0), Cell("h", "label", "label")
-    among = [Cell("c", "x", "beside"), Cell("c", "", "crowd"), Cell("h", "label", "label beside")]
-    plan = make_plan("e", "h", keys, {"c": [number, *among[:2]], "h": [label, among[2]]}, {})
-    names = [name for anchor in plan.anchors for name in anchor.features]
-    assert "c by k: x beside others last" in names
-    assert "c by k: rows of the moment mean in 12" in names
-    assert "h by entity: label beside others trend" in names
-    assert not any(name.startswith("all h") and "beside" in name for name in names)
-    assert not plan.own
-
-
 def test_nobody_asks_for_the_latest_row_of_a_stream_that_found_no_room() -> None:
-    keys = [ForeignKey("wide", "k", "e"), ForeignKey("wide", "team", "t")]
-    keys.append(ForeignKey("small", "team", "t"))
-    cells = {"wide": [Cell("wide", f"x{i}", "number") for i in range(30)]}
-    plan = make_plan("e", "h", keys, cells, {}, room=(30, 100))
-    assert "wide by k" in plan.left_out
-    assert "last wide by k, team small by team" in plan.left_out
-    assert all(anchor.last is None for anchor in plan.anchors)
+    tables = [f"wide{i}" for i in range(3)]
+    keys = [ForeignKey(name, "k", "e") for name in tables]
+    keys += [ForeignKey(name, "team", f"t{name}") for name in tables]
+    keys += [ForeignKey(f"small{name}", "team", f"t{name}") for name in tables]
+    cells = {name: [Cell(name, f"x{i}", "number") for i in range(30)] for name in tables}
+    plan = make_plan("e", "h", keys, cells, {})
+    assert plan.left_out[:2] == ("wide1 by k", "wide2 by k")
+    assert "last wide2 by k, team smallwide2 by team" in plan.left_out
+    asked = {stream for anchor in plan.anchors for stream in anchor.streams if not anchor.key}
+    last = [anchor.last for anchor in plan.anchors if anchor.last is not None]
+    assert last
+    assert set(last) <= asked

@@ -26,7 +26,7 @@ from relfrog.graph import ForeignKey, RelationalGraph
 from relfrog.sources.duck import silence
 from relfrog.times import MISSING
 
-__all__ = ["Aggregator", "effective"]
+__all__ = ["Aggregator"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -35,21 +35,6 @@ Floats = NDArray[np.float32]
 KEPT = 120_000_000
 #: Memory that DuckDB takes before it goes to disk.
 MEMORY = "4GB"
-
-
-def effective(graph: RelationalGraph, table: str) -> Ints:
-    """From when on each row of a table counts as visible. Shape [rows]."""
-    known = graph.time(table)
-    if known is not None:
-        return known
-    found = np.full(graph.num_rows[table], MISSING, np.int64)
-    for key in graph.foreign_keys:
-        times = graph.time(key.parent) if key.table == table else None
-        if times is not None:
-            parent = graph.parent(key)
-            has = parent >= 0
-            found[has] = np.maximum(found[has], times[parent[has]])
-    return found
 
 
 class Aggregator:
@@ -131,13 +116,27 @@ class Aggregator:
         place = place.ravel()
         return table[place], {key: rows[place] for key, rows in pointers.items()}
 
+    def effective(self, table: str) -> Ints:
+        """From when on each row of a table counts as visible. Shape [rows]."""
+        known = self.graph.time(table)
+        if known is not None:
+            return known
+        found = np.full(self.graph.num_rows[table], MISSING, np.int64)
+        for key in self.graph.foreign_keys:
+            times = self.graph.time(key.parent) if key.table == table else None
+            if times is not None:
+                parent = self.graph.parent(key)
+                has = parent >= 0
+                found[has] = np.maximum(found[has], times[parent[has]])
+        return found
+
     def _load(self, table: str) -> str:
         """Make a table of DuckDB: place, tick, seen, pointers p.., cells c..; its name."""
         if table not in self._tables:
             name = f"t{len(self._tables)}"
             count = self.graph.num_rows[table]
             own = self.graph.time(table)
-            tick = effective(self.graph, table)
+            tick = self.effective(table)
             columns: dict[str, Any] = {
                 "place": np.arange(count), "tick": tick,
                 "seen": own if own is not None else np.full(count, MISSING),

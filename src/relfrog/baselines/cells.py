@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from relfrog import values as reading
 from relfrog.times import MISSING
 
-__all__ = ["Cell", "beside", "crowd", "days", "fit_cells"]
+__all__ = ["Cell", "days", "fit_cells"]
 
 Floats = NDArray[np.float64]
 
@@ -34,9 +34,8 @@ class Cell:
         table: its table.
         column: its column.
         kind: "number"; "moment", in days since 1970; "length" of a text or list; "category", the
-            code of a level; "value", likewise of one of few whole numbers; "label", one output of
-            the label history; "beside" or "label beside", where such a number or label lies among
-            those of the same moment; or "crowd", how many rows that moment has.
+            code of a level; "value", likewise of one of few whole numbers; or "label", one output
+            of the label history.
         center: a number that is taken off, so that sums of squares keep their digits.
         levels: of a category, the most frequent first; rarer ones share one more code.
         part: of a label, which output.
@@ -52,13 +51,7 @@ class Cell:
     @property
     def name(self) -> str:
         """What it is called."""
-        if self.kind == "crowd":
-            return "rows of the moment"
-        part = f" {self.part}" if self.part else ""
-        suffix = {
-            "length": " length", "label": part, "beside": " beside others",
-            "label beside": f"{part} beside others",
-        }  # fmt: skip
+        suffix = {"length": " length", "label": f" {self.part}" if self.part else ""}
         return f"{self.column}{suffix.get(self.kind, '')}"
 
     def to_json(self) -> dict[str, Any]:
@@ -95,31 +88,6 @@ def days(ticks: NDArray[np.int64], unit: str) -> Floats:
     """Days since 1970, NaN where the time is missing."""
     per_day = 86_400 * {"us": 1e6, "ns": 1e9}[unit]
     return np.where(ticks == MISSING, np.nan, ticks / per_day)
-
-
-def beside(values: Floats, ticks: NDArray[np.int64]) -> Floats:
-    """Where numbers lie among those of the same moment, in deviations from their mean.
-
-    NaN for a number that is missing, alone, or without a time. Shapes [rows].
-    """
-    moments, place = np.unique(ticks, return_inverse=True)
-    known = ~np.isnan(values) & (ticks != MISSING)
-    filled = np.where(known, values, 0.0)
-
-    def mean(x: Floats) -> Floats:
-        return np.bincount(place, np.where(known, x, 0.0), len(moments)) / np.maximum(counts, 1)
-
-    counts = np.bincount(place, known, len(moments))
-    off = filled - mean(filled)[place]
-    spread = np.sqrt(mean(off * off))[place]
-    among = np.divide(off, spread, out=np.zeros_like(off), where=spread > 1e-9 * np.abs(filled))
-    return np.where(known & (counts[place] > 1), among, np.nan)
-
-
-def crowd(ticks: NDArray[np.int64]) -> Floats:
-    """How many rows have the same moment, NaN for those without one. Shape [rows]."""
-    _, place, counts = np.unique(ticks, return_inverse=True, return_counts=True)
-    return np.where(ticks == MISSING, np.nan, counts[place].astype(float))
 
 
 def _lengths(values: pd.Series) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,17 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog import times as clock
-from relfrog.baselines.aggregates import Aggregator, effective
-from relfrog.baselines.cells import Cell, beside, crowd, days, fit_cells
+from relfrog.baselines.aggregates import Aggregator
+from relfrog.baselines.cells import Cell, days, fit_cells
 from relfrog.baselines.past import label_rows
-from relfrog.baselines.streams import (
-    MOST_FEATURES,
-    MOST_MEASURES,
-    Anchor,
-    Plan,
-    Stream,
-    make_plan,
-)
+from relfrog.baselines.streams import Anchor, Plan, Stream, make_plan
 from relfrog.errors import RunError
 from relfrog.graph import ForeignKey
 from relfrog.preparing import Prepared
@@ -32,10 +24,6 @@ Floats = NDArray[np.float32]
 
 #: Outputs of a label of several classes or labels that are added up.
 MOST_OUTPUTS = 12
-#: Rows of one moment, on average, from which on they are compared with each other.
-TOGETHER = 3
-#: Measures per stream and features in all, of runs that do not say.
-FORMER_ROOM = (30, 500)
 #: Levels of a category up to which LightGBM treats it as one.
 MOST_CODES = 100
 
@@ -61,7 +49,6 @@ class FeatureMaker:
         self.history = prepared.history
         self.entity: str = prepared.task.entity_table
         self._outputs = self._label_outputs(about)
-        self.room = MOST_MEASURES, MOST_FEATURES
         if saved is None:
             self.keys = self.graph.foreign_keys
             self.sizes, self.cells = self._fit()
@@ -74,7 +61,7 @@ class FeatureMaker:
         timed = {name for name in self.graph.num_rows if self.graph.time(name) is not None}
         self.plan: Plan = make_plan(
             self.entity, self.history, self.keys, self.cells, self.sizes, timed,
-            prepared.config.features, self.room,
+            prepared.config.features,
         )  # fmt: skip
         per_second = clock.PER_SECOND[self.graph.unit]
         self.horizon = max(1, round(prepared.task.timedelta.total_seconds() * per_second))
@@ -144,7 +131,6 @@ class FeatureMaker:
             "sizes": self.sizes,
             "cells": [cell.to_json() for cells in self.cells.values() for cell in cells],
             "names": self.names,
-            "room": list(self.room),
             "left_out": list(self.plan.left_out),
             "history": self.history,
         }
@@ -161,8 +147,6 @@ class FeatureMaker:
             if name == self.history:
                 parts = range(min(MOST_OUTPUTS, self._outputs.shape[1]))
                 cells[name] = [Cell(name, "label", "label", 0.0, (), part) for part in parts]
-                if self._together(name, cut):
-                    cells[name] += [replace(cell, kind="label beside") for cell in cells[name]]
                 continue
             table = self.prepared.db.table_dict[name]
             keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
@@ -173,17 +157,7 @@ class FeatureMaker:
                 if column not in keys
                 for cell in fit_cells(name, str(column), table.df[column][before])
             ]
-            if self._together(name, cut):
-                numbers = [cell for cell in cells[name] if cell.kind == "number"]
-                cells[name] += [replace(cell, kind="beside", center=0.0) for cell in numbers]
-                cells[name].append(Cell(name, "", "crowd"))
         return sizes, cells
-
-    def _together(self, table: str, cut: np.int64) -> bool:
-        """Whether rows come at the same moments, several at once: the results of a race."""
-        ticks = effective(self.graph, table)
-        ticks = ticks[(ticks != clock.MISSING) & (ticks < cut)]
-        return len(ticks) > 0 and len(ticks) >= TOGETHER * len(np.unique(ticks))
 
     def _read(
         self, saved: dict[str, Any]
@@ -194,8 +168,6 @@ class FeatureMaker:
             wanted = [ForeignKey(*map(str, key)) for key in saved["keys"]]
             cells = [Cell.from_json(entry) for entry in saved["cells"]]
             sizes = {str(table): int(rows) for table, rows in saved["sizes"].items()}
-            each, most = saved.get("room", FORMER_ROOM)
-            self.room = int(each), int(most)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RunError(f"the features are damaged ({error}). Train again.") from None
         known = set(self.graph.foreign_keys)
@@ -207,9 +179,10 @@ class FeatureMaker:
         for cell in cells:
             table = self.history if cell.table == was else cell.table
             there = self.prepared.db.table_dict.get(table)
-            if there is None or (cell.kind != "crowd" and cell.column not in there.df):
+            if there is None or cell.column not in there.df:
                 raise RunError(f"{table}.{cell.column} is no longer there: train again.")
-            found.setdefault(table, []).append(replace(cell, table=table))
+            moved = Cell(table, cell.column, cell.kind, cell.center, cell.levels, cell.part)
+            found.setdefault(table, []).append(moved)
         return tuple(keys), sizes, found
 
     def _label_outputs(self, about: dict[str, Any]) -> NDArray[np.float64]:
@@ -220,11 +193,6 @@ class FeatureMaker:
     def _encode(self, cell: Cell) -> NDArray[np.float64]:
         if cell.kind == "label":
             return self._outputs[:, cell.part] - cell.center
-        if cell.kind == "crowd":
-            return crowd(effective(self.graph, cell.table))
-        if cell.kind.endswith("beside"):
-            whole = replace(cell, kind="label" if cell.kind == "label beside" else "number")
-            return beside(self._encode(whole), effective(self.graph, cell.table))
         return cell.encode(self.prepared.db.table_dict[cell.table].df[cell.column])
 
     # Parts of a row.

@@ -24,11 +24,6 @@ FULL = (
 )  # fmt: skip
 #: Of a number further away.
 LIGHT = ("last", "mean", "mean of last 3", "mean in 12")
-#: Of where a number lies among those of the same moment, and of how many these are.
-BESIDE = ("last", "mean", "mean of last 3", "mean of last 10", "mean in 12", "trend")
-#: The same further away.
-BESIDE_LIGHT = ("mean", "mean of last 10", "mean in 12")
-COMPARED = ("beside", "label beside", "crowd")
 #: Of whether a category has some level.
 SHARE = ("mean", "mean of last 10", "mean in 12")
 #: Of numbers of many entities together.
@@ -36,7 +31,7 @@ CROWD = ("mean", "mean in 1", "mean in 3", "mean in 12")
 #: Levels of which the share is known, of a category and of a column of few whole numbers.
 MOST_SHARES = {"category": 4, "value": 2}
 #: Measures of one stream, and features in all.
-MOST_MEASURES, MOST_FEATURES = 40, 800
+MOST_MEASURES, MOST_FEATURES = 30, 500
 
 
 @dataclass(frozen=True)
@@ -147,7 +142,6 @@ class Plan:
 def make_plan(
     entity: str, history: str, keys: Iterable[ForeignKey], cells: dict[str, list[Cell]],
     sizes: dict[str, int], timed: Set[str] = frozenset(), parts: str = "all",
-    room: tuple[int, int] = (MOST_MEASURES, MOST_FEATURES),
 ) -> Plan:  # fmt: skip
     """Choose the features.
 
@@ -159,10 +153,8 @@ def make_plan(
         sizes: per table its rows before the validation time: larger ones come first.
         timed: tables with a time column, which hold events rather than lasting things.
         parts: "all", or "own" for the entity's own columns alone.
-        room: measures of one stream at most, and features in all.
     """
     keys = tuple(keys)
-    each, most = room
     chains: list[tuple[ForeignKey, ...]] = [()]
     if parts == "all":
         up = [key for key in keys if key.table == entity]
@@ -172,23 +164,19 @@ def make_plan(
         (chain, cell)
         for chain in chains
         for cell in cells.get(chain[-1].parent if chain else entity, [])
-        if cell.kind not in ("value", *COMPARED)
+        if cell.kind != "value"
     )
     if parts == "own":
         return Plan(own, ())
-    children = [
-        _stream((key,), keys, cells, each, full=True) for key in keys if key.parent == entity
-    ]
+    children = [_stream((key,), keys, cells, full=True) for key in keys if key.parent == entity]
     children.sort(key=lambda s: (s.table != history, -sizes.get(s.table, 0), s.name))
-    labels = [
-        Measure(cell, None, -1, CROWD) for cell in cells.get(history, []) if cell.kind == "label"
-    ]
+    labels = [Measure(cell, None, -1, CROWD) for cell in cells.get(history, [])]
     candidates: list[Anchor] = [Anchor(entity, None, None, (child,)) for child in children]
     candidates.append(Anchor(history, None, None, (Stream((), history, tuple(labels)),)))
     for key in keys:
         if key.table == entity:
             candidates += [
-                Anchor(key.parent, key, None, (_stream((below,), keys, cells, each),))
+                Anchor(key.parent, key, None, (_stream((below,), keys, cells),))
                 for below in keys
                 if below.parent == key.parent
             ]
@@ -201,22 +189,20 @@ def make_plan(
             # The same rows by another way would say much the same again.
             if below.parent == key.parent and below not in met:
                 met.add(below)
-                stream = _stream((below,), keys, cells, each)
+                stream = _stream((below,), keys, cells)
                 candidates.append(Anchor(key.parent, key, child, (stream,)))
     for child in children:
         candidates += [
-            Anchor(entity, None, None, (_stream((below, child.keys[0]), keys, cells, each),))
+            Anchor(entity, None, None, (_stream((below, child.keys[0]), keys, cells),))
             for below in keys
             if below.parent == child.table
         ]
-    return _cut(own, candidates, most)
+    return _cut(own, candidates)
 
 
-def _cut(
-    own: tuple[tuple[tuple[ForeignKey, ...], Cell], ...], candidates: list[Anchor], room: int
-) -> Plan:
+def _cut(own: tuple[tuple[tuple[ForeignKey, ...], Cell], ...], candidates: list[Anchor]) -> Plan:
     """As many as there is room for, in this order; streams of one anchor together."""
-    room -= len(own)
+    room = MOST_FEATURES - len(own)
     kept: dict[tuple[str, ForeignKey | None, Stream | None], Anchor] = {}
     left_out = []
     asked: set[Stream] = set()
@@ -240,7 +226,6 @@ def _stream(
     path: tuple[ForeignKey, ...],
     keys: tuple[ForeignKey, ...],
     cells: dict[str, list[Cell]],
-    most: int,
     full: bool = False,
 ) -> Stream:
     """Children, or children of children, with what there is to add up."""
@@ -250,12 +235,7 @@ def _stream(
     numbers = [
         Measure(cell, None, -1, FULL if full else LIGHT)
         for cell in own
-        if cell.kind not in MOST_SHARES and cell.kind not in COMPARED
-    ]
-    numbers += [
-        Measure(cell, None, -1, BESIDE if full else BESIDE_LIGHT)
-        for cell in own
-        if cell.kind in COMPARED
+        if cell.kind not in MOST_SHARES
     ]
     shares = [
         Measure(cell, None, level, SHARE)
@@ -268,6 +248,6 @@ def _stream(
             for cell in cells.get(key.parent, []):
                 if cell.kind in ("number", "moment"):
                     joined.append(Measure(cell, key, -1, LIGHT))
-    measures = (numbers + (shares if full else []) + joined)[:most]
+    measures = (numbers + (shares if full else []) + joined)[:MOST_MEASURES]
     codes = tuple(cell for cell in own if cell.kind == "category") if full else ()
     return Stream(path, table, tuple(measures), codes[:8], others if full else ())
