@@ -182,7 +182,7 @@ def test_roles_fd_and_structure_share_a_run(
     fd = study("fd", ["buys"], say=said.append)
     assert "4 runs, 1 of them finished before" in said[0]
     weights = [(r["settings"]["beta"], r["settings"]["gamma"]) for r in fd["runs"]][::2]
-    assert weights == [(1e-6, 0.1), (0, 0.1), (1e-6, 0), (0, 0)]
+    assert weights == [(1e-6, 0.01), (0, 0.01), (1e-6, 0), (0, 0)]
     check_files(tmp_path / "fd", 2)
     said.clear()
     structure = study("structure", ["buys"], say=said.append)
