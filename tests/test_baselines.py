@@ -279,8 +279,15 @@ def test_what_is_not_clearly_worse_is_averaged() -> None:
     good = truth + 0.1 * rng.normal(size=2000)
     blend = choose("regression", truth, {"bad": noisy["a"], "good": good})
     assert blend.weights == {"good": 1.0}
+    error = rng.normal(size=200)
+    factor = np.where(rng.permutation(200) < 100, 0.5, 1.55)  # errs like the best, a little more
+    near = {"best": truth[:200] + error, "second": truth[:200] + factor * error}
+    blend = choose("regression", truth[:200], near)
+    assert np.abs(error).mean() < blend.score  # the average is worse, but not clearly
+    assert blend.best == "best"
+    assert blend.weights == {"best": 0.5, "second": 0.5}
     few = choose("binary_classification", np.array([0, 1]), {"a": np.zeros(2), "b": np.ones(2)})
-    assert few.weights == {"a": 1.0}
+    assert few.weights == {"a": 0.5, "b": 0.5}
     never = choose("binary_classification", np.ones(3), {"a": np.zeros(3), "b": np.ones(3)})
     assert np.isnan(never.score)
 
