@@ -23,7 +23,7 @@ MARKS = re.compile(r"<!-- (\S+): made by benchmarks/tables\.py -->.*?<!-- /\1 --
 MODELS = {
     "frog": "FROG", "frog-refit": "FROG, refitted",
     "sage": "plain relational GNN (`sage`)", "sage-refit": "plain relational GNN, refitted",
-    "relgnn": "RelGNN (`relgnn`)",
+    "relgnn": "RelGNN (`relgnn`)", "relgnn-refit": "RelGNN, refitted",
     "lightgbm": "LightGBM on automatic features",
     "lightgbm-refit": "LightGBM on automatic features, refitted",
     "lightgbm-own": "LightGBM on the driver's own columns",
@@ -92,14 +92,15 @@ def formula_one() -> str:
     for run in [*results["runs"], *more["runs"]]:
         at = run["variant"], run["task"], run["regime"]
         found.setdefault(at, []).append(run["metrics"])
+    seeds, fewer = (len({run["seed"] for run in some["runs"]}) for some in (results, more))
     lines = [
         "Test scores on rel-f1: ROC-AUC in per cent (more is better) and mean absolute error (less "
-        "is better); mean ± deviation over five seeds. frozen: the database stops at the test "
-        "time, as in the paper; rolling: each seed sees everything up to its own time, as a model "
-        "in use does. Settings are the defaults, the epoch is chosen on validation alone; "
-        "refitted: then learned once more from training and validation labels, for as many epochs "
-        f"(`{results['command']}`; RelGNN: `{more['command']}`). What is in italics was reported "
-        "by others:",
+        f"is better); mean ± deviation over {seeds} seeds (RelGNN: {fewer}). frozen: the database "
+        "stops at the test time, as in the paper; rolling: each seed sees everything up to its "
+        "own time, as a model in use does. Settings are the defaults, the epoch is chosen on "
+        "validation alone; refitted: then learned once more from training and validation labels, "
+        f"for as many epochs (`{results['command']}`; RelGNN: `{more['command']}`). What is in "
+        "italics was reported by others:",
         "",
         "| | " + " | ".join(f"{t.removeprefix('driver-')}, {r}" for t in F1
                             for r in ("frozen", "rolling")) + " |",
@@ -123,8 +124,8 @@ def formula_one() -> str:
         if entry["dataset"] == "rel-f1" and entry["name"] != "the paper's FROG":
             reported.setdefault(entry["name"], {})[entry["task"]] = entry
     for name, tasks in reported.items():
-        cells = [tasks.get(t, {}).get(r) or "" for t in F1 for r in ("frozen", "rolling")]
-        lines.append(f"| *{name}* | {' | '.join(cells)} |")
+        told = [tasks.get(t, {}).get(r) or "" for t in F1 for r in ("frozen", "rolling")]
+        lines.append(f"| *{name}* | {' | '.join(told)} |")
     return "\n".join(lines)
 
 
