@@ -493,7 +493,7 @@ def test_file_names_are_not_patterns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("values", "first"),
-    [(range(1950, 1960), "1950-01-01"), (range(930101, 930111), "1993-01-01")],
+    [(range(1950, 1960), "1950-12-31"), (range(930101, 930111), "1993-01-01")],
 )
 def test_years_and_short_dates_as_times(values: range, first: str, tmp_path: Path) -> None:
     rows = "".join(f"{i},{v}\n" for i, v in enumerate(values))

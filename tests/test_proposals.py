@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from helpers import csv_folder, imported, said
-from relfrog import SchemaError, UsageError, import_database, plan_import
+from relfrog import SchemaError, UsageError, import_database, plan_import, source_keys
+from relfrog.keys import Evidence
+from relfrog.mapping import Notice
+from relfrog.summary import notice_lines
 from relfrog.timecols import _rank
 
 
@@ -75,6 +78,11 @@ def test_a_key_that_does_not_hold_is_suggested_but_not_used(shop: str, tmp_path:
     assert tables["reviews"]["product_id"].isna().sum() == sum(
         i % 14 in (0, 11, 12, 13) for i in range(1, 60)
     )
+
+
+def test_nearly_all_is_not_rounded_to_all() -> None:
+    assert str(Evidence(10_000, 9_999, 7, 6, 6)).startswith("all but 1 of 10,000 values found;")
+    assert str(Evidence(1_000, 999, 7, 6, 6)).startswith("99.9 % of 1,000 values found;")
 
 
 def test_creation_comes_before_update_and_never_the_future(shop: str) -> None:
@@ -197,3 +205,64 @@ def test_split_times_are_proposed_with_a_reason(shop: str) -> None:
     mapping = plan_import(shop).mapping
     assert mapping.val < mapping.test
     assert "last tenth" in mapping.split_reason
+
+
+@pytest.fixture
+def league(tmp_path: Path) -> str:
+    """Years instead of times, as in statistics of sport, trade or schools."""
+    years = range(1990, 2010)
+    return csv_folder(
+        tmp_path / "league",
+        players="player_id,year\n" + "".join(f"{i},{1960 + i}\n" for i in range(20)),
+        teams="yearID,code,wins\n"
+        + "".join(f"{y},{c},{y % 7}\n" for y in years for c in ("AA", "BB")),
+        stints="player_id,yearID,code,goals\n"
+        + "".join(f"{i},{y},{('AA', 'BB')[i % 2]},{i * y % 9}\n" for y in years for i in range(20)),
+        debuts="player_id,birth_year\n" + "".join(f"{i},{1970 + i}\n" for i in range(20)),
+        plans="player_id,season\n" + "".join(f"{i},{2020 + i * 40}\n" for i in range(20)),
+        ranks="player_id,season\n" + "".join(f"{i},{1 + i % 5}\n" for i in range(20)),
+    )
+
+
+def test_a_year_is_the_time_of_rows_that_tell_of_others(league: str, tmp_path: Path) -> None:
+    result, tables = imported(league, tmp_path / "out")
+    times = {name: t.time for name, t in result.mapping.tables.items()}
+    # players.year may be anything; a birth is no time of a row; the others are no years by now.
+    assert times == dict.fromkeys(times) | {"stints": "yearID"}
+    assert str(tables["stints"]["yearID"].min()) == "1990-12-31 00:00:00"
+    assert "counts as known from the last day" in said(result, "note", "stints.yearID")
+    mapping = plan_import(league, time=["stints.none"]).mapping.tables["stints"]
+    assert (mapping.time, str(mapping.columns["yearID"])) == (None, "integer")
+
+
+def test_a_year_in_a_key_stays_the_sources_own(league: str, tmp_path: Path) -> None:
+    keys = {"pk": ["teams.yearID,code"], "fk": ["stints.yearID,code=teams.yearID,code"]}
+    for times in (["teams.yearID"], ["teams.yearID", "stints.none"]):
+        _, tables = imported(league, tmp_path / str(len(times)), time=times, **keys)
+        own = source_keys(tmp_path / str(len(times)), "teams")
+        assert own["yearID"].tolist() == sorted([*range(1990, 2010)] * 2)
+        assert tables["stints"]["teams_id"].notna().all()
+        assert str(tables["teams"]["yearID"].max()) == "2009-12-31 00:00:00"
+    plan = tmp_path / "m.yaml"
+    plan.write_text(plan_import(league, time=["teams.yearID"], **keys).mapping.to_yaml())
+    again, _ = imported(league, tmp_path / "again", mapping=plan)
+    teams = again.mapping.tables["teams"]
+    assert (teams.primary_key, teams.time) == (("yearID", "code"), "yearID")
+    assert str(teams.columns["yearID"]) == "time %Y"
+    assert source_keys(tmp_path / "again", "teams").equals(own)
+
+
+def test_months_are_over_when_they_are_known(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{1 + i:02d}/2020\n" for i in range(12))
+    mapping = tmp_path / "m.yaml"
+    address = csv_folder(tmp_path / "csv", t="id,month\n" + rows)
+    mapping.write_text("tables:\n  t:\n    time: {column: month}\n    columns: {month: time %m/%Y}")
+    result, tables = imported(address, tmp_path / "out", mapping=mapping)
+    assert str(tables["t"]["month"].iloc[1].date()) == "2020-02-29"
+    assert "holds months" in said(result, "note", "t.month")
+
+
+def test_the_same_said_of_many_tables_is_said_once() -> None:
+    notices = [Notice("leak", name, "", "no time column") for name in ("a", "b", "c")]
+    lines = [line.strip() for line in notice_lines([*notices, Notice("leak", "d", "", "else")])]
+    assert lines[1:] == ["a, b, c: no time column", "d: else"]

@@ -8,6 +8,7 @@ Types are few on purpose, and the same for all sources: ``integer``, ``number``,
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -24,7 +25,7 @@ from relfrog.staging import (
     sane_time,
 )
 
-__all__ = ["ColumnType", "find_type", "type_sql", "unusable"]
+__all__ = ["ColumnType", "find_type", "period", "type_sql", "unusable"]
 
 TYPES = ("integer", "number", "boolean", "time", "text", "list", "drop")
 
@@ -164,8 +165,31 @@ def _time_sql(name: str, staged: str, form: str) -> str:
         text = f"trim(CAST({name} AS VARCHAR))"
         if form == "%y%m%d":  # as a number it has lost its leading zeros
             text = f"lpad({text}, 6, '0')"
-        return sane_time(f"try_strptime({text}, '{_escaped(form)}')")
+        return sane_time(_period_end(f"try_strptime({text}, '{_escaped(form)}')", form))
     return iso_time(f"CAST({name} AS VARCHAR)")
+
+
+def period(form: str) -> str:
+    """What a format without a day leaves open: ``year`` or ``month``; else empty.
+
+    >>> period("%Y"), period("%m/%Y"), period("%d.%m.%Y"), period("epoch s")
+    ('year', 'month', '', '')
+    """
+    codes = set(re.findall("%-?([A-Za-z])", form))
+    if not codes & set("yYG") or codes & set("djUWVDFcx"):
+        return ""
+    return "month" if codes & set("mbBh") else "year"
+
+
+def _period_end(parsed: str, form: str) -> str:
+    """A time at the end of what its format leaves open: the last day of the year or month.
+
+    What is told of a year (a season's goals) is complete only when it is over; at its beginning
+    such a row would tell the future.
+    """
+    ends = {"year": f"{parsed} + INTERVAL 11 MONTH", "month": parsed}
+    end = ends.get(period(form))
+    return parsed if end is None else f"CAST(last_day({end}) AS TIMESTAMP)"
 
 
 def _escaped(form: str) -> str:

@@ -40,6 +40,13 @@ class Plan:
     evidence: dict[tuple[str, tuple[str, ...]], Evidence] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
 
+    def time_of(self, table: str) -> tuple[str, str] | None:
+        """SQL of a table and of when its rows came to be; None if it has no time."""
+        typed, entry = self.typed[table], self.mapping.tables[table]
+        if entry.time is None:
+            return None
+        return typed.staged.sql, type_sql(typed.column(entry.time), entry.columns[entry.time])
+
 
 def _columns_exist(table: TypedTable, columns: Sequence[str], what: str) -> None:
     for column in columns:

@@ -86,6 +86,7 @@ class Evidence:
 
     def __str__(self) -> str:
         share = f"{100 * self.share:.1f} %" if self.dangling else "all"
+        share = f"all but {self.dangling:,}" if share == "100.0 %" else share
         return (
             f"{share} of {self.values:,} values found; {self.distinct:,} distinct "
             f"among {self.parent_rows:,} rows"

@@ -94,7 +94,7 @@ def lay_out(
 
 
 def _time_column(ordered: Ordered, source: str, name: str, first: int | None) -> Column:
-    sql = type_sql(ordered.typed.column(source), ordered.typed.types[source])
+    sql = type_sql(ordered.typed.column(source), ordered.mapping.columns[source])
     if first is not None:
         sql = f"coalesce({sql}, make_timestamp({first}))"
     return Column(name if is_plain(name) else plain(name), "time", (source,), sql, "time")

@@ -11,6 +11,7 @@ from relfrog.coltypes import (
     check_turn,
     find_type,
     number_times,
+    period,
     type_sql,
     unusable,
 )
@@ -28,7 +29,7 @@ from relfrog.mapping import (
 from relfrog.names import folder_names
 from relfrog.proposals import with_words
 from relfrog.staging import StagedTable, Staging
-from relfrog.timecols import propose_split, propose_time
+from relfrog.timecols import propose_split, propose_time, propose_year
 
 __all__ = ["make_plan"]
 
@@ -83,8 +84,9 @@ def _types(staging: Staging, table: StagedTable, given: TableCorrections) -> dic
         if chosen is not None:
             check_turn(f"{table.name}.{name}", column.kind, chosen)
         natural = find_type(staging, table, column)
-        # A dropped column may still be a key, which needs its natural type.
-        keep = chosen is not None and chosen.name != "drop" and str(chosen) != str(natural)
+        # A dropped column may still be a key, which needs its natural type; so may the time.
+        aside = ("drop", "time") if name == given.time else ("drop",)
+        keep = chosen is not None and chosen.name not in aside and str(chosen) != str(natural)
         types[name] = chosen if keep and chosen is not None else natural
     return types
 
@@ -110,7 +112,12 @@ def _plan_time(
     if table.staged.rows:
         proposal = propose_time(staging, table, now)
         entry.time, entry.time_reason = proposal.column, proposal.reason
-        entry.time_origin = "proposed" if proposal.column else "none"
+        year = None if entry.time else propose_year(staging, table, now)
+        if year and entry.used_keys():
+            # It tells something of another row, year after year; a table that refers to none
+            # rather has the year in which a thing was made.
+            entry.time, entry.time_reason = year, "the year that a row tells of"
+        entry.time_origin = "proposed" if entry.time else "none"
     if given is not None and given.no_time and entry.time is not None:
         entry.time_reason = f"the user wants none, instead of {entry.time} ({entry.time_origin})"
         entry.time, entry.time_origin = None, "chosen"
@@ -118,8 +125,6 @@ def _plan_time(
         assert given.time is not None
         if given.time not in table.types:
             raise unknown(f"column in table {name}", given.time, table.types)
-        kind = _as_time(staging, table, given.time)
-        table.types[given.time] = entry.columns[given.time] = kind
         entry.time_reason = f"instead of {entry.time} ({entry.time_origin})" if entry.time else ""
         entry.time, entry.time_origin = given.time, "chosen"
     if entry.time_reason.startswith("not taken"):
@@ -129,8 +134,13 @@ def _plan_time(
         # RelBench cannot take the minimum of no rows; an empty table needs no time.
         entry.time = None
         return
-    column = table.column(entry.time)
-    value = type_sql(column, table.types[entry.time])
+    kind = _as_time(staging, table, entry.time, given)
+    # Only what is written: the source's own keys may rest on this very column.
+    entry.columns[entry.time] = kind
+    if period(kind.form):
+        text = f"holds {period(kind.form)}s: a row counts as known from the last day of its own"
+        plan.notices.append(Notice("note", name, entry.time, text))
+    value = type_sql(table.column(entry.time), kind)
     (missing,) = staging.row(
         f"SELECT count(*) FILTER (WHERE ({value}) IS NULL) FROM {table.staged.sql}"
     )
@@ -144,9 +154,13 @@ def _plan_time(
         plan.notices.append(Notice("leak", name, entry.time, text))
 
 
-def _as_time(staging: Staging, table: TypedTable, column: str) -> ColumnType:
-    """The type with which a column that the user calls a time is read."""
+def _as_time(
+    staging: Staging, table: TypedTable, column: str, given: TableCorrections | None
+) -> ColumnType:
+    """The type with which a table's time column is read."""
     kind = table.types[column]
+    if kind.name != "time" and given is not None:
+        kind = given.columns.get(column, kind)
     if kind.name == "time":
         return kind
     staged = table.column(column)
@@ -176,7 +190,7 @@ def _leave_out(plan: Plan, table: StagedTable, given: TableCorrections) -> None:
             reason = f"{source.declared}: not usable as a feature"
             columns[name] = ColumnType("drop", reason=reason, notice=True)
         elif name in keys:
-            columns[name] = typed.types[name]
+            columns[name] = (entry.columns if name == entry.time else typed.types)[name]
         else:
             reason = unusable(table, table.columns[name])
             kind = typed.types[name]
@@ -204,14 +218,13 @@ def _report_losses(plan: Plan, table: StagedTable, name: str) -> None:
 
 def _plan_split(staging: Staging, plan: Plan, corrections: Corrections) -> None:
     mapping = plan.mapping
-    timed = [(plan.typed[n], t.time) for n, t in mapping.tables.items() if t.time is not None]
-    split = propose_split(staging, timed)
+    split = propose_split(staging, [plan.time_of(name) for name in mapping.tables])
     for name, table in mapping.tables.items():
         later = [k.parent for k in table.used_keys() if mapping.tables[k.parent].time]
         if table.time is None and later and table.rows:
             text = (
-                f"has no time column but refers to {', '.join(sorted(set(later)))}, which has: its "
-                "rows are visible from the beginning, which may leak"
+                f"no time column, though it refers to {', '.join(sorted(set(later)))}, which has "
+                "one: rows are visible from the beginning, which may leak"
             )
             plan.notices.append(Notice("leak", name, "", text))
     given = {}

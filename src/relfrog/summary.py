@@ -37,12 +37,15 @@ _MOST = 25
 def notice_lines(notices: Sequence[Notice]) -> Iterator[str]:
     """Notices under their headings."""
     for kind, heading in _HEADINGS.items():
-        found = [n for n in notices if n.kind == kind]
+        found: dict[str, list[str]] = {}  # many tables often have the same thing said of them
+        for notice in notices:
+            if notice.kind == kind:
+                found.setdefault(notice.text, []).append(notice.place)
         if not found:
             continue
         yield styled(f"{heading}:", "bold yellow" if kind in ("mended", "leak") else "bold")
-        for notice in found[:_MOST]:
-            yield wrapped(f"{notice.place}: {notice.text}".removeprefix(": "), "  ")
+        for text, places in list(found.items())[:_MOST]:
+            yield wrapped(f"{', '.join(places)}: {text}".removeprefix(": "), "  ")
         if len(found) > _MOST:
             yield f"  and {len(found) - _MOST} more, all in import.json"
 

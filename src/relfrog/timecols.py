@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from relfrog.coltypes import type_sql
+from relfrog.coltypes import ColumnType, type_sql
 from relfrog.keys import TypedTable
 from relfrog.names import words
 from relfrog.staging import Staging
 
-__all__ = ["Split", "TimeProposal", "propose_split", "propose_time"]
+__all__ = ["Split", "TimeProposal", "propose_split", "propose_time", "propose_year"]
 
 _CREATION = {
     "created", "creation", "create", "inserted", "insert", "added", "registered", "registration",
@@ -32,6 +32,10 @@ _FUTURE = {
 #: Facts about a thing, or a moment that keeps moving: neither says when the row appeared.
 _BIRTH = {"birth", "birthday", "birthdate", "dob", "born", "founded", "built", "death", "died"}
 _MOVING = {"last", "latest", "recent", "synced", "refreshed", "seen"}
+#: Words of a column that says which year a row tells of, and words that may stand beside them:
+#: a model year, or a year of marriage, is a fact about the thing.
+_YEAR = {"year", "yr", "season", "yearid"}
+_BESIDE_YEAR = {"id", "key", "fiscal", "financial", "calendar", "academic", "school"}
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,22 @@ def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeP
     return TimeProposal(chosen[3], chosen[4])
 
 
+def propose_year(staging: Staging, table: TypedTable, now: dt.datetime) -> str | None:
+    """The column with the year that a row tells of, for a table that has no other time."""
+    for name, column in table.staged.columns.items():
+        found = set(words(name))
+        rest = found - _YEAR - _BESIDE_YEAR - _CREATION - _PLAIN - set(table.noun)
+        if not found & _YEAR or rest or table.types[name].name != "integer":
+            continue
+        year = f"nullif({type_sql(column, ColumnType('integer'))}, 0)"
+        low, high, different = staging.row(
+            f"SELECT min({year}), max({year}), count(DISTINCT {year}) FROM {table.staged.sql}"
+        )
+        if different > 1 and low >= 1000 and high <= now.year:
+            return name
+    return None
+
+
 _Candidate = tuple[bool, int, int, str, str, str]
 
 
@@ -147,16 +167,17 @@ def _quantiles(staging: Staging, union: str) -> tuple[dt.datetime, dt.datetime] 
     return low, high
 
 
-def propose_split(staging: Staging, timed: Sequence[tuple[TypedTable, str]]) -> Split | None:
+def propose_split(staging: Staging, timed: Iterable[tuple[str, str] | None]) -> Split | None:
     """Validation and test times: the last tenth of the time span for each.
 
     The span runs from the 1st percentile of all rows' times to the 99.9th, so that a few wrong
     dates (1900, 2099) do not decide. None if no table has a time column.
+
+    Args:
+        staging: The workshop.
+        timed: Per table its SQL and that of its time; None where it has none.
     """
-    union = " UNION ALL ".join(
-        f"SELECT {type_sql(table.column(name), table.types[name])} AS t FROM {table.staged.sql}"
-        for table, name in timed
-    )
+    union = " UNION ALL ".join(f"SELECT {t[1]} AS t FROM {t[0]}" for t in timed if t is not None)
     if not union:
         return None
     found = _quantiles(staging, union)

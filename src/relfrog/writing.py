@@ -99,11 +99,9 @@ def _refuse_duplicates(plan: Plan) -> None:
 def _first_time(staging: Staging, plan: Plan) -> int | None:
     """The earliest time of all tables, in microseconds since 1970."""
     times: list[int | None] = []
-    for name, table in plan.mapping.tables.items():
-        if table.time is not None:
-            typed = plan.typed[name]
-            value = type_sql(typed.column(table.time), typed.types[table.time])
-            times += staging.row(f"SELECT epoch_us(min({value})) FROM {typed.staged.sql}")
+    for timed in map(plan.time_of, plan.mapping.tables):
+        if timed is not None:
+            times += staging.row(f"SELECT epoch_us(min({timed[1]})) FROM {timed[0]}")
     return min((t for t in times if t is not None), default=None)
 
 
@@ -111,9 +109,8 @@ def _order(staging: Staging, plan: Plan, name: str) -> Ordered:
     """Bring a table into its order: by time, then by key, then as in the source."""
     typed, mapping = plan.typed[name], plan.mapping.tables[name]
     staged = typed.staged
-    by = []
-    if mapping.time is not None:
-        by.append(type_sql(typed.column(mapping.time), typed.types[mapping.time]))
+    timed = plan.time_of(name)
+    by = [] if timed is None else [timed[1]]
     by += [type_sql(typed.column(c), typed.types[c]) for c in mapping.primary_key]
     keep = ""
     rows = staged.rows
