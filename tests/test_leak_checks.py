@@ -170,3 +170,23 @@ def test_rows_that_are_older_than_what_they_refer_to(
     text, remedy = said()[0]
     assert "at the midnight before it: written holds days without hours" in text
     assert "the end of the day" in remedy
+
+
+@pytest.mark.parametrize(
+    ("late", "form"),
+    [(True, "the time from the seed to people.left"), (False, "whether there is a value in")],
+)
+def test_a_time_or_a_gap_that_is_nearly_the_label(late: bool, form: str, folder: Path) -> None:
+    """When someone left says who stays, at each seed's time; or only those who left have it."""
+    path = folder / "tasks" / "buys" / "train.parquet"
+    frame = pd.read_parquet(path)
+    first, last = frame["timestamp"].min(), frame["timestamp"].max()
+    left = pd.Series(pd.date_range(first, last, 20)).sample(frac=1, random_state=0).to_numpy()
+    stays = left[frame["code"]] > frame["timestamp"] if late else frame["code"] % 2 == 0
+    frame.assign(**{frame.columns[-1]: np.asarray(stays).astype(int)}).to_parquet(path)
+    kept = left if late else pd.Series(left).where(np.arange(20) % 2 == 1).to_numpy()
+    change(folder, "people", lambda f: f.assign(left=kept))
+    said = warnings_of(folder, "buys")
+    assert form in said
+    assert "is nearly the label: ROC-AUC 1.000" in said
+    assert "--hide people.left" in said

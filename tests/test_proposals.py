@@ -231,6 +231,8 @@ def test_a_year_is_the_time_of_rows_that_tell_of_others(league: str, tmp_path: P
     assert times == dict.fromkeys(times) | {"stints": "yearID"}
     assert str(tables["stints"]["yearID"].min()) == "1990-12-31 00:00:00"
     assert "counts as known from the last day" in said(result, "note", "stints.yearID")
+    assert (result.mapping.val, result.mapping.test) == ("2006-07-01", "2008-07-01")
+    assert "at midyear" in result.mapping.split_reason
     mapping = plan_import(league, time=["stints.none"]).mapping.tables["stints"]
     assert (mapping.time, str(mapping.columns["yearID"])) == (None, "integer")
 

@@ -62,15 +62,18 @@ def _check_columns(
         return
     rows = labels[task.entity_col].to_numpy(np.int64)
     target = labels[task.target_col]
+    times = pd.to_datetime(labels[task.time_col])
     for name, column, values in _always_visible(task, full):
         if (name, column) in hidden or len(values) <= rows.max(initial=-1):
             continue
-        score, how = _likeness(values.iloc[rows].reset_index(drop=True), target, kind)
+        forms = _forms(values.iloc[rows].reset_index(drop=True), times)
+        likeness = [(*_likeness(form, target, kind), words) for words, form in forms.items()]
+        score, how, words = max(likeness, key=lambda found: found[0])
         if score >= NEARLY:
             report.warning(
                 place,
-                f"{name}.{column} is nearly the label: {how} {score:.3f} over {len(rows):,} "
-                "training labels, at any time",
+                f"{words}{name}.{column} is nearly the label: {how} {score:.3f} over "
+                f"{len(rows):,} training labels, at any time",
                 f"If it is written after the fact, hide it: --hide {name}.{column}",
             )
 
@@ -99,6 +102,21 @@ def _always_visible(task: Any, full: Any) -> list[tuple[str, str, pd.Series]]:
                 mean = groups[column].mean().reindex(range(len(entity.df)))
                 found.append((name, str(column), mean))
     return found
+
+
+def _forms(values: pd.Series, times: pd.Series) -> dict[str, pd.Series]:
+    """What a column may give the label away by: its value, that it has one, or how long until it.
+
+    The time of a last game or of a cancellation says little by itself, and all about who stays
+    when it is held against the seed's; where it is NULL, it has not come.
+    """
+    forms = {"": values}
+    if values.isna().any():
+        forms["whether there is a value in "] = values.notna().astype(float)
+    if pd.api.types.is_datetime64_any_dtype(values.dtype):
+        gap = (values - times.reset_index(drop=True)).dt.total_seconds()
+        forms["the time from the seed to "] = gap.fillna(gap.max() + 1)
+    return forms
 
 
 def _likeness(values: pd.Series, target: pd.Series, kind: str) -> tuple[float, str]:

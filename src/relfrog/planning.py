@@ -218,7 +218,10 @@ def _report_losses(plan: Plan, table: StagedTable, name: str) -> None:
 
 def _plan_split(staging: Staging, plan: Plan, corrections: Corrections) -> None:
     mapping = plan.mapping
-    split = propose_split(staging, [plan.time_of(name) for name in mapping.tables])
+    timed = [(t.rows, t.columns[t.time]) for t in mapping.tables.values() if t.time is not None]
+    dated = sum(rows for rows, kind in timed if period(kind.form) == "year")
+    yearly = 2 * dated > sum(rows for rows, _ in timed)
+    split = propose_split(staging, map(plan.time_of, mapping.tables), yearly)
     for name, table in mapping.tables.items():
         later = [k.parent for k in table.used_keys() if mapping.tables[k.parent].time]
         if table.time is None and later and table.rows:

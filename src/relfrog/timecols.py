@@ -167,7 +167,9 @@ def _quantiles(staging: Staging, union: str) -> tuple[dt.datetime, dt.datetime] 
     return low, high
 
 
-def propose_split(staging: Staging, timed: Iterable[tuple[str, str] | None]) -> Split | None:
+def propose_split(
+    staging: Staging, timed: Iterable[tuple[str, str] | None], yearly: bool = False
+) -> Split | None:
     """Validation and test times: the last tenth of the time span for each.
 
     The span runs from the 1st percentile of all rows' times to the 99.9th, so that a few wrong
@@ -176,6 +178,9 @@ def propose_split(staging: Staging, timed: Iterable[tuple[str, str] | None]) -> 
     Args:
         staging: The workshop.
         timed: Per table its SQL and that of its time; None where it has none.
+        yearly: Whether most rows are dated by a year, and so all lie on its last day. Then the
+            times are those of midyear: from there each year's rows lie within 365 days, leap years
+            or not.
     """
     union = " UNION ALL ".join(f"SELECT {t[1]} AS t FROM {t[0]}" for t in timed if t is not None)
     if not union:
@@ -197,6 +202,9 @@ def propose_split(staging: Staging, timed: Iterable[tuple[str, str] | None]) -> 
         f"rows lie between {low:%Y-%m-%d} and {high:%Y-%m-%d} (outliers apart): the last tenth of "
         "that time is for test, the tenth before for validation"
     )
+    if yearly and val.year < test.year:
+        val, test = (t.replace(month=7, day=1) for t in (val, test))
+        reason += "; at midyear, so that 365 days from there hold the rows of one year"
     first, last = staging.row(f"SELECT min(t), max(t) FROM ({union})")
     outliers = ""
     if low - first > span or last - high > span:
