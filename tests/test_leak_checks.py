@@ -190,3 +190,17 @@ def test_a_time_or_a_gap_that_is_nearly_the_label(late: bool, form: str, folder:
     assert form in said
     assert "is nearly the label: ROC-AUC 1.000" in said
     assert "--hide people.left" in said
+
+
+@pytest.mark.parametrize(
+    ("column", "days", "warned"),
+    [("delivered_at", 3, True), ("due_at", 3, False), ("delivered_at", -3, False)],
+)
+def test_a_time_that_is_later_than_its_row(
+    column: str, days: int, warned: bool, folder: Path
+) -> None:
+    gap = pd.Timedelta(days, "D")
+    change(folder, "orders", lambda f: f.assign(**{column: f["ordered_at"] + gap}))
+    said = warnings_of(folder, "buys")
+    assert (f"orders.{column}: lies after ordered_at in" in said) == warned
+    assert ("by 3 days at the median" in said) == warned

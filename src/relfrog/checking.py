@@ -14,7 +14,7 @@ import yaml
 from relfrog.dataset import open_dataset, read_tables
 from relfrog.errors import TaskError
 from relfrog.findings import CheckReport, Finding
-from relfrog.leak_checks import check_update_times
+from relfrog.leak_checks import check_later_times, check_update_times
 from relfrog.mapping import unknown
 from relfrog.names import folder_names
 from relfrog.resolution import prove_full_resolution
@@ -58,6 +58,7 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
         full = opened.get_db(upto_test_timestamp=False)
         _check_resolution(full, report)
         check_update_times(full, report)
+        check_later_times(full, report)
         for name in names:
             try:
                 check_task(opened, name, full, report)

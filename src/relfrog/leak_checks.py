@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from relfrog.findings import CheckReport
 from relfrog.labels import run_sql
+from relfrog.timecols import is_foreseen
 
-__all__ = ["check_leaks", "check_update_times"]
+__all__ = ["check_later_times", "check_leaks", "check_update_times"]
 
 #: From here on a column is nearly the label: ROC-AUC, accuracy, or correlation.
 NEARLY = 0.98
@@ -268,3 +269,30 @@ def check_update_times(full: Any, report: CheckReport) -> None:
                 "seen only from its last change on, with what that made of it",
                 f"Import again with --time {name}.{column}, if the row never changes after it.",
             )
+
+
+def check_later_times(full: Any, report: CheckReport) -> None:
+    """Times in a row that are later than the row's own: written when it was there already."""
+    for name, table in full.table_dict.items():
+        if table.time_col is None:
+            continue
+        own = table.df[table.time_col]
+        for column in table.df:
+            values = table.df[column]
+            if column == table.time_col or not pd.api.types.is_datetime64_any_dtype(values.dtype):
+                continue
+            gap = (values - own).dropna()
+            later = gap[gap > pd.Timedelta(0)]
+            if len(gap) < FEWEST or len(later) < MANY * len(gap) or is_foreseen(str(column)):
+                continue
+            report.warning(
+                f"{name}.{column}",
+                f"lies after {table.time_col} in {len(later):,} of {len(gap):,} rows, by "
+                f"{_shown(later.median())} at the median, but is seen from {table.time_col} on",
+                "Unless it was foreseen, leave it out of the import (drop, in the mapping file) "
+                f"or of tasks (--hide {name}.{column}), with all that was written as late.",
+            )
+
+
+def _shown(gap: pd.Timedelta) -> str:
+    return f"{gap.days:,} days" if gap.days > 1 else str(gap.round("s")).removeprefix("0 days ")

@@ -11,7 +11,9 @@ from relfrog.keys import TypedTable
 from relfrog.names import words
 from relfrog.staging import Staging
 
-__all__ = ["Split", "TimeProposal", "propose_split", "propose_time", "propose_year"]
+__all__ = [
+    "Split", "TimeProposal", "is_foreseen", "propose_split", "propose_time", "propose_year",
+]  # fmt: skip
 
 _CREATION = {
     "created", "creation", "create", "inserted", "insert", "added", "registered", "registration",
@@ -54,6 +56,15 @@ class Split:
     test: dt.datetime
     reason: str
     outliers: str = ""
+
+
+def is_foreseen(name: str) -> bool:
+    """Whether a column's name says that its time was planned or expected: a due date.
+
+    >>> is_foreseen("due_date"), is_foreseen("delivered_at")
+    (True, False)
+    """
+    return bool(set(words(name)) & _FUTURE)
 
 
 def _rank(name: str, noun: tuple[str, ...] = ()) -> tuple[int, str]:
