@@ -92,10 +92,11 @@ def formula_one() -> str:
     for run in [*results["runs"], *more["runs"]]:
         at = run["variant"], run["task"], run["regime"]
         found.setdefault(at, []).append(run["metrics"])
-    seeds, fewer = (len({run["seed"] for run in some["runs"]}) for some in (results, more))
+    seeds, others = (len({run["seed"] for run in some["runs"]}) for some in (results, more))
+    fewer = "" if others == seeds else f" (RelGNN: {others})"
     lines = [
         "Test scores on rel-f1: ROC-AUC in per cent (more is better) and mean absolute error (less "
-        f"is better); mean ± deviation over {seeds} seeds (RelGNN: {fewer}). frozen: the database "
+        f"is better); mean ± deviation over {seeds} seeds{fewer}. frozen: the database "
         "stops at the test time, as in the paper; rolling: each seed sees everything up to its "
         "own time, as a model in use does. Settings are the defaults, the epoch is chosen on "
         "validation alone; refitted: then learned once more from training and validation labels, "

@@ -218,6 +218,9 @@ def league(tmp_path: Path) -> str:
         + "".join(f"{y},{c},{y % 7}\n" for y in years for c in ("AA", "BB")),
         stints="player_id,yearID,code,goals\n"
         + "".join(f"{i},{y},{('AA', 'BB')[i % 2]},{i * y % 9}\n" for y in years for i in range(20)),
+        films="film_id,player_id,year\n" + "".join(f"{i},{i},{1990 + i}\n" for i in range(20)),
+        ratings="id,film_id,day,stars\n"
+        + "".join(f"{i},{i % 20},{1991 + i % 20}-03-04,{i % 5}\n" for i in range(60)),
         debuts="player_id,birth_year\n" + "".join(f"{i},{1970 + i}\n" for i in range(20)),
         plans="player_id,season\n" + "".join(f"{i},{2020 + i * 40}\n" for i in range(20)),
         ranks="player_id,season\n" + "".join(f"{i},{1 + i % 5}\n" for i in range(20)),
@@ -227,8 +230,9 @@ def league(tmp_path: Path) -> str:
 def test_a_year_is_the_time_of_rows_that_tell_of_others(league: str, tmp_path: Path) -> None:
     result, tables = imported(league, tmp_path / "out")
     times = {name: t.time for name, t in result.mapping.tables.items()}
-    # players.year may be anything; a birth is no time of a row; the others are no years by now.
-    assert times == dict.fromkeys(times) | {"stints": "yearID"}
+    # players.year may be anything; films are rated before their year is over; a birth is no time
+    # of a row; the others are no years by now.
+    assert times == dict.fromkeys(times) | {"stints": "yearID", "ratings": "day"}
     assert str(tables["stints"]["yearID"].min()) == "1990-12-31 00:00:00"
     assert "counts as known from the last day" in said(result, "note", "stints.yearID")
     assert (result.mapping.val, result.mapping.test) == ("2006-07-01", "2008-07-01")

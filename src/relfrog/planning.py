@@ -29,7 +29,7 @@ from relfrog.mapping import (
 from relfrog.names import folder_names
 from relfrog.proposals import with_words
 from relfrog.staging import StagedTable, Staging
-from relfrog.timecols import propose_split, propose_time, propose_year
+from relfrog.timecols import TimeProposal, propose_split, propose_time, propose_year
 
 __all__ = ["make_plan"]
 
@@ -65,8 +65,8 @@ def make_plan(
         plan_primary_key(staging, plan, name, corrections.tables.get(name))
     for name in by_name:
         plan_foreign_keys(staging, plan, name, corrections.tables.get(name))
-    for name in by_name:
-        _plan_time(staging, plan, name, corrections.tables.get(name), now)
+    for name, proposal in _propose_times(staging, plan, now).items():
+        _plan_time(staging, plan, name, corrections.tables.get(name), proposal)
     for name, table in by_name.items():
         _leave_out(plan, table, corrections.tables.get(name, TableCorrections()))
     _plan_split(staging, plan, corrections)
@@ -105,19 +105,36 @@ def _check_names(plan: Plan) -> None:
             plan.notices.append(Notice("mended", source, "", f"named {table.name} in the dataset"))
 
 
+def _propose_times(staging: Staging, plan: Plan, now: dt.datetime) -> dict[str, TimeProposal]:
+    """A time column for each table, or why there is none."""
+    found = {
+        name: propose_time(staging, table, now) if table.staged.rows else TimeProposal(None, "")
+        for name, table in plan.typed.items()
+    }
+    # Years are for tables that tell something of others, year after year. One that refers to none
+    # rather has the year in which a thing was made, and so has one that rows with better times
+    # refer to: films, which are rated before their year is over.
+    tables = plan.mapping.tables
+    better = {k.parent for name in found if found[name].column for k in tables[name].used_keys()}
+    for name, table in plan.typed.items():
+        if not found[name].column and tables[name].used_keys() and name not in better:
+            year = propose_year(staging, table, now)
+            found[name] = (
+                TimeProposal(year, "the year that a row tells of") if year else found[name]
+            )
+    return found
+
+
 def _plan_time(
-    staging: Staging, plan: Plan, name: str, given: TableCorrections | None, now: dt.datetime
+    staging: Staging,
+    plan: Plan,
+    name: str,
+    given: TableCorrections | None,
+    proposal: TimeProposal,
 ) -> None:
     table, entry = plan.typed[name], plan.mapping.tables[name]
-    if table.staged.rows:
-        proposal = propose_time(staging, table, now)
-        entry.time, entry.time_reason = proposal.column, proposal.reason
-        year = None if entry.time else propose_year(staging, table, now)
-        if year and entry.used_keys():
-            # It tells something of another row, year after year; a table that refers to none
-            # rather has the year in which a thing was made.
-            entry.time, entry.time_reason = year, "the year that a row tells of"
-        entry.time_origin = "proposed" if entry.time else "none"
+    entry.time, entry.time_reason = proposal.column, proposal.reason
+    entry.time_origin = "proposed" if proposal.column else "none"
     if given is not None and given.no_time and entry.time is not None:
         entry.time_reason = f"the user wants none, instead of {entry.time} ({entry.time_origin})"
         entry.time, entry.time_origin = None, "chosen"
