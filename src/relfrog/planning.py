@@ -119,9 +119,8 @@ def _propose_times(staging: Staging, plan: Plan, now: dt.datetime) -> dict[str, 
     for name, table in plan.typed.items():
         if not found[name].column and tables[name].used_keys() and name not in better:
             year = propose_year(staging, table, now)
-            found[name] = (
-                TimeProposal(year, "the year that a row tells of") if year else found[name]
-            )
+            if year is not None:
+                found[name] = TimeProposal(year, "the year that a row tells of")
     return found
 
 

@@ -341,6 +341,10 @@ def _parsed(text: Any) -> Any:
     return None
 
 
+def _parses(values: Any) -> bool:
+    return len(values) > 0 and _parsed(values) is not None
+
+
 def _guess_times(table: SourceTable, batch: Any, guessed: dict[str, Kind]) -> None:
     """Look for text that begins as times.
 
@@ -351,10 +355,10 @@ def _guess_times(table: SourceTable, batch: Any, guessed: dict[str, Kind]) -> No
     for column in readable(table):
         if column.kind not in ("text", "untyped") or column.name in guessed:
             continue
-        values = batch.column(column.name)
-        if values.null_count == len(values) or _parsed(values.drop_null()) is None:
-            continue
-        if all(len(v) >= 8 for v in values.drop_null().slice(0, 1000).to_pylist()):
+        values = batch.column(column.name).drop_null()
+        # Arrow words a complaint for each value it cannot read: a few are asked first.
+        few = values.slice(0, 100)
+        if all(len(v) >= 8 for v in few.to_pylist()) and all(map(_parses, (few, values))):
             guessed[column.name] = column.kind
             again = again.with_kind(column.name, "time")
     if again is not table:
