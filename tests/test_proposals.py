@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -232,7 +233,8 @@ def test_a_year_is_the_time_of_rows_that_tell_of_others(league: str, tmp_path: P
     times = {name: t.time for name, t in result.mapping.tables.items()}
     # players.year may be anything; films are rated before their year is over; a birth is no time
     # of a row; the others are no years by now.
-    assert times == dict.fromkeys(times) | {"stints": "yearID", "ratings": "day"}
+    dated = {"stints": "yearID", "teams": "yearID", "ratings": "day"}
+    assert times == dict.fromkeys(times) | dated
     assert str(tables["stints"]["yearID"].min()) == "1990-12-31 00:00:00"
     assert "counts as known from the last day" in said(result, "note", "stints.yearID")
     assert (result.mapping.val, result.mapping.test) == ("2006-07-01", "2008-07-01")
@@ -256,6 +258,47 @@ def test_a_year_in_a_key_stays_the_sources_own(league: str, tmp_path: Path) -> N
     assert (teams.primary_key, teams.time) == (("yearID", "code"), "yearID")
     assert str(teams.columns["yearID"]) == "time %Y"
     assert source_keys(tmp_path / "again", "teams").equals(own)
+
+
+def test_keys_of_several_columns(league: str, tmp_path: Path) -> None:
+    result, tables = imported(league, tmp_path / "out")
+    teams, stints = (result.mapping.tables[name] for name in ("teams", "stints"))
+    assert (teams.primary_key, teams.primary_key_origin) == (("yearID", "code"), "proposed")
+    assert teams.primary_key_evidence == "40 distinct values; stints refers to them"
+    assert [str(k) for k in stints.used_keys()] == [
+        "player_id -> players.player_id",
+        "yearID, code -> teams.yearID, code",
+    ]
+    assert stints.used_keys()[1].evidence == "all of 400 values found; 40 distinct among 40 rows"
+    joined = tables["stints"].merge(tables["teams"], on="teams_id")
+    assert len(joined) == 400
+    assert (joined["code_x"] == joined["code_y"]).all()
+    (tmp_path / "m.yaml").write_text(plan_import(league).mapping.to_yaml())
+    again = plan_import(league, mapping=tmp_path / "m.yaml").mapping
+    assert again.to_yaml() == plan_import(league).mapping.to_yaml()
+    refused = plan_import(league, fk=["stints.yearID,code=none"]).mapping.tables["stints"]
+    assert [k.columns for k in refused.used_keys()] == [("player_id",)]
+
+
+@pytest.mark.parametrize(
+    ("parent", "child"),
+    [
+        (lambda y, c: f"{y},{c},1", lambda y, c: f"{y},{c}\n{y},Z{c}"),  # not all found
+        (lambda y, c: f"{y},{c},1", lambda y, c: f"{y},{c}"),  # none repeated: no parent
+        (lambda y, c: f"{y},{c},1\n{y},{c},2", lambda y, c: f"{y},{c}\n{y},{c}"),  # not unique
+        (lambda y, c: f"{y},,1", lambda y, c: f"{y},{c}\n{y},{c}"),  # not complete
+    ],
+)
+def test_columns_that_are_no_key_together(parent: Any, child: Any, tmp_path: Path) -> None:
+    pairs = [(y, c) for y in range(2000, 2010) for c in ("AA", "BB", "CC")]
+    address = csv_folder(
+        tmp_path / "csv",
+        a="year,code,v\n" + "".join(parent(*p) + "\n" for p in pairs),
+        b="year,code\n" + "".join(child(*p) + "\n" for p in pairs),
+    )
+    mapping = plan_import(address).mapping
+    assert [t.primary_key for t in mapping.tables.values()] == [(), ()]
+    assert not any(t.used_keys() for t in mapping.tables.values())
 
 
 def test_months_are_over_when_they_are_known(tmp_path: Path) -> None:

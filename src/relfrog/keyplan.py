@@ -16,7 +16,12 @@ from relfrog.keys import (
     match_keys,
 )
 from relfrog.mapping import ForeignKeyMapping, ImportMapping, Notice, TableCorrections, unknown
-from relfrog.proposals import propose_foreign_keys, propose_primary_key
+from relfrog.proposals import (
+    matching_columns,
+    propose_composite_key,
+    propose_foreign_keys,
+    propose_primary_key,
+)
 from relfrog.staging import Staging
 
 __all__ = ["Plan", "plan_foreign_keys", "plan_primary_key"]
@@ -71,11 +76,14 @@ def plan_primary_key(
         if declared:
             text = f"the declared primary key ({', '.join(declared)}) cannot be read"
             plan.notices.append(Notice("left out", name, "", text))
-        proposal = propose_primary_key(staging, table, plan.typed.values())
+        single = propose_primary_key(staging, table, plan.typed.values())
+        several = None
+        if single is None:
+            several = propose_composite_key(staging, table, plan.typed.values())
+        proposal = several if single is None else ((single[0],), single[1])
         if proposal is not None:
-            column, evidence = proposal
-            entry.primary_key, entry.primary_key_origin = (column,), "proposed"
-            entry.primary_key_evidence = evidence
+            entry.primary_key, entry.primary_key_evidence = proposal
+            entry.primary_key_origin = "proposed"
     if given is not None and given.primary_key not in (None, entry.primary_key):
         assert given.primary_key is not None
         _columns_exist(table, given.primary_key, "primary key")
@@ -180,6 +188,26 @@ def _proposed_keys(
         key = (single[parent][1],)
         keys.append(ForeignKeyMapping((column,), parent, key, "proposed", str(evidence), holds))
         plan.evidence[name, (column,)] = evidence
+    return keys + _proposed_composites(staging, plan, name, taken)
+
+
+def _proposed_composites(
+    staging: Staging, plan: Plan, name: str, taken: set[tuple[str, ...]]
+) -> list[ForeignKeyMapping]:
+    """Columns named like the several of another table's key, if all their values are found."""
+    child, keys = plan.typed[name], []
+    for other, mapped in plan.mapping.tables.items():
+        key = mapped.primary_key
+        if len(key) < 2 or other == name or plan.checks[other].duplicates:
+            continue
+        columns = matching_columns(child, plan.typed[other], key)
+        same = columns == plan.mapping.tables[name].primary_key
+        if not columns or columns in taken or (same and child.staged.rows >= mapped.rows):
+            continue
+        evidence = match_keys(staging, child, columns, plan.typed[other], key)
+        if evidence.values and not evidence.dangling:
+            keys.append(ForeignKeyMapping(columns, other, key, "proposed", str(evidence)))
+            plan.evidence[name, columns] = evidence
     return keys
 
 

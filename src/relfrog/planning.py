@@ -113,14 +113,15 @@ def _propose_times(staging: Staging, plan: Plan, now: dt.datetime) -> dict[str, 
     }
     # Years are for tables that tell something of others, year after year. One that refers to none
     # rather has the year in which a thing was made, and so has one that rows with better times
-    # refer to: films, which are rated before their year is over.
+    # refer to: films, which are rated before their year is over. In a key it is sure to be one.
     tables = plan.mapping.tables
     better = {k.parent for name in found if found[name].column for k in tables[name].used_keys()}
     for name, table in plan.typed.items():
-        if not found[name].column and tables[name].used_keys() and name not in better:
-            year = propose_year(staging, table, now)
-            if year is not None:
-                found[name] = TimeProposal(year, "the year that a row tells of")
+        year = None if found[name].column else propose_year(staging, table, now)
+        tells = tables[name].used_keys() and name not in better
+        within = len(tables[name].primary_key) > 1 and year in tables[name].primary_key
+        if year is not None and (tells or within):
+            found[name] = TimeProposal(year, "the year that a row tells of")
     return found
 
 
@@ -175,14 +176,15 @@ def _as_time(
 ) -> ColumnType:
     """The type with which a table's time column is read."""
     kind = table.types[column]
-    if kind.name != "time" and given is not None:
-        kind = given.columns.get(column, kind)
     if kind.name == "time":
         return kind
     staged = table.column(column)
     ways = [ColumnType("time")]
     if kind.name in ("integer", "number"):
         ways = number_times(staging, table.staged, staged)
+    chosen = None if given is None else given.columns.get(column)
+    if chosen is not None and chosen.name == "time":
+        return next((way for way in ways if str(way) == str(chosen)), chosen)
     for way in ways:
         present, read = staging.row(
             f"SELECT count({staged.sql}), count({type_sql(staged, way)}) FROM {table.staged.sql}"

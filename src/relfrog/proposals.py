@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from relfrog.coltypes import type_sql
 from relfrog.keys import Evidence, TypedTable, check_unique, match_keys
 from relfrog.names import singular, words
 from relfrog.staging import Staging
 
-__all__ = ["propose_foreign_keys", "propose_primary_key", "with_words"]
+__all__ = [
+    "matching_columns", "propose_composite_key", "propose_foreign_keys", "propose_primary_key",
+    "with_words",
+]  # fmt: skip
 
 #: Names that say "key" and nothing else.
 _GENERIC = {("id",), ("uuid",), ("guid",), ("pk",), ("key",), ("rowid",)}
 _KEY_WORDS = {"id", "uuid", "guid", "pk", "key", "code", "no", "nr", "num", "number", "ref"}
 _SURE_KEY_WORDS = {"id", "uuid", "guid", "pk"}
+#: Words of columns that make a key together with others: a team is one team in each year.
+_PART_WORDS = _KEY_WORDS | {"year", "yearid", "season", "date", "month", "week", "day", "quarter"}
 #: Words for a row of the same table.
 _SELF_WORDS = {"parent", "manager", "supervisor", "boss", "reports", "reply", "root", "previous"}
 _SELF_WORDS |= {"prev", "next", "original", "ancestor", "duplicate", "superseded", "replaces"}
@@ -52,6 +60,57 @@ def propose_primary_key(
         if score >= 2 and better and not check_unique(staging, table, [name]).duplicates:
             best = (score, -position, name, f"{rows:,} distinct values; {', '.join(reasons)}")
     return (best[2], best[3]) if best else None
+
+
+def propose_composite_key(
+    staging: Staging, table: TypedTable, others: Iterable[TypedTable]
+) -> tuple[tuple[str, ...], str] | None:
+    """Two or three columns that are the primary key together, and why; None if there are none.
+
+    They must be unique and complete, and another table must refer to them: it has columns of the
+    same names, with values that are all found here, and some more than once.
+    """
+    rows, others = table.staged.rows, [other for other in others if other is not table]
+    distinct = {
+        name: column.facts.distinct
+        for name, column in table.staged.columns.items()
+        if column.facts.present == rows
+        and table.types[name].name in ("integer", "text", "time")
+        and _PART_WORDS & set(table.words[name])
+    }
+    for size in (2, 3):
+        for columns in itertools.combinations(distinct, size):
+            if not rows or math.prod(distinct[c] for c in columns) < 0.9 * rows:
+                continue  # counts are approximate
+            children = [(c, matching_columns(c, table, columns)) for c in others]
+            children = [(child, names) for child, names in children if names]
+            if not children or not _is_unique(staging, table, columns):
+                continue
+            for child, names in children:
+                found = match_keys(staging, child, names, table, columns)
+                if found.values > found.distinct and not found.dangling:
+                    return columns, f"{rows:,} distinct values; {child.name} refers to them"
+    return None
+
+
+def _is_unique(staging: Staging, table: TypedTable, columns: Sequence[str]) -> bool:
+    listed = ", ".join(type_sql(table.column(c), table.types[c]) for c in columns)
+    (different,) = staging.row(
+        f"SELECT count(*) FROM (SELECT DISTINCT {listed} FROM {table.staged.sql})"
+    )
+    return bool(different == table.staged.rows)
+
+
+def matching_columns(
+    child: TypedTable, parent: TypedTable, columns: Sequence[str]
+) -> tuple[str, ...]:
+    """The child's columns with the names of the parent's; none if one is missing."""
+    names = {child.words[name]: name for name in child.types}
+    found = [names.get(parent.words[column], "") for column in columns]
+    for name, column in zip(found, columns, strict=True):
+        if not name or (child.types[name].name == "text") != (parent.types[column].name == "text"):
+            return ()
+    return tuple(found)
 
 
 def _key_name(owner: tuple[str, ...], name: tuple[str, ...]) -> tuple[int, list[str]]:
