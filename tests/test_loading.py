@@ -121,8 +121,11 @@ def test_bad_settings_are_refused() -> None:
 
 
 CHILD = """
+import signal
 import numpy as np, pandas as pd
 from relational_databases import START, star
+# Where the tests run in the background, a shell has them ignore Ctrl-C, and so their children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from relfrog.graph import build_graph
 from relfrog.loading import Loader
 from relfrog.sampling import TemporalSampler
