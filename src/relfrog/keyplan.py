@@ -76,11 +76,9 @@ def plan_primary_key(
         if declared:
             text = f"the declared primary key ({', '.join(declared)}) cannot be read"
             plan.notices.append(Notice("left out", name, "", text))
-        single = propose_primary_key(staging, table, plan.typed.values())
-        several = None
-        if single is None:
-            several = propose_composite_key(staging, table, plan.typed.values())
-        proposal = several if single is None else ((single[0],), single[1])
+        tables = plan.typed.values()
+        proposal = propose_primary_key(staging, table, tables)
+        proposal = proposal or propose_composite_key(staging, table, tables)
         if proposal is not None:
             entry.primary_key, entry.primary_key_evidence = proposal
             entry.primary_key_origin = "proposed"

@@ -36,7 +36,7 @@ _SURELY = 0.9
 
 def propose_primary_key(
     staging: Staging, table: TypedTable, others: Iterable[TypedTable]
-) -> tuple[str, str] | None:
+) -> tuple[tuple[str, ...], str] | None:
     """The column that is most likely the primary key, and why; None if there is none.
 
     It must be unique and complete, and its name or place must say that it is a key.
@@ -59,7 +59,7 @@ def propose_primary_key(
         better = best is None or (score, -position) > (best[0], best[1])
         if score >= 2 and better and not check_unique(staging, table, [name]).duplicates:
             best = (score, -position, name, f"{rows:,} distinct values; {', '.join(reasons)}")
-    return (best[2], best[3]) if best else None
+    return ((best[2],), best[3]) if best else None
 
 
 def propose_composite_key(
@@ -94,6 +94,7 @@ def propose_composite_key(
 
 
 def _is_unique(staging: Staging, table: TypedTable, columns: Sequence[str]) -> bool:
+    """Whether complete columns are unique together, without the examples that are dear to find."""
     listed = ", ".join(type_sql(table.column(c), table.types[c]) for c in columns)
     (different,) = staging.row(
         f"SELECT count(*) FROM (SELECT DISTINCT {listed} FROM {table.staged.sql})"
