@@ -20,21 +20,21 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing, SAGEConv
 from torch_geometric.utils import scatter
 
-from relfrog import times as clock
-from relfrog.columns import Features
-from relfrog.graph import ForeignKey
-from relfrog.loading import Loader
+from relfrog.features.columns import Features
+from relfrog.graph.batch import Batch
+from relfrog.graph.loader import Loader
+from relfrog.graph.relational import ForeignKey
+from relfrog.graph.routes import Route
+from relfrog.nn.aggregation import Aggregation
+from relfrog.nn.batch_plan import make_plan
 from relfrog.nn.dependency import Dependencies
 from relfrog.nn.encoders import Recency, age_parts
-from relfrog.nn.layer import RoleLayer
-from relfrog.nn.links import make_plan
 from relfrog.nn.messages import CompletionMessage, CoOccurrenceMessage, NodeMessage
-from relfrog.nn.model import Network, dependency_pairs
+from relfrog.nn.network import Network, dependency_pairs
+from relfrog.nn.role_layer import RoleLayer
 from relfrog.nn.roles import RoleMode, Roles
-from relfrog.nn.sums import Aggregation
-from relfrog.routes import Route
-from relfrog.sampling import Batch
-from relfrog.training import Trainer
+from relfrog.support import times as clock
+from relfrog.training.trainer import Trainer
 
 __all__ = ["PlainGraph", "PlainNetwork", "PlainTrainer", "differences", "stir"]
 
@@ -58,7 +58,7 @@ class PlainGraph:
 
     @classmethod
     def of(cls, batch: Batch, routes: Sequence[Route]) -> PlainGraph:
-        """List who sends to whom, by the rules of `relfrog.nn.links`.
+        """List who sends to whom, by the rules of `relfrog.nn.batch_plan`.
 
         A child sends to a parent that is at most one hop nearer to the seeds; a parent sends to
         its children, unless it is a seed that is not visible itself.

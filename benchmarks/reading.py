@@ -16,15 +16,16 @@ from unittest.mock import patch
 import numba
 import numpy as np
 
-from relfrog import sampling, walking
-from relfrog.kernels import BLOCKS, NUM_CHILDREN, POINTERS, SHIFT, TIMES, WIDTH
+from relfrog.graph import _kernels as walking
+from relfrog.graph import sampler as sampling
+from relfrog.graph._kernels import BLOCKS, NUM_CHILDREN, POINTERS, SHIFT, TIMES, WIDTH
 
 #: Arrays of a graph, in the order in which a hop reads them.
 ARRAYS = ("parents", "blocks", "children", "times")
 
 
 class Walk(NamedTuple):
-    """A walk of the sampler: see `relfrog.walking.walk`."""
+    """A walk of the sampler: see `relfrog.graph._kernels.walk`."""
 
     arguments: tuple[Any, ...]
     records: np.ndarray

@@ -30,9 +30,9 @@ import relbench
 from relbench.base import Database, Table
 
 import reading
-from relfrog.graph import RelationalGraph, build_graph, open_graph
-from relfrog.loading import Loader
-from relfrog.sampling import TemporalSampler, halving
+from relfrog.graph.loader import Loader
+from relfrog.graph.relational import RelationalGraph, build_graph, open_graph
+from relfrog.graph.sampler import TemporalSampler, halving
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
@@ -299,8 +299,8 @@ START_UP = """
 import time, numpy as np, pandas as pd
 from relbench.base import Database, Table
 began = time.perf_counter()
-from relfrog.graph import build_graph
-from relfrog.sampling import TemporalSampler
+from relfrog.graph.relational import build_graph
+from relfrog.graph.sampler import TemporalSampler
 imported = time.perf_counter()
 times = pd.to_datetime(["2020-01-01"] * 3)
 child = pd.DataFrame({"p": [0, 0, 0], "t": times})

@@ -113,7 +113,7 @@ def formula_one() -> str:
             shown = " | ".join(_score(some) if some else "" for some in cells)
             lines.append(f"| {words} | {shown} |")
     paper = json.loads(
-        (ROOT / "src" / "relfrog" / "published" / "frog.json").read_text(encoding="utf-8")
+        (ROOT / "src" / "relfrog" / "experiments" / "paper.json").read_text(encoding="utf-8")
     )["main"]
     names = {"frog": "FROG", "relgnn": "RelGNN", "sage": "RDL (GraphSAGE)",
              "lightgbm-own": "LightGBM"}  # fmt: skip

@@ -36,14 +36,14 @@ from torch import nn
 
 import relfrog
 from relfrog.config import resolve
-from relfrog.dataset import open_dataset
-from relfrog.graph import build_graph
-from relfrog.loading import Loader
+from relfrog.datasets.dataset import open_dataset
+from relfrog.datasets.tasks import load_task
+from relfrog.graph.loader import Loader
+from relfrog.graph.relational import build_graph
+from relfrog.graph.sampler import TemporalSampler, halving
+from relfrog.models.prepared import Prepared, Seeds, prepare, seeds_of
 from relfrog.nn.dependency import Dependencies
-from relfrog.preparing import Prepared, Seeds, prepare, seeds_of
-from relfrog.sampling import TemporalSampler, halving
-from relfrog.tasks import load_task
-from relfrog.training import Trainer
+from relfrog.training.trainer import Trainer
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 DATASET = "rel-f1"

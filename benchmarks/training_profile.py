@@ -19,16 +19,17 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, record_function
 
-from relfrog import preparing, training
-from relfrog.nn import model
+from relfrog import training
+from relfrog.graph.sampler import TemporalSampler
+from relfrog.models import prepared as preparing
+from relfrog.nn import network as model
 from relfrog.nn.dependency import Dependencies
 from relfrog.nn.encoders import RowEncoder, SeedEncoder, TimeEncoder
 from relfrog.nn.heads import Head
-from relfrog.nn.layer import RoleLayer
 from relfrog.nn.messages import CompletionMessage, CoOccurrenceMessage, NodeMessage
+from relfrog.nn.role_layer import RoleLayer
 from relfrog.nn.roles import Roles
-from relfrog.sampling import TemporalSampler
-from relfrog.training import Trainer
+from relfrog.training.trainer import Trainer
 
 __all__ = ["profile"]
 

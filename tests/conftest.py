@@ -54,7 +54,8 @@ def shop(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `relfrog demo` leaves, after as little training as can be; and what it said."""
     from relfrog import DatasetError
-    from relfrog.demo import _package_data, run_demo
+    from relfrog.cli.demo import run_demo
+    from relfrog.datasets.demo import _package_data
 
     try:
         _package_data()

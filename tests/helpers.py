@@ -11,7 +11,7 @@ import pandas as pd
 import relbench
 
 from relfrog import import_database
-from relfrog.records import ImportResult
+from relfrog.importing.result import ImportResult
 
 
 def sqlite(path: Path, *statements: str) -> str:

@@ -21,21 +21,21 @@ from relfrog.errors import (
 )
 
 if TYPE_CHECKING:
-    from relfrog.adding import add_task
-    from relfrog.certifying import certify
-    from relfrog.checking import check
-    from relfrog.dataset import open_dataset, source_keys
-    from relfrog.demo import build_demo
-    from relfrog.experiments import experiment
-    from relfrog.graph import build_graph, open_graph
-    from relfrog.importing import import_database, plan_import
-    from relfrog.inspecting import inspect
-    from relfrog.learning import train
-    from relfrog.loading import Loader
-    from relfrog.resolution import prove_full_resolution
-    from relfrog.runs import Run, load_run
-    from relfrog.sampling import TemporalSampler
-    from relfrog.submitting import submit
+    from relfrog.analysis.certificate import certify
+    from relfrog.datasets.checks import check
+    from relfrog.datasets.dataset import open_dataset, source_keys
+    from relfrog.datasets.demo import build_demo
+    from relfrog.datasets.new_task import add_task
+    from relfrog.datasets.overview import inspect
+    from relfrog.experiments.study_run import experiment
+    from relfrog.experiments.submission import submit
+    from relfrog.graph.loader import Loader
+    from relfrog.graph.relational import build_graph, open_graph
+    from relfrog.graph.resolution import prove_full_resolution
+    from relfrog.graph.sampler import TemporalSampler
+    from relfrog.importing.database import import_database, plan_import
+    from relfrog.training.run import Run, load_run
+    from relfrog.training.train import train
 
 __all__ = [
     "DatasetError",
@@ -71,27 +71,27 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Loader": "relfrog.loading",
-    "Run": "relfrog.runs",
-    "TemporalSampler": "relfrog.sampling",
-    "add_task": "relfrog.adding",
-    "build_demo": "relfrog.demo",
-    "build_graph": "relfrog.graph",
-    "certify": "relfrog.certifying",
-    "check": "relfrog.checking",
-    "experiment": "relfrog.experiments",
-    "explain": "relfrog.explaining",
-    "import_database": "relfrog.importing",
-    "inspect": "relfrog.inspecting",
-    "load_run": "relfrog.runs",
-    "open_dataset": "relfrog.dataset",
-    "open_graph": "relfrog.graph",
-    "plan_import": "relfrog.importing",
-    "prove_full_resolution": "relfrog.resolution",
+    "Loader": "relfrog.graph.loader",
+    "Run": "relfrog.training.run",
+    "TemporalSampler": "relfrog.graph.sampler",
+    "add_task": "relfrog.datasets.new_task",
+    "build_demo": "relfrog.datasets.demo",
+    "build_graph": "relfrog.graph.relational",
+    "certify": "relfrog.analysis.certificate",
+    "check": "relfrog.datasets.checks",
+    "experiment": "relfrog.experiments.study_run",
+    "explain": "relfrog.analysis.explanation",
+    "import_database": "relfrog.importing.database",
+    "inspect": "relfrog.datasets.overview",
+    "load_run": "relfrog.training.run",
+    "open_dataset": "relfrog.datasets.dataset",
+    "open_graph": "relfrog.graph.relational",
+    "plan_import": "relfrog.importing.database",
+    "prove_full_resolution": "relfrog.graph.resolution",
     "report": "relfrog.reporting",
-    "source_keys": "relfrog.dataset",
-    "submit": "relfrog.submitting",
-    "train": "relfrog.learning",
+    "source_keys": "relfrog.datasets.dataset",
+    "submit": "relfrog.experiments.submission",
+    "train": "relfrog.training.train",
 }
 
 

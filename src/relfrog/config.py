@@ -10,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from relfrog.errors import UsageError
-from relfrog.mapping import unknown
-from relfrog.models import BASELINES, LEARNING, MODELS
+from relfrog.errors import UsageError, unknown
+from relfrog.kinds import BASELINES, LEARNING, MODELS
 
 __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "read_preset",
            "resolve"]  # fmt: skip

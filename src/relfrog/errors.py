@@ -17,6 +17,9 @@ it as it is and exits with 1; a traceback appears only with ``--debug``.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 __all__ = [
     "DatasetError",
     "OutputError",
@@ -27,6 +30,7 @@ __all__ = [
     "SourceError",
     "TaskError",
     "UsageError",
+    "unknown",
 ]
 
 
@@ -64,3 +68,11 @@ class UsageError(RelFrogError):
 
 class RelFrogWarning(UserWarning):
     """Something that went on all the same, and that the user should know."""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> SchemaError:
+    """The error for a name that does not exist, with the nearest that does."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known[:12])}"
+    return SchemaError(f"there is no {what} {name!r}; {hint}")

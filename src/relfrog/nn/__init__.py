@@ -1,1 +1,1 @@
-"""The network, from links between rows to heads."""
+"""The network: rows in, messages by node and by edge, predictions out."""

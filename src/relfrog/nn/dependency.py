@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from relfrog.graph import ForeignKey
+from relfrog.graph.relational import ForeignKey
 
 __all__ = ["Dependencies", "DependencyLosses", "Pairs"]
 

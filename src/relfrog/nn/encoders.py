@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
-from relfrog.columns import Features, TableColumns
-from relfrog.nn.sums import add_product
+from relfrog.features.columns import Features, TableColumns
+from relfrog.nn.aggregation import add_product
 
 __all__ = ["Recency", "RowEncoder", "SeedEncoder", "TimeEncoder", "age_parts", "time_parts"]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relfrog.columns import Features
-from relfrog.nn.links import Plan
+from relfrog.features.columns import Features
+from relfrog.nn.batch_plan import Plan
 
 __all__ = ["HEADS", "BinaryHead", "Head", "MulticlassHead", "MultilabelHead", "RegressionHead"]
 

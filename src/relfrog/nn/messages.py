@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from relfrog.nn.links import Links, RouteLinks
-from relfrog.nn.sums import (
+from relfrog.graph.routes import Completion, CoOccurrence, Paradigm
+from relfrog.nn.aggregation import (
     Aggregation,
     Known,
     add_product,
@@ -19,8 +19,8 @@ from relfrog.nn.sums import (
     largest,
     linked_sum,
     matched_sum,
-)  # fmt: skip
-from relfrog.routes import Completion, CoOccurrence, Paradigm
+)
+from relfrog.nn.batch_plan import Links, RouteLinks
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
 

@@ -8,8 +8,8 @@ from enum import Enum
 import torch
 from torch import Tensor, nn
 
-from relfrog.nn.sums import add_product
-from relfrog.routes import Route
+from relfrog.graph.routes import Route
+from relfrog.nn.aggregation import add_product
 
 __all__ = ["RoleMode", "Roles", "role_of"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relfrog.errors import UsageError
-from relfrog.reporting.gathering import gather
+from relfrog.reporting.gather import gather
 from relfrog.reporting.page import page
-from relfrog.runfiles import write_text
-from relfrog.runs import Run, load_run
+from relfrog.support.files import write_text
+from relfrog.training.run import Run, load_run
 
 __all__ = ["report"]
 

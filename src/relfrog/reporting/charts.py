@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relfrog.reporting.colours import BLUE, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE
-from relfrog.reporting.markup import Html, tag
+from relfrog.reporting.html import BLUE, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, Html, tag
 
 __all__ = ["axis", "bars", "chart", "colour", "curve", "dots", "intervals", "layers", "lines"]
 

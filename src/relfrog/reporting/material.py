@@ -14,16 +14,28 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.differences import Differences
+from relfrog.analysis.explanation import Explanation
+from relfrog.analysis.fd_space import Differences
+from relfrog.analysis.importance import Importance
 from relfrog.errors import RelFrogError
-from relfrog.explaining import Explanation
-from relfrog.importance import Importance
-from relfrog.models import NETWORKS
-from relfrog.preparing import Seeds
-from relfrog.reporting.schema_graph import Schema
-from relfrog.runs import BLEND, MEMBERS, Run
+from relfrog.kinds import NETWORKS
+from relfrog.models.prepared import Seeds
+from relfrog.reporting.schema import Schema
+from relfrog.training.run import Run
+from relfrog.training.run_folder import BLEND, MEMBERS
 
-__all__ = ["METRICS", "Answers", "Material", "read_folder", "sentence"]
+__all__ = [
+    "ENTRIES",
+    "METRICS",
+    "Answers",
+    "Material",
+    "listed",
+    "missed",
+    "read_folder",
+    "sentence",
+    "shown_lists",
+]
+
 
 #: Per type of task its main metric, whether more of it is better, and the metric's name.
 METRICS = {
@@ -153,3 +165,36 @@ def sentence(error: BaseException) -> str:
     """An error in words."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+#: Entities that are shown, and entries of their lists.
+LISTS, ENTRIES = 10, 10
+
+
+def shown_lists(
+    truth: NDArray[Any], predicted: NDArray[Any]
+) -> tuple[list[int], NDArray[np.float64]]:
+    """Numbers of lists from the best to the worst, evenly spread; and the hits of every list.
+
+    Args:
+        truth: the rows that came, per seed.
+        predicted: rows and scores. Shape [seeds, k, 2].
+
+    Returns:
+        The numbers, and the share of each list that came. Shape [seeds].
+    """
+    lists = predicted[:, :, 0].astype(np.int64)
+    hits = np.array([np.isin(row, some).mean() for row, some in zip(lists, truth, strict=True)])
+    order = np.argsort(-hits, kind="stable")
+    return order[np.unique(np.linspace(0, len(order) - 1, LISTS).astype(int))].tolist(), hits
+
+
+def listed(predicted: NDArray[Any]) -> list[int]:
+    """Rows of a list that are shown. Shape of the list [k, 2]."""
+    return [int(row) for row in predicted[:ENTRIES, 0] if row >= 0]
+
+
+def missed(truth: NDArray[Any], predicted: NDArray[Any]) -> list[int]:
+    """Rows that came, but are not in the list."""
+    there = set(predicted[:, 0].astype(np.int64).tolist())
+    return [int(row) for row in truth if int(row) not in there]

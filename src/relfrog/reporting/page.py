@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from relfrog._version import __version__
-from relfrog.reporting.colours import PAIRS
-from relfrog.reporting.markup import Html, tag
+from relfrog.reporting.html import PAIRS, Html, model_name, tag, task_words
 from relfrog.reporting.material import Material
 from relfrog.reporting.sections.answer import answer
 from relfrog.reporting.sections.dependencies import dependencies
@@ -16,7 +15,6 @@ from relfrog.reporting.sections.predictions import predictions
 from relfrog.reporting.sections.schema import schema
 from relfrog.reporting.sections.training import training
 from relfrog.reporting.sections.worth import worth
-from relfrog.reporting.words import model_name, task_words
 
 __all__ = ["page"]
 

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from relfrog.explaining import Explanation, Reason
-from relfrog.reporting.colours import GREEN, PURPLE
-from relfrog.reporting.markup import Html, signed, tag
+from relfrog.analysis.explanation import Explanation, Reason
+from relfrog.reporting.html import GREEN, PURPLE, Html, signed, tag
 
 __all__ = ["draw_past"]
 

@@ -7,14 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from relfrog.console import duration
-from relfrog.evaluation import REGIMES
+from relfrog.analysis.bootstrap import Interval, Scorer, resample
+from relfrog.datasets.metrics import REGIMES
 from relfrog.reporting.charts import chart, colour, intervals
-from relfrog.reporting.colours import BLUE, GREY
-from relfrog.reporting.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
+from relfrog.reporting.html import (
+    BLUE,
+    GREY,
+    Html,
+    amount,
+    figure,
+    join,
+    metric_name,
+    missing,
+    model_name,
+    note,
+    regime_words,
+    sheet,
+    signed,
+    tag,
+)
 from relfrog.reporting.material import Material
-from relfrog.reporting.words import metric_name, model_name, regime_words
-from relfrog.resampling import Interval, Scorer, resample
+from relfrog.support.text import duration
 
 __all__ = ["answer", "verdicts"]
 

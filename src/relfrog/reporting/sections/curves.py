@@ -9,8 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.reporting.charts import axis, chart, curve, layers
-from relfrog.reporting.colours import BLUE, GREY
-from relfrog.reporting.markup import Html, amount, figure, missing
+from relfrog.reporting.html import BLUE, GREY, Html, amount, figure, missing
 from relfrog.reporting.material import Answers, Material
 
 __all__ = ["against", "calibration", "label_name", "precision_recall", "residuals", "roc"]

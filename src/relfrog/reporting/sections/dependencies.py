@@ -7,8 +7,19 @@ from typing import Any
 import numpy as np
 
 from relfrog.reporting.charts import axis, chart, colour
-from relfrog.reporting.colours import BLUE, ORANGE
-from relfrog.reporting.markup import Html, amount, columns, figure, join, missing, note, sheet, tag
+from relfrog.reporting.html import (
+    BLUE,
+    ORANGE,
+    Html,
+    amount,
+    columns,
+    figure,
+    join,
+    missing,
+    note,
+    sheet,
+    tag,
+)
 from relfrog.reporting.material import Material
 
 __all__ = ["dependencies"]

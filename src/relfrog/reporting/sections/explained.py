@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from relfrog.explaining import Explanation
-from relfrog.reporting.colours import GREEN, PURPLE
-from relfrog.reporting.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
+from relfrog.analysis.explanation import Explanation
+from relfrog.reporting.html import (
+    GREEN,
+    PURPLE,
+    Html,
+    amount,
+    figure,
+    join,
+    missing,
+    note,
+    sheet,
+    signed,
+    tag,
+)
 from relfrog.reporting.material import Material
 from relfrog.reporting.past_graph import draw_past
 

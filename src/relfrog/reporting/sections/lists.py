@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relfrog.reporting.examples import ENTRIES, listed, missed, shown_lists
-from relfrog.reporting.markup import Html, join, note, sheet, tag
-from relfrog.reporting.material import Material
+from relfrog.reporting.html import Html, join, note, sheet, tag
+from relfrog.reporting.material import ENTRIES, Material, listed, missed, shown_lists
 
 __all__ = ["example_lists"]
 

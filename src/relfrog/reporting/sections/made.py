@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from relfrog.reporting.markup import Html, bytes_, duration, join, missing, sheet, tag
+from relfrog.reporting.html import Html, bytes_, horizon, join, missing, sheet, tag
 from relfrog.reporting.material import Material
-from relfrog.reporting.words import horizon
+from relfrog.support.text import duration
 
 __all__ = ["made"]
 

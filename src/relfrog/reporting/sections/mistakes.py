@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relfrog.reporting.markup import Html, amount, join, note, sheet, tag
+from relfrog.reporting.html import Html, amount, join, note, sheet, tag
 from relfrog.reporting.material import Answers, Material
 from relfrog.reporting.sections.curves import label_name
 

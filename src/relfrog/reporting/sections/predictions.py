@@ -9,21 +9,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relfrog.analysis.bootstrap import Scorer, resample
 from relfrog.reporting.charts import axis, chart, layers
-from relfrog.reporting.colours import BLUE, GREY
-from relfrog.reporting.markup import Html, amount, columns, figure, join, missing, tag
-from relfrog.reporting.material import Answers, Material
-from relfrog.reporting.sections.curves import (
-    against,
-    calibration,
-    precision_recall,
-    residuals,
-    roc,
+from relfrog.reporting.html import (
+    BLUE,
+    GREY,
+    Html,
+    amount,
+    columns,
+    figure,
+    join,
+    metric_name,
+    missing,
+    tag,
 )
+from relfrog.reporting.material import Answers, Material
+from relfrog.reporting.sections.curves import against, calibration, precision_recall, residuals, roc
 from relfrog.reporting.sections.lists import example_lists
 from relfrog.reporting.sections.mistakes import mistakes
-from relfrog.reporting.words import metric_name
-from relfrog.resampling import Scorer, resample
 
 __all__ = ["predictions"]
 

@@ -6,10 +6,20 @@ import re
 from typing import Any
 
 from relfrog.nn.roles import role_of
-from relfrog.reporting.colours import gate_colour
-from relfrog.reporting.markup import Html, amount, figure, join, missing, note, sheet, signed, tag
+from relfrog.reporting.html import (
+    Html,
+    amount,
+    figure,
+    gate_colour,
+    join,
+    missing,
+    note,
+    sheet,
+    signed,
+    tag,
+)
 from relfrog.reporting.material import Material
-from relfrog.reporting.schema_graph import Schema, draw_schema, legend
+from relfrog.reporting.schema import Schema, draw_schema, legend
 
 __all__ = ["schema"]
 

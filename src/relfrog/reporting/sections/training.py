@@ -7,10 +7,23 @@ from typing import Any
 import pandas as pd
 
 from relfrog.reporting.charts import axis, chart, colour, layers, lines
-from relfrog.reporting.colours import BLUE, GREEN, GREY, ORANGE, PURPLE, gate_colour
-from relfrog.reporting.markup import Html, amount, columns, figure, join, missing, tag
+from relfrog.reporting.html import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    Html,
+    amount,
+    columns,
+    figure,
+    gate_colour,
+    join,
+    metric_name,
+    missing,
+    tag,
+)
 from relfrog.reporting.material import Material
-from relfrog.reporting.words import metric_name
 
 __all__ = ["training"]
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from relfrog.importance import Importance, TableImportance
+from relfrog.analysis.bootstrap import Interval
+from relfrog.analysis.importance import Importance, TableImportance
 from relfrog.reporting.charts import chart, colour, intervals
-from relfrog.reporting.colours import BLUE, ORANGE
-from relfrog.reporting.markup import Html, figure, join, missing, note, sheet, signed, tag
+from relfrog.reporting.html import (
+    BLUE,
+    ORANGE,
+    Html,
+    figure,
+    join,
+    metric_name,
+    missing,
+    note,
+    sheet,
+    signed,
+    tag,
+)
 from relfrog.reporting.material import Material
-from relfrog.reporting.words import metric_name
-from relfrog.resampling import Interval
 
 __all__ = ["worth"]
 

@@ -1,0 +1,227 @@
+"""Databases with another future: rows later than a time altered, removed or invented.
+
+A prediction that stays the same on all of them, bit for bit, has not looked ahead. Rows up to
+the time, rows without a time, and tables without a time column stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from relbench.base import Database, Table
+
+from relfrog.support import times as clock
+
+__all__ = ["WAYS", "Tampering"]
+
+Mask = NDArray[np.bool_]
+
+#: What may become of the future.
+WAYS = ("altered", "removed", "invented")
+#: Rows that are invented for a table: a tenth of what it has, between these.
+FEWEST, MOST = 50, 5_000
+
+
+@dataclass(eq=False)
+class Tampering:
+    """Gives databases another future; call it with one.
+
+    Attributes:
+        way: "altered": other values, keys and times, still later; "removed": the rows are gone;
+            "invented": gone, and new ones in their place, from the next moment on.
+        tick: the time, as a number.
+        unit: what it counts; see `relfrog.support.times`.
+        asked: rows per table that somebody asks about. They stay even if they are later, without
+            their contents, as one must be able to ask about them.
+        seed: of the random choices.
+        gentle: whether values are taken from the column as they are, and never changed: label SQL
+            may not bear others.
+        rows: how many rows were altered, removed or invented so far, per table.
+    """
+
+    way: str
+    tick: int
+    unit: str
+    asked: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    seed: int = 0
+    gentle: bool = False
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, db: Any) -> Any:
+        """The same database up to the time, and another one after it."""
+        later = {name: self._later(table) for name, table in db.table_dict.items()}
+        changed = {name: table for name, table in db.table_dict.items()}
+        change: Callable[[str, Any, Mask, Any], pd.DataFrame]
+        change = self._alter if self.way == "altered" else self._remove
+        if all(mask is None or mask.all() for mask in later.values()):
+            # Without a single time left nothing would say where the data begin.
+            asked = {name: np.arange(len(table.df)) for name, table in db.table_dict.items()}
+            self.asked = asked if self.way == "removed" else self.asked
+        for name, mask in later.items():
+            if mask is None or not mask.any():
+                continue
+            table = db.table_dict[name]
+            changed[name] = _with(table, change(name, table, mask, db))
+            if self.way != "invented":
+                self.rows[name] = int(mask.sum())
+        if self.way == "invented":
+            sizes = {name: len(table.df) for name, table in changed.items()}
+            for name, table in db.table_dict.items():
+                if later[name] is not None and len(table.df):
+                    kept = changed[name].df
+                    changed[name] = _with(table, self._invent(name, table, kept, sizes))
+        return Database(changed)
+
+    def _later(self, table: Any) -> Mask | None:
+        """Rows after the time; None for a table without times."""
+        if table.time_col is None:
+            return None
+        ticks = clock.convert(*clock.as_integers(table.df[table.time_col]), self.unit, clip=True)
+        return np.asarray(ticks > self.tick)
+
+    def _random(self, name: str, what: str) -> np.random.Generator:
+        words = [self.seed, self.tick & 0xFFFFFFFF, *f"{name}/{what}".encode()]
+        return np.random.default_rng(words)
+
+    # The three ways.
+
+    def _alter(self, name: str, table: Any, later: Mask, db: Any) -> pd.DataFrame:
+        frame = table.df.reset_index(drop=True)
+        parts: dict[str, pd.Series] = {}
+        sizes = {parent: len(other.df) for parent, other in db.table_dict.items()}
+        for column in frame:
+            if column == table.pkey_col:
+                parts[column] = frame[column]
+            elif column == table.time_col:
+                times = self._times(name, frame[column], int(later.sum()), None)
+                parts[column] = _put(frame[column], later, times)
+            else:
+                parent = table.fkey_col_to_pkey_table.get(column)
+                random = self._random(name, str(column))
+                parts[column] = self._other(frame[column], later, random, sizes.get(parent))
+        return pd.DataFrame(parts, columns=frame.columns)
+
+    def _remove(self, name: str, table: Any, later: Mask, db: Any) -> pd.DataFrame:
+        """Without the rows; where rows are known by their numbers, these must not move."""
+        frame = table.df.reset_index(drop=True)
+        asked = np.asarray(self.asked.get(name, np.zeros(0, np.int64)))
+        kept = ~later
+        if table.pkey_col is None and not len(asked):
+            return frame[kept].reset_index(drop=True)
+        last = int(np.flatnonzero(kept)[-1]) if kept.any() else -1
+        last = max([last, *asked[asked < len(frame)].tolist()])
+        frame, blank = frame.iloc[: last + 1], later[: last + 1]
+        if not blank.any():
+            return frame
+        parts = {}
+        for column in frame:
+            own = column in (table.pkey_col, table.time_col)
+            parts[column] = frame[column] if own else _nullable(frame[column]).mask(blank)
+        return pd.DataFrame(parts, columns=frame.columns)
+
+    def _invent(self, name: str, table: Any, kept: Any, sizes: dict[str, int]) -> pd.DataFrame:
+        """Some rows of the table again, with other values and times right after the time."""
+        source = table.df.reset_index(drop=True)
+        count = int(np.clip(len(source) // 10, FEWEST, MOST))
+        self.rows[name] = count
+        drawn = self._random(name, "rows").integers(len(source), size=count)
+        fresh, every = source.iloc[drawn].reset_index(drop=True), np.ones(count, bool)
+        parts: dict[str, pd.Series] = {}
+        for column in fresh:
+            values = fresh[column]
+            random = self._random(name, f"new {column}")
+            if column == table.pkey_col:
+                values = pd.Series(len(kept) + np.arange(count)).astype(values.dtype)
+            elif column == table.time_col:
+                values = pd.Series(self._times(name, values, count, 60))
+            else:
+                parent = table.fkey_col_to_pkey_table.get(column)
+                values = self._other(values, every, random, sizes.get(parent))
+            old = kept[column]
+            parts[column] = pd.concat([old, values.astype(old.dtype)], ignore_index=True)
+        return pd.DataFrame(parts, columns=source.columns)
+
+    # Values.
+
+    def _times(self, name: str, column: pd.Series, count: int, days: int | None) -> NDArray[Any]:
+        """Times after the time, in order: from the next moment to the end of the data."""
+        ticks, unit = clock.as_integers(column)
+        known = clock.convert(ticks, unit, self.unit, clip=True)
+        per_second = clock.PER_SECOND[self.unit]
+        low = self.tick + 1
+        high = int(known.max(initial=low))
+        if days is not None:
+            high = min(max(high, low + days * 86_400 * per_second), np.iinfo(np.int64).max // 2)
+        random = self._random(name, "times")
+        drawn = np.sort(random.integers(low, max(high, low) + 1, size=count))
+        drawn[:1] = low
+        factor = max(1, per_second // clock.PER_SECOND[unit])  # rounded up: not before the time
+        stamps = clock.convert(-(-drawn // factor) * factor, self.unit, unit, clip=True)
+        if not pd.api.types.is_datetime64_any_dtype(column.dtype):
+            return np.asarray(stamps).astype(column.dtype)
+        return np.asarray(stamps).view(f"datetime64[{unit}]")
+
+    def _other(
+        self, values: pd.Series, where: Mask, random: np.random.Generator, parents: int | None
+    ) -> pd.Series:
+        """Other values of the same kind in some rows.
+
+        Args:
+            values: the column.
+            where: which rows.
+            random: the random choices.
+            parents: rows of the parent table, if the column is a foreign key.
+        """
+        at = np.arange(len(values))
+        at[where] = random.integers(len(values), size=int(where.sum()))
+        found = values.iloc[at].reset_index(drop=True)
+        if self.gentle or (parents is not None and not parents):
+            return found
+        chosen = np.flatnonzero(where)[random.random(int(where.sum())) < 0.7]
+        dtype = found.dtype
+        if pd.api.types.is_bool_dtype(dtype) or not len(chosen):
+            return found
+        if pd.api.types.is_numeric_dtype(dtype):
+            known = chosen[found.iloc[chosen].notna().to_numpy()]
+            if parents is not None:
+                fresh = random.integers(parents, size=len(known)).astype(float)
+            else:
+                fresh = found.iloc[known].to_numpy(float) * random.uniform(0.5, 3.0, len(known)) + 1
+            if pd.api.types.is_integer_dtype(dtype):
+                kind = np.iinfo(str(dtype).lower())
+                fresh = np.clip(np.rint(fresh), kind.min // 2, kind.max // 2)
+            return _put(found, known, fresh.astype(str(dtype).lower()))
+        if found.iloc[chosen].map(lambda value: isinstance(value, str)).all():
+            return _put(found, chosen, (found.iloc[chosen] + " of another future").to_numpy(object))
+        return found
+
+
+#: Types that have no place for a missing value.
+_LOOSE = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+
+
+def _nullable(values: pd.Series) -> pd.Series:
+    """The same values in a type that has a place for missing ones, and rounds none."""
+    name = str(values.dtype)
+    if name not in _LOOSE:
+        return values
+    names = {"bool": "boolean", "u": "UInt", "i": "Int"}
+    if name == "bool":
+        return values.astype(names[name])
+    return values.astype(names[name[0]] + name.split("int")[1])
+
+
+def _put(values: pd.Series, where: Any, fresh: NDArray[Any]) -> pd.Series:
+    """The column with other values in some rows."""
+    found = values.reset_index(drop=True).copy()
+    found.iloc[np.flatnonzero(where) if np.asarray(where).dtype == bool else where] = fresh
+    return found
+
+
+def _with(table: Any, frame: pd.DataFrame) -> Any:
+    return Table(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)

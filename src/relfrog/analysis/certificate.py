@@ -1,0 +1,410 @@
+"""Certificates: which rows stand behind predictions, and that no later row could change them.
+
+Two things are said of every prediction: from how many rows of each table it was made, and how new
+the newest was; and what came of a trial in which all rows later than its time were altered,
+removed and invented, and the prediction was made again: it must be the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog._version import __version__
+from relfrog.analysis.altered_future import WAYS, Tampering
+from relfrog.analysis.rows_used import rows_behind, rows_visible
+from relfrog.datasets.entities import key_frame
+from relfrog.errors import OutputError, TaskError, UsageError
+from relfrog.graph.popularity import Wish, joined_before
+from relfrog.kinds import NETWORKS
+from relfrog.models.prepared import Prepared, Seeds, prepare
+from relfrog.support import times as clock
+from relfrog.support.text import free_name
+from relfrog.training.run import Run
+
+__all__ = ["Certificate", "CertifyingRun", "certify"]
+
+FORMAT = 1
+#: Different times that the trial is made at, unless it is said otherwise.
+MOST_TIMES = 8
+#: Entities that are listed in the certificate itself; more are in the Parquet file only.
+LISTED = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What is certified of some predictions.
+
+    Attributes:
+        about: everything but the entities, for JSON; `holds` sums it up.
+        entities: per entity and table its key, the time, the newest time used (NaT: none of the
+            rows has one), and the number of rows used.
+    """
+
+    about: dict[str, Any]
+    entities: pd.DataFrame = field(repr=False)
+
+    @property
+    def holds(self) -> bool:
+        """Whether no later row was used, and none changed a prediction."""
+        return bool(self.about["holds"])
+
+    def save(self, stem: Path, **more: Any) -> Path:
+        """Write `STEM.certificate.json`, and the entities beside it as Parquet.
+
+        Args:
+            stem: what is certified: a file, or any name.
+            more: what else to say.
+
+        Returns:
+            The JSON file.
+        """
+        from relfrog.support.files import appearing_file, write_json
+
+        beside = stem.with_name(f"{stem.name}.certificate.parquet")
+        with appearing_file(beside, overwrite=True) as partial:
+            self.entities.to_parquet(partial, index=False)
+        listed = None
+        if len(self.entities) <= LISTED * max(1, self.entities["table"].nunique()):
+            listed = [
+                {name: _plain(value) for name, value in row.items()}
+                for row in self.entities.to_dict("records")
+            ]
+        out = stem.with_name(f"{stem.name}.certificate.json")
+        content = {**self.about, **more, "entities_file": beside.name, "entities": listed}
+        try:
+            write_json(out, {**content, "entities_sha256": sha256(beside)})
+        except OSError as error:
+            raise OutputError(f"{out} cannot be written: {error.strerror}.") from None
+        return out
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's contents."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if value is None or value is pd.NaT:
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.isoformat()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@dataclass(frozen=True, eq=False)
+class CertifyingRun(Run):
+    """A run that certifies what it predicts; the last certificate is in `certificate`.
+
+    Predictions are made time by time: of entities that are asked about at different times, they
+    may differ from those of the run itself in the last digit of a float.
+
+    Attributes:
+        times: different times that the trial is made at, at most; 0 for all.
+        found: all certificates.
+    """
+
+    times: int = MOST_TIMES
+    found: list[Certificate] = field(default_factory=list)
+
+    @property
+    def certificate(self) -> Certificate:
+        """Of the last predictions."""
+        return self.found[-1]
+
+    def predict_seeds(
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+    ) -> Any:
+        """Predictions, and a certificate of them."""
+        graph = self.prepared.graph
+        limits = graph.ticks(seeds.times)
+        if cutoff is not None:
+            limits = np.minimum(limits, graph.ticks([cutoff])[0])
+        predicted, trial = _trial(self, seeds, cutoff, wish, limits, self.times)
+        used = _used(self, seeds, cutoff, limits)
+        self.found.append(_certificate(self, seeds, limits, used, trial))
+        return predicted
+
+
+def certify(run: Run, *, times: int = MOST_TIMES) -> CertifyingRun:
+    """The same run, certifying what it predicts.
+
+    Args:
+        run: any run.
+        times: of all different times that are asked about, the trial is made at so many, from the
+            first to the last; 0 for all of them. Each costs three preparations of the database.
+
+    Raises:
+        UsageError: `times` is less than 0.
+
+    >>> certified = relfrog.certify(relfrog.load_run("runs/churn"))  # doctest: +SKIP
+    >>> certified.predict()  # doctest: +SKIP
+    >>> certified.certificate.holds  # doctest: +SKIP
+    True
+    """
+    if times < 0:
+        raise UsageError(f"times must be 0 or more (got {times}).")
+    return CertifyingRun(run.folder, run.about, run.config, run.device, times=times)
+
+
+def _twin(run: Run, prepared: Prepared) -> Run:
+    """The run on another database."""
+    twin = Run(run.folder, run.about, run.config, run.device, run.part)
+    vars(twin)["prepared"] = prepared
+    return twin
+
+
+# The trial.
+
+
+def _trial(
+    run: Run,
+    seeds: Seeds,
+    cutoff: pd.Timestamp | None,
+    wish: Wish | None,
+    limits: NDArray[np.int64],
+    most: int,
+) -> tuple[Any, dict[str, Any]]:
+    """Predictions, and whether they are the same with every other future."""
+    plain = _twin(run, run.prepared)
+    ticks = np.unique(limits)
+    tried = ticks
+    if 0 < most < len(ticks):
+        # The last first: its past is the longest.
+        tried = ticks[np.linspace(len(ticks) - 1, 0, most).astype(int)]
+    db = run.prepared.dataset.get_db(upto_test_timestamp=False) if len(ticks) else None
+    outcome: dict[str, dict[str, Any]] = {
+        way: {"rows": 0, "identical": True, "different": 0} for way in WAYS
+    }
+    parts: list[tuple[NDArray[np.int64], Any]] = []
+    seeds_tried = 0
+    for tick in ticks:
+        at = np.flatnonzero(limits == tick)
+        some = Seeds(seeds.rows[at], seeds.times.iloc[at].reset_index(drop=True))
+        made = _again(plain, some, cutoff, wish)
+        parts.append((at, made))
+        if tick not in tried:
+            continue
+        seeds_tried += len(at)
+        for way, found in outcome.items():
+            for by_window in (False, True):
+                twin, rows = _another(run, db, way, int(tick), some, by_window)
+                different = _different(made, _again(twin, some, cutoff, wish))
+                if not different or not _remembers(run):
+                    break
+                # Label SQL may go by other times than those of the rows it looks at. Then each
+                # earlier label must be what the rows up to the end of its window make of it.
+                found["labels"] = "from rows up to the end of their windows"
+            found["rows"] += rows
+            found["different"] += different
+            found["identical"] = found["identical"] and not different
+    if not parts:
+        return _again(plain, seeds, cutoff, wish), _sum_up(outcome, 0, 0, 0)
+    whole = np.empty((len(seeds), *parts[0][1].shape[1:]), parts[0][1].dtype)
+    for at, made in parts:
+        whole[at] = made
+    return whole, _sum_up(outcome, len(ticks), len(tried), seeds_tried)
+
+
+def _sum_up(
+    outcome: dict[str, dict[str, Any]], times: int, tried: int, seeds: int
+) -> dict[str, Any]:
+    return {
+        **outcome, "times": times, "times_tried": tried, "seeds_tried": seeds,
+        "identical": all(found["identical"] for found in outcome.values()),
+    }  # fmt: skip
+
+
+def _another(
+    run: Run, db: Any, way: str, tick: int, seeds: Seeds, by_window: bool
+) -> tuple[Run, int]:
+    """The run on a database with another future, and how many rows of it are other ones."""
+    if run.config.model == "auto":
+        parts = {
+            name: _another(member, db, way, tick, seeds, by_window)
+            for name, member in run.members.items()
+        }
+        twin = _twin(run, run.prepared)
+        vars(twin)["members"] = {name: member for name, (member, _) in parts.items()}
+        return twin, max(rows for _, rows in parts.values())
+    ready = run.prepared
+    time = pd.Timestamp(np.array([tick], np.int64).view(f"datetime64[{ready.graph.unit}]")[0])
+    for gentle in (False, True):
+        tamper = Tampering(
+            way, tick, ready.graph.unit, {ready.task.entity_table: seeds.rows}, gentle=gentle
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is new was said of the database itself
+            try:
+                made = prepare(
+                    ready.dataset, ready.task, run.config, ready.columns, db, change=tamper,
+                    closed_by=time if by_window else None, encode=run.encodes,
+                )  # fmt: skip
+            except TaskError:
+                if gentle:
+                    raise
+                continue  # the label SQL does not bear values that never were
+        return _twin(run, made), sum(tamper.rows.values())
+    raise AssertionError("unreachable")
+
+
+def _remembers(run: Run) -> bool:
+    """Whether earlier labels are part of what the run sees."""
+    if run.config.model == "auto":
+        return any(map(_remembers, run.members.values()))
+    return run.prepared.history is not None
+
+
+def _again(run: Run, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None) -> Any:
+    """Predictions on the run's database, with a wish that fits it."""
+    if wish is not None and run.config.model == "auto":
+        return _again(next(iter(run.members.values())), seeds, cutoff, wish)
+    if wish is not None:
+        task, graph = run.prepared.task, run.prepared.graph
+        table = task.dst_entity_table
+        allowed = wish.allowed
+        if allowed is not None:
+            fitting = np.zeros(graph.num_rows[table], bool)
+            size = min(len(fitting), len(allowed))
+            fitting[:size] = allowed[:size]
+            allowed = fitting
+        known = wish.exclude
+        if known is not None:
+            known = joined_before(graph, task.entity_table, table, seeds.rows, seeds.times)
+        wish = replace(wish, allowed=allowed, exclude=known)
+    return np.asarray(run.predict_seeds(seeds, cutoff, wish))
+
+
+def _different(one: NDArray[Any], other: NDArray[Any]) -> int:
+    """Seeds whose predictions differ in any bit."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return len(one)
+    if one.dtype == object:
+        return sum(a != b for a, b in zip(one.tolist(), other.tolist(), strict=True))
+    if not one.size:
+        return 0
+    sides = [np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1) for x in (one, other)]
+    return int((sides[0] != sides[1]).any(1).sum())
+
+
+# What was used.
+
+
+def _used(
+    run: Run, seeds: Seeds, cutoff: pd.Timestamp | None, limits: NDArray[np.int64]
+) -> pd.DataFrame:
+    """Rows used, per seed and table."""
+    ready = run.prepared
+    if run.config.model not in NETWORKS:
+        return rows_visible(ready.graph, list(ready.graph.num_rows), limits)
+    ranks = run.about["task_type"] == "recommendation"
+    answers = ready.task.dst_entity_table if ranks else None
+    plans = ready.loader(seeds, cutoff=cutoff)
+    parts = [rows_behind(ready.graph, plan, answers) for plan in plans]
+    if answers is not None:
+        # How much each target is asked for: counts over all rows that name one.
+        counted = {answers, *(k.table for k in ready.graph.foreign_keys if k.parent == answers)}
+        parts = [part[~part["table"].isin(counted)] for part in parts]
+        parts.append(rows_visible(ready.graph, sorted(counted), limits))
+    nothing = rows_visible(ready.graph, list(ready.graph.num_rows), limits[:0])
+    found = pd.concat([nothing, *parts], ignore_index=True)
+    return found.sort_values(["seed", "table"], kind="stable", ignore_index=True)
+
+
+def _certificate(
+    run: Run, seeds: Seeds, limits: NDArray[np.int64], used: pd.DataFrame, trial: dict[str, Any]
+) -> Certificate:
+    ready = run.prepared
+    graph, task = ready.graph, ready.task
+    who, newest = used["seed"].to_numpy(np.int64), used["newest"].to_numpy(np.int64)
+    late = int((newest > limits[who]).sum())
+    primary = ready.dataset.manifest.tables[task.entity_table].pkey
+    keys = key_frame(run.prepared.dataset.dataset_dir, task.entity_table, primary, seeds.rows[who])
+    taken = {str(name).lower() for name in keys}
+    frame = keys.reset_index(drop=True)
+    moments = newest.copy()
+    moments[newest == clock.MISSING] = np.iinfo(np.int64).min  # NaT
+    columns = {
+        "time": seeds.times.to_numpy()[who], "table": used["table"].to_numpy(),
+        "newest_time": moments.view(f"datetime64[{graph.unit}]"),
+        "rows": used["rows"].to_numpy(np.int64),
+    }  # fmt: skip
+    named = {name: free_name(name, taken) for name in columns}
+    for name, values in columns.items():
+        frame[named[name]] = values
+    tables = {}
+    for name in graph.num_rows:
+        own = used["table"].to_numpy() == name
+        table = ready.dataset.manifest.tables.get(name)
+        stamp = moments[own].max(initial=np.iinfo(np.int64).min)
+        tables[name] = {
+            "time_column": table.time_col if table is not None else "window_end",
+            "newest_time": _stamp(stamp, graph.unit),
+            "entities": int(own.sum()),
+            "most_rows": int(used["rows"].to_numpy()[own].max(initial=0)),
+        }
+    about = {
+        "format": FORMAT, "relfrog": __version__, "run": str(run.folder.resolve()),
+        "dataset": run.about["dataset"], "task": run.about["task"], "model": run.config.model,
+        "files": {
+            str(p.relative_to(run.folder)): sha256(p) for p in sorted(run.folder.rglob("model.*"))
+        },
+        "predictions": len(seeds),
+        "first_time": _stamp(limits.min(initial=np.iinfo(np.int64).max), graph.unit, len(limits)),
+        "last_time": _stamp(limits.max(initial=np.iinfo(np.int64).min), graph.unit, len(limits)),
+        "rows_are": _meaning(run), "tables": tables,
+        "always_visible": [n for n in graph.num_rows if graph.time(n) is None],
+        "later_rows_used": late, "trial": trial, "holds": not late and trial["identical"],
+    }  # fmt: skip
+    return Certificate(about, frame)
+
+
+def _meaning(run: Run) -> str:
+    if run.config.model not in NETWORKS:
+        return "all rows that the entity may see at its time"
+    if run.about["task_type"] == "recommendation":
+        return (
+            "rows from which a change could reach the scores; of the targets and the tables that "
+            "name them, all that exist at the time"
+        )
+    return "rows from which a change could reach the prediction"
+
+
+def _stamp(tick: Any, unit: str, count: int = 1) -> str | None:
+    if not count or int(tick) == np.iinfo(np.int64).min:
+        return None
+    return str(np.array([tick], np.int64).view(f"datetime64[{unit}]")[0])
+
+
+def save_beside(certificate: Certificate, out: str, table: str | None, folder: Path) -> Path:
+    """Write a certificate beside predictions; into the run folder if these are in a database."""
+    if table is None:
+        path = Path(out).expanduser()
+        return certificate.save(path, file=path.name, sha256=sha256(path))
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in table)
+    return certificate.save(folder / f"predictions-{safe}", table=table)
+
+
+def complaint(certificate: Certificate, path: Path) -> str:
+    """What to say if a certificate does not hold."""
+    trial: dict[str, Any] = certificate.about["trial"]
+    ways: Sequence[str] = [way for way in WAYS if not trial[way]["identical"]]
+    parts = [f"{trial[way]['different']:,} change when later rows are {way}" for way in ways]
+    if certificate.about["later_rows_used"]:
+        parts.append(f"{certificate.about['later_rows_used']:,} times a later row was used")
+    return (
+        f"the predictions know the future: {'; '.join(parts)}. See {path}. Please report this: it "
+        "is a defect of RelFrog."
+    )

@@ -1,0 +1,387 @@
+"""One prediction explained: the rows of the past that carried it.
+
+What a row carried is measured, not guessed: it is hidden from the sampled past of the entity, and
+the prediction is made again. Where the past holds too many rows to hide each, gradients choose
+those that are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from relfrog.datasets.entities import key_frame, read_entities
+from relfrog.errors import RunError, TaskError, UsageError
+from relfrog.graph.batch import Batch
+from relfrog.graph.popularity import Wish
+from relfrog.kinds import NETWORKS
+from relfrog.models.prepared import Seeds
+from relfrog.nn.batch_plan import Plan
+from relfrog.support.threads import computing
+from relfrog.training.run import Run, load_run
+
+__all__ = ["Explanation", "Reason", "TableShare", "explain", "explain_row"]
+
+#: Columns of a row that are shown beside it.
+CELLS = 4
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A row of the past, and what the prediction would be without it.
+
+    Attributes:
+        table: its table.
+        key: its key in the source, or its row number.
+        time: when it came to be; None where the table has no times.
+        hops: foreign keys between it and the entity.
+        effect: the prediction minus the prediction without it.
+        cells: some of its columns.
+        leads_to: numbers of other reasons that it is joined to on its way to the entity; -1 is
+            the entity itself.
+    """
+
+    table: str
+    key: str
+    time: pd.Timestamp | None
+    hops: int
+    effect: float
+    cells: dict[str, str]
+    leads_to: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TableShare:
+    """A table's part in a prediction.
+
+    Attributes:
+        table: its name.
+        rows: how many of its rows were looked at.
+        newest: the newest time among them; None where none has a time.
+        effect: the prediction minus the prediction without all of them; None for the entity's
+            own table if only the entity itself was looked at.
+    """
+
+    table: str
+    rows: int
+    newest: pd.Timestamp | None
+    effect: float | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One prediction and the rows behind it, those that carried most first.
+
+    Attributes:
+        table: the table of the entity.
+        key: its key in the source.
+        time: when the prediction is made.
+        prediction: the number that is explained.
+        answer: what this number is, in words.
+        tables: all tables that were looked at.
+        rows: the rows that were tried.
+        looked_at: rows that the prediction could see, all in all.
+    """
+
+    table: str
+    key: str
+    time: pd.Timestamp
+    prediction: float
+    answer: str
+    tables: tuple[TableShare, ...]
+    rows: tuple[Reason, ...]
+    looked_at: int
+
+
+def explain(run: Run | str | Path, entity: Any, at: Any = None, *, rows: int = 40) -> Explanation:
+    """Explain the prediction for one entity.
+
+    Args:
+        run: a run of a network, or its folder.
+        entity: its key in the source: one value, or a tuple for a key of several columns. Text
+            is read as the key's own type; for several columns it is split at commas.
+        at: when; by default the newest time in the database.
+        rows: how many rows of the past are tried, at most.
+
+    Raises:
+        RunError: The run has no network.
+        TaskError: There is no such entity.
+    """
+    run = run if isinstance(run, Run) else load_run(run)
+    _need_network(run)
+    prepared = run.prepared
+    table = prepared.task.entity_table
+    primary = prepared.dataset.manifest.tables[table].pkey
+    where = prepared.dataset.dataset_dir
+    count = prepared.graph.num_rows[table]
+    names = list(key_frame(where, table, primary, []).columns)
+    parts = [entity] if len(names) == 1 else _parts(entity)
+    if len(parts) != len(names):
+        raise UsageError(
+            f"a row of {table} is named by {len(names)} columns ({', '.join(names)}); got "
+            f"{entity!r}. Give one value for each: --entity {','.join('KEY' for _ in names)}"
+        )
+    asked = pd.DataFrame({name: [part] for name, part in zip(names, parts, strict=True)})
+    found = read_entities(where, table, primary, count, asked)
+    return explain_row(run, int(found.rows[0]), run.moment(at), rows=rows)
+
+
+def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Explanation:
+    """As `explain`, by the number of the row.
+
+    Args:
+        run: a trained network.
+        row: of the entity table.
+        time: when the prediction is made.
+        rows: how many rows of the past are tried, at most.
+    """
+    _need_network(run)
+    prepared = run.prepared
+    seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
+    loader = prepared.loader(seeds)
+    plan: Plan = next(iter(loader))
+    question = _Question(run, plan)
+    before = question.answer(plan)
+    spots = _reachable(plan)
+    seed = (prepared.task.entity_table, int(plan.batch.seeds[0]))
+    others = [spot for spot in spots if spot != seed]
+    chosen = others
+    if len(others) > rows:
+        with computing(run.config.threads):
+            weight = question.weights()
+        chosen = sorted(others, key=lambda spot: -weight[spot[0]][spot[1]])[:rows]
+
+    def without(hidden: Mapping[str, list[int]]) -> float:
+        assert loader.prepare is not None
+        return before - question.answer(loader.prepare(_hide(plan.batch, hidden)))
+
+    effect = {spot: without({spot[0]: [spot[1]]}) for spot in chosen}
+    by_table: dict[str, list[int]] = {}
+    for name, position in others:
+        by_table.setdefault(name, []).append(position)
+    shares = tuple(
+        TableShare(
+            name, len(by_table.get(name, ())) + (name == seed[0]), _newest(run, plan, name),
+            without({name: by_table[name]}) if name in by_table else None,
+        )
+        for name in sorted({*by_table, seed[0]})
+    )  # fmt: skip
+    ordered = sorted(chosen, key=lambda spot: (-abs(effect[spot]), spot))
+    return Explanation(
+        seed[0], _keys(run, [seed[0]], [row])[0], time, before, question.words,
+        tuple(sorted(shares, key=lambda share: -abs(share.effect or 0.0))),
+        _reasons(run, plan, ordered, effect, seed), len(spots),
+    )  # fmt: skip
+
+
+class _Question:
+    """The one number that is explained: which output, and how to compute it for a plan."""
+
+    def __init__(self, run: Run, plan: Plan) -> None:
+        self.network, self.plan, self.threads = run.network, plan, run.config.threads
+        self.device = torch.device(run.device)
+        self.features = {n: part.to(self.device) for n, part in run.prepared.features.items()}
+        self.kind = run.about["task_type"]
+        self.wish: Wish | None = None
+        self.column = 0
+        self.target = -1
+        output = self._predict(plan)
+        label = run.prepared.task.target_col
+        if self.kind == "recommendation":
+            self.target = int(output[0, 0, 0])
+            if self.target < 0:
+                raise TaskError("nothing can be recommended at that time.")
+            table = run.prepared.task.dst_entity_table
+            allowed = np.zeros(run.prepared.graph.num_rows[table], bool)
+            allowed[self.target] = True
+            self.wish = Wish(1, allowed)
+            named = _keys(run, [table], [self.target])[0]
+            self.words = f"score of {table} {named}, the first of the list"
+        elif self.kind == "regression":
+            self.words = f"predicted {label}"
+        elif self.kind == "binary_classification":
+            self.words = f"probability of {label}"
+        else:
+            self.column = int(output[0].argmax())
+            classes = getattr(self.network.head, "classes", None)
+            value = self.column if classes is None else classes[self.column]
+            self.words = f"probability of {label} {value}"
+
+    def _predict(self, plan: Plan) -> NDArray[Any]:
+        with torch.no_grad(), computing(self.threads):
+            plan = plan.to(self.device)
+            output = self.network(plan, self.features)
+            found = self.network.head.batch_predict(output.seeds, plan, self.features, self.wish)
+        return np.asarray(found.cpu().numpy())
+
+    def answer(self, plan: Plan) -> float:
+        """The number."""
+        found = self._predict(plan)
+        if self.kind == "recommendation":
+            return float(found[0, 0, 1])
+        return float(found[0] if found.ndim == 1 else found[0, self.column])
+
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """How strongly each row bears on the raw output, by its gradient. Shapes [rows]."""
+        output = self.network(self.plan.to(self.device), self.features)
+        if self.kind == "recommendation":
+            here = output.seeds.row == self.target
+            aim = output.seeds.sampled[here].sum() + output.seeds.seeds.pow(2).sum()
+        else:
+            aim = output.seeds[0, self.column]
+        tables = list(output.states[0])
+        states = [output.states[0][name] for name in tables]
+        found = torch.autograd.grad(aim, states, allow_unused=True)
+        return {
+            name: _bearing(state, slope)
+            for name, state, slope in zip(tables, states, found, strict=True)
+        }
+
+
+def _bearing(state: Tensor, slope: Tensor | None) -> NDArray[Any]:
+    if slope is None:
+        return np.zeros(len(state))
+    return np.asarray((state * slope).detach().abs().sum(1).cpu().numpy())
+
+
+def _need_network(run: Run) -> None:
+    if run.config.model not in NETWORKS:
+        raise RunError(
+            f"{run.folder}: model {run.config.model} looks at counts, not at rows, so there are "
+            "none to show. Train a network: --model frog"
+        )
+
+
+def _parts(entity: Any) -> list[Any]:
+    if isinstance(entity, tuple | list):
+        return list(entity)
+    return [part.strip() for part in str(entity).split(",")]
+
+
+def _reachable(plan: Plan) -> list[tuple[str, int]]:
+    """Rows from which a path leads to the seed, as table and position."""
+    found = {(plan.batch.seed_table, int(plan.batch.seeds[0]))}
+    pointers = {key: p[: plan.sizes[key.table]].tolist() for key, p in plan.batch.parents.items()}
+    joined: dict[tuple[str, int], list[tuple[str, int]]] = {}
+    for key, values in pointers.items():
+        for child, parent in enumerate(values):
+            if 0 <= parent < plan.sizes[key.parent]:
+                joined.setdefault((key.table, child), []).append((key.parent, parent))
+                joined.setdefault((key.parent, parent), []).append((key.table, child))
+    waiting = list(found)
+    while waiting:
+        for spot in joined.get(waiting.pop(), ()):
+            if spot not in found:
+                found.add(spot)
+                waiting.append(spot)
+    return sorted(found)
+
+
+def _hide(batch: Batch, hidden: Mapping[str, list[int]]) -> Batch:
+    """The same batch, with nothing leading to or from some rows."""
+    parents = {}
+    for key, pointers in batch.parents.items():
+        own, above = hidden.get(key.table), hidden.get(key.parent)
+        if own or above:
+            pointers = pointers.clone()
+            if own:
+                pointers[torch.tensor(own)] = -1
+            if above:
+                pointers[torch.isin(pointers, torch.tensor(above))] = -1
+        parents[key] = pointers
+    return replace(batch, parents=parents)
+
+
+def _times(run: Run, plan: Plan, table: str) -> NDArray[Any] | None:
+    """Times of the occurrences of a table, exact. Shape [occurrences]."""
+    known = run.prepared.graph.time(table)
+    if known is None:
+        return None
+    rows = plan.batch.tables[table]
+    ticks = known[rows.rows.numpy()][rows.index.numpy()[: plan.sizes[table]]]
+    # The smallest number stands for a time that is not known, as NaT does.
+    return np.asarray(ticks.astype(f"datetime64[{run.prepared.graph.unit}]"))
+
+
+def _newest(run: Run, plan: Plan, table: str) -> pd.Timestamp | None:
+    times = _times(run, plan, table)
+    hidden = plan.batch.hidden()
+    if times is not None and table == plan.batch.seed_table and bool(hidden.any()):
+        times = np.delete(times, plan.batch.seeds[hidden].numpy())  # asked about, but not read
+    if times is None or np.isnat(times).all():
+        return None
+    return pd.Timestamp(times[~np.isnat(times)].max())
+
+
+def _reasons(
+    run: Run,
+    plan: Plan,
+    spots: list[tuple[str, int]],
+    effect: Mapping[tuple[str, int], float],
+    seed: tuple[str, int],
+) -> tuple[Reason, ...]:
+    number = {seed: -1} | {spot: i for i, spot in enumerate(spots)}
+    hops = {name: rows.hop.tolist() for name, rows in plan.batch.tables.items()}
+    closer: dict[tuple[str, int], set[int]] = {}
+    for key, pointers in plan.batch.parents.items():
+        for child, parent in enumerate(pointers[: plan.sizes[key.table]].tolist()):
+            ends = (key.table, child), (key.parent, parent)
+            if parent >= 0 and ends[0] in number and ends[1] in number:
+                near, far = sorted(ends, key=lambda spot: (hops[spot[0]][spot[1]], spot))
+                if hops[near[0]][near[1]] < hops[far[0]][far[1]]:
+                    closer.setdefault(far, set()).add(number[near])
+    times = {name: _times(run, plan, name) for name in {name for name, _ in spots}}
+    rows = [
+        int(plan.batch.tables[table].rows[plan.batch.tables[table].index[position]])
+        for table, position in spots
+    ]
+    keys = _keys(run, [table for table, _ in spots], rows)
+    found = []
+    for spot, row, name in zip(spots, rows, keys, strict=True):
+        table, position = spot
+        when = times[table]
+        known = when is not None and not np.isnat(when[position])
+        found.append(
+            Reason(
+                table, name, pd.Timestamp(when[position]) if when is not None and known else None,
+                hops[table][position], effect[spot], _cells(run.tables[table], row, name),
+                tuple(sorted(closer.get(spot, ()))),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _keys(run: Run, tables: list[str], rows: list[int]) -> list[str]:
+    """The source's names of some rows; "row 3" where it has none."""
+    where, specs = run.prepared.dataset.dataset_dir, run.prepared.dataset.manifest.tables
+    found = [f"row {row}" for row in rows]
+    for table in set(tables):
+        if table not in specs or specs[table].pkey is None:
+            continue
+        places = [place for place, name in enumerate(tables) if name == table]
+        frame = key_frame(where, table, specs[table].pkey, [rows[place] for place in places])
+        for place, values in zip(places, frame.itertuples(index=False), strict=True):
+            found[place] = ", ".join(map(str, values))
+    return found
+
+
+def _cells(table: Any, row: int, key: str) -> dict[str, str]:
+    """Some columns of a row, those that are no keys and no time, as text."""
+    keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
+    names = [name for name in table.df.columns if name not in keys]
+    found: dict[str, str] = {}
+    for name in names:
+        value = table.df[name].iloc[row]
+        if np.ndim(value) == 0 and not pd.isna(value) and len(found) < CELLS:
+            text = f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+            if text != key:  # imported tables hold their key a second time, as a column
+                found[str(name)] = text if len(text) <= 40 else text[:39] + "…"
+    return found

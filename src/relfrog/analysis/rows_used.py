@@ -1,0 +1,133 @@
+"""Which rows stand behind a prediction: how many of each table, and the newest of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.graph.relational import RelationalGraph
+from relfrog.nn.batch_plan import Plan
+from relfrog.support import times as clock
+
+__all__ = ["rows_behind", "rows_visible"]
+
+#: Seeds that are looked at together.
+TOGETHER = 64
+
+
+def rows_behind(graph: RelationalGraph, plan: Plan, answers: str | None = None) -> pd.DataFrame:
+    """For each seed of a batch and each table, the rows from which its vector is computed.
+
+    From the seed back along the links of each layer, the last one first: a row counts if a change
+    of it could reach the seed. A seed that is not visible itself is not read and does not count.
+
+    Args:
+        graph: where the rows are.
+        plan: the batch and its links.
+        answers: the target table of a recommendation, whose sampled rows are answers as well.
+
+    Returns:
+        seed (its number in the loader's list), table, rows, newest (`times.MISSING` if no row has a
+        time); only where there are rows.
+    """
+    from scipy import sparse
+
+    batch = plan.batch
+    links = []
+    for layer in reversed(plan.layers):
+        found = [(key.parent, key.table, some) for key, some in layer.up.items()]
+        found += [(key.table, key.parent, some) for key, some in layer.down.items()]
+        for route, both in layer.routes.items():
+            u, v, w = route.tables
+            found += [(w, u, both.u), (w, v, both.v)]
+        matrices: dict[tuple[str, str], Any] = {}
+        for target, source, some in found:
+            content = (np.ones(len(some), bool), some.source.numpy(), some.begin.numpy())
+            shape = (len(batch.tables[target]), len(batch.tables[source]))
+            begin = np.full(shape[0] + 1, len(some), np.int64)
+            begin[: len(content[2])] = content[2]
+            matrix = sparse.csr_matrix((content[0], content[1], begin), shape=shape)
+            pair = (target, source)
+            matrices[pair] = matrices[pair] + matrix if pair in matrices else matrix
+        links.append(matrices)
+    hidden, seeds = batch.hidden().numpy(), batch.seeds.numpy()
+    groups = batch.tables[batch.seed_table].group.numpy()[seeds]
+    parts = []
+    for first in range(0, len(seeds), TOGETHER):
+        chosen = np.arange(first, min(first + TOGETHER, len(seeds)))
+        reached = {
+            name: sparse.csr_matrix((len(chosen), len(rows)), dtype=bool)
+            for name, rows in batch.tables.items()
+        }
+        own = (np.ones(len(chosen), bool), (np.arange(len(chosen)), seeds[chosen]))
+        start = sparse.csr_matrix(own, shape=reached[batch.seed_table].shape)
+        reached[batch.seed_table] = start
+        if answers is not None:
+            member = groups[chosen][:, None] == batch.tables[answers].group.numpy()[None, :]
+            reached[answers] = (reached[answers] + sparse.csr_matrix(member)).astype(bool)
+        for matrices in links:
+            sent = dict(reached)
+            for (target, source), matrix in matrices.items():
+                sent[source] = (sent[source] + reached[target] @ matrix).astype(bool)
+            reached = sent
+        mine = start.multiply(hidden[chosen][:, None]).astype(bool)
+        reached[batch.seed_table] = reached[batch.seed_table] > mine
+        parts += [_counted(graph, batch, name, part, chosen) for name, part in reached.items()]
+    frame = pd.concat(parts, ignore_index=True)
+    return frame.assign(seed=batch.seed_ids.numpy()[frame["seed"].to_numpy(np.int64)])
+
+
+def _counted(
+    graph: RelationalGraph, batch: Any, name: str, reached: Any, seeds: NDArray[np.int64]
+) -> pd.DataFrame:
+    reached = reached.tocsr()
+    reached.eliminate_zeros()
+    rows = np.diff(reached.indptr)
+    there = rows > 0
+    newest = np.full(len(seeds), clock.MISSING)
+    times = graph.time(name)
+    if times is not None and reached.nnz:
+        table = batch.tables[name]
+        moments = times[table.rows.numpy()[table.index.numpy()]][reached.indices]
+        newest[there] = np.maximum.reduceat(moments, reached.indptr[:-1][there])
+    return pd.DataFrame(
+        {"seed": seeds[there], "table": name, "rows": rows[there], "newest": newest[there]}
+    )
+
+
+def rows_visible(
+    graph: RelationalGraph, tables: list[str], limits: NDArray[np.int64]
+) -> pd.DataFrame:
+    """For each seed and table all rows that it may see: what counts and means are made of.
+
+    Args:
+        graph: where the rows are.
+        tables: the tables.
+        limits: up to when each seed sees. Shape [seeds].
+
+    Returns:
+        As `rows_behind`.
+    """
+    parts = []
+    ticks, moment = np.unique(limits, return_inverse=True)
+    for name in tables:
+        times = graph.time(name)
+        count = np.full(len(ticks), graph.num_rows[name])
+        newest = np.full(len(ticks), clock.MISSING)
+        if times is not None:
+            ordered = np.sort(times)
+            count = np.searchsorted(ordered, ticks, "right")
+            newest[count > 0] = ordered[count[count > 0] - 1]
+        there = count[moment] > 0
+        parts.append(
+            pd.DataFrame(
+                {
+                    "seed": np.flatnonzero(there), "table": name,
+                    "rows": count[moment][there], "newest": newest[moment][there],
+                }
+            )
+        )  # fmt: skip
+    return pd.concat(parts, ignore_index=True)

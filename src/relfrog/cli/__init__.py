@@ -1,0 +1,120 @@
+"""The command ``relfrog``: one command per library call.
+
+Only what every command needs is imported here; the rest is imported by the command that needs it,
+so that ``relfrog --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import traceback
+
+import click
+
+from relfrog._version import __version__
+from relfrog.cli.command import Command
+from relfrog.cli.data import DATA_COMMANDS
+from relfrog.cli.demo import demo_command
+from relfrog.cli.experiments import EXPERIMENT_COMMANDS
+from relfrog.cli.runs import RUN_COMMANDS
+from relfrog.errors import RelFrogError, UsageError
+
+__all__ = ["cli", "main"]
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="relfrog")
+@click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show a traceback if something fails.",
+)  # fmt: skip
+def cli() -> None:
+    """Learn from relational databases directly, without flattening them first.
+
+    Start with: relfrog demo
+    """
+
+
+cli.command_class = Command
+for _command in (*DATA_COMMANDS, *RUN_COMMANDS, *EXPERIMENT_COMMANDS, demo_command):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line; exit 0, 1 for what the user can mend, 2 for wrong usage."""
+    # Threads that wait spin for a moment, then sleep. To sleep at once doubles the time of a
+    # training step, which is thousands of short operations; to spin for long starves everything
+    # on a machine that has other work to do. Must be set before torch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "100000")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    debug = "--debug" in sys.argv
+    try:
+        code = cli.main(standalone_mode=False, prog_name="relfrog")
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort) as error:
+        said = str(error.__cause__ or error)  # click makes Abort of it, and keeps the cause
+        click.echo(said or "Interrupted. Nothing half-made is left behind.", err=True)
+        sys.exit(130)
+    except RelFrogError as error:
+        if debug:
+            raise
+        from relfrog.cli.terminal import styled
+
+        click.echo(f"{styled(type(error).__name__, 'bold red', sys.stderr)}: {error}", err=True)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
+    except BrokenPipeError:
+        # Whoever read our output has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except MemoryError:
+        click.echo("Out of memory. Take fewer tables, or lower --memory.", err=True)
+        sys.exit(1)
+    except Exception as error:
+        if _interrupted:  # a library was in the middle of something and says so in its own words
+            click.echo("Interrupted. Nothing half-made is left behind.", err=True)
+            sys.exit(130)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            click.echo(f"No room left to write: {error}", err=True)
+            sys.exit(1)
+        from relfrog.io.secrets import scrub, secrets_in
+
+        secrets = [secret for argument in sys.argv for secret in secrets_in(argument)]
+        said = traceback.format_exc() if debug else f"Unexpected {type(error).__name__}: {error}"
+        click.echo(scrub(said, secrets), err=True)
+        click.echo("This is a defect of RelFrog. Please report what --debug shows.", err=True)
+        sys.exit(1)
+
+
+_interrupted = False
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """End both ways alike, so that half-written folders are removed."""
+    global _interrupted
+    if _interrupted:  # the cleaning up is under way
+        return
+    _interrupted = True
+    raise KeyboardInterrupt
+
+
+@cli.command("completion", example="relfrog completion bash")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print the script with which a shell completes what you type.
+
+    Datasets, their tasks, runs, presets and settings are completed, too. Let the shell read the
+    script when it starts: in ~/.bashrc, eval "$(relfrog completion bash)"; in ~/.zshrc, after
+    compinit, eval "$(relfrog completion zsh)"; for fish, relfrog completion fish >
+    ~/.config/fish/completions/relfrog.fish
+    """
+    from relfrog.cli.completion import script
+
+    click.echo(script(cli, shell))

@@ -1,0 +1,59 @@
+"""What all commands share: help that ends with an example, warnings in a line, JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from typing import Any
+
+import click
+
+from relfrog.cli.completion import completed
+from relfrog.cli.terminal import styled
+from relfrog.errors import RelFrogWarning
+from relfrog.support.files import plain
+
+__all__ = ["Command", "write_json"]
+
+
+class Command(click.Command):
+    """A command whose help ends with an example, and which knows ``--debug``.
+
+    Our own warnings are one line each on standard error.
+    """
+
+    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.example = example
+        self.params.append(
+            click.Option(
+                ["--debug"], is_flag=True, expose_value=False,
+                help="Show a traceback if something fails.",
+            )
+        )  # fmt: skip
+        completed(self.params)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", RelFrogWarning)
+            warnings.showwarning = _show
+            return super().invoke(ctx)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the example as it is typed."""
+        if self.example:
+            with formatter.section("Example"):
+                for line in self.example.splitlines():
+                    formatter.write(f"  {line}\n")
+
+
+def _show(message: Warning | str, *_: Any, **__: Any) -> None:
+    mark = styled("warning", "bold yellow", sys.stderr)
+    click.echo(f"{mark}: {' '.join(str(message).split())}", err=True)
+
+
+def write_json(data: object) -> None:
+    """Print JSON; what is not a number is null, as JSON has no NaN."""
+    click.echo(json.dumps(plain(data), indent=1, ensure_ascii=False, default=str))

@@ -1,0 +1,210 @@
+"""The commands on data: import, inspect, check, task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from relfrog.cli.command import Command, write_json
+from relfrog.errors import UsageError
+
+__all__ = ["DATA_COMMANDS"]
+
+
+@click.command(
+    "import",
+    cls=Command,
+    example="relfrog import sqlite:///shop.db shop --time orders.ordered_at",
+)
+@click.argument("source")
+@click.argument("dest", required=False)
+@click.option("--schema", multiple=True, help="Schema to read (repeat for several).  "
+              "[default: the database's own]")  # fmt: skip
+@click.option("--tables", multiple=True, metavar="NAME", help="Table or pattern to read (repeat).  "
+              "[default: all]")  # fmt: skip
+@click.option("--exclude", multiple=True, metavar="NAME", help="Table or pattern to leave out.")
+@click.option("--mapping", type=click.Path(path_type=Path), help="Corrections to keys, times and "
+              "types; --dry-run writes this file if it does not exist.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Find out everything, write only the mapping.")
+@click.option("--pk", multiple=True, metavar="TABLE.COL[,COL]", help="Primary key of a table.")
+@click.option("--fk", multiple=True, metavar="TABLE.COL=PARENT.COL",
+              help="Foreign key; '=none' refuses one.")  # fmt: skip
+@click.option("--time", multiple=True, metavar="TABLE.COL",
+              help="Time column; TABLE.none for no time.")  # fmt: skip
+@click.option("--val", metavar="TIME", help="Validation time.  [default: proposed]")
+@click.option("--test", metavar="TIME", help="Test time.  [default: proposed]")
+@click.option("--on-duplicate", type=click.Choice(["error", "first"]), default="error",
+              show_default=True, help="What to do with repeated primary keys.")  # fmt: skip
+@click.option("--name", help="Name of the dataset.  [default: the folder's]")
+@click.option("--memory", default="2GB", show_default=True, help="Use of memory before disk.")
+@click.option("--overwrite", is_flag=True, help="Replace a dataset that is there already.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary, or with --dry-run the "
+              "mapping, as JSON.")  # fmt: skip
+def import_command(
+    source: str, dest: str | None, dry_run: bool, as_json: bool, overwrite: bool,
+    mapping: Path | None, on_duplicate: str, name: str | None, **options: Any,
+) -> None:  # fmt: skip
+    """Read a database and write a dataset folder.
+
+    SOURCE is postgresql://, mysql://, sqlite:/// or duckdb:///, or a folder of CSV or Parquet
+    files. It is only ever read. DEST is the folder to make; it appears complete or not at all.
+    """
+    from relfrog.cli.terminal import TerminalProgress
+    from relfrog.importing.database import import_database, plan_import
+    from relfrog.importing.result import import_record
+
+    if not dry_run and dest is None:
+        raise click.UsageError("Missing argument 'DEST': the folder to make.")
+    if dry_run:
+        written = mapping is not None and not mapping.exists()
+        given = None if written else mapping
+        with TerminalProgress() as progress:
+            plan = plan_import(source, mapping=given, progress=progress, **options)
+        _show_notices(plan.notices)
+        if written and mapping is not None:
+            try:
+                mapping.write_text(plan.mapping.to_yaml(), encoding="utf-8")
+            except OSError as error:
+                raise UsageError(f"{mapping} cannot be written: {error.strerror}") from None
+            again = f"relfrog import {_shown(source)} {dest or 'DEST'} --mapping {mapping}"
+            click.echo(f"Mapping written to {mapping}. Correct it, then:\n  {again}", err=True)
+        elif as_json:
+            import yaml
+
+            write_json(yaml.safe_load(plan.mapping.to_yaml()))
+        else:
+            click.echo(plan.mapping.to_yaml(), nl=False)
+        return
+    assert dest is not None
+    with TerminalProgress() as progress:
+        result = import_database(
+            source, dest, mapping=mapping, on_duplicate=on_duplicate, overwrite=overwrite,
+            name=name, progress=progress, **options,
+        )  # fmt: skip
+    if as_json:
+        write_json({"folder": str(result.folder), **import_record(result)})
+        return
+    from relfrog.cli.summaries import import_summary
+
+    click.echo(import_summary(result))
+
+
+def _shown(source: str) -> str:
+    from relfrog.io.secrets import hide_password
+
+    return hide_password(source)
+
+
+def _show_notices(notices: Any) -> None:
+    from relfrog.cli.summaries import notice_lines
+
+    for line in notice_lines(notices):
+        click.echo(line, err=True)
+
+
+@click.command("inspect", cls=Command, example="relfrog inspect shop --json")
+@click.argument("dataset")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--svg", type=click.Path(path_type=Path), help="Draw the schema into this file.")
+@click.option("--no-labels", is_flag=True, help="Do not count the labels of tasks.")
+def inspect_command(dataset: str, as_json: bool, svg: Path | None, no_labels: bool) -> None:
+    """Show what a dataset holds: tables, keys, times, routes, tasks.
+
+    DATASET is a dataset folder or the name of a dataset that RelBench hosts.
+    """
+    from relfrog.datasets.overview import inspect
+
+    found = inspect(dataset, labels=not no_labels)
+    if svg is not None:
+        from relfrog.reporting.schema_svg import schema_svg
+
+        try:
+            svg.write_text(schema_svg(found), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{svg} cannot be written: {error.strerror}") from None
+        click.echo(f"Schema drawn into {svg}", err=True)
+    if as_json:
+        write_json(found)
+    elif svg is None:
+        from relfrog.cli.summaries import inspection
+
+        click.echo(inspection(found))
+
+
+@click.command("check", cls=Command, example="relfrog check shop")
+@click.argument("dataset")
+@click.argument("task", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def check_command(dataset: str, task: str | None, as_json: bool) -> None:
+    """Validate a dataset folder and its tasks; exit 1 if anything is wrong.
+
+    All findings come in one go, each with place, count, example and remedy.
+    """
+    import dataclasses
+
+    from relfrog.datasets.checks import check
+
+    report = check(dataset, task)
+    if as_json:
+        write_json({"ok": report.ok, **dataclasses.asdict(report)})
+    else:
+        from relfrog.cli.summaries import check_lines
+
+        click.echo(check_lines(report))
+    if not report.ok:
+        click.get_current_context().exit(1)
+
+
+@click.command(
+    "task",
+    cls=Command,
+    example="relfrog task shop churn --sql churn.sql --type binary --entity customers "
+    "--horizon '30 days'",
+)
+@click.argument("dataset")
+@click.argument("name")
+@click.option("--sql", type=click.File("r", encoding="utf-8"), required=True,
+              help="File with the label SQL, or - for standard input.")  # fmt: skip
+@click.option("--type", "type_", required=True,
+              type=click.Choice(["binary", "multiclass", "multilabel", "regression",
+                                 "recommendation"]), help="What is predicted.")  # fmt: skip
+@click.option("--horizon", required=True, help="How far ahead a label looks: '30 days'.")
+@click.option("--entity", metavar="TABLE[.COL]", help="Whose rows are predicted for; COL is the "
+              "SQL's column for them.  [default: the primary key's name]")  # fmt: skip
+@click.option("--source", metavar="TABLE[.COL]", help="Recommendation: whose rows get a list.")
+@click.option("--target", metavar="TABLE[.COL]", help="Recommendation: what the list is made of.")
+@click.option("--label", metavar="COL", help="The SQL's label column.  [default: the one left]")
+@click.option("--time", default="timestamp", show_default=True, help="The SQL's seed time column.")
+@click.option("--eval-times", default=1, show_default=True, type=click.IntRange(min=1),
+              help="Seed times in validation and in test.")  # fmt: skip
+@click.option("--k", type=click.IntRange(min=1), help="Recommendation: length of the list.  "
+              "[default: 10]")  # fmt: skip
+@click.option("--description", help="The task in words.")
+@click.option("--hide", multiple=True, metavar="TABLE.COL", help="Column the model must not see.")
+@click.option("--overwrite", is_flag=True, help="Replace a task of this name.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was added as JSON.")
+def task_command(
+    dataset: str, name: str, sql: Any, type_: str, hide: Any, as_json: bool, **options: Any
+) -> None:
+    """Add a prediction task from label SQL, after trying it on all splits.
+
+    The SQL is DuckDB's. It sees every table, the relation timestamps(timestamp) with the seed
+    times, and {timedelta}, and gives one row per seed time and entity with its label.
+    """
+    import dataclasses
+
+    from relfrog.cli.summaries import task_summary
+    from relfrog.datasets.new_task import add_task
+
+    added = add_task(dataset, name, sql.read(), type=type_, hide=tuple(hide), **options)
+    if as_json:
+        splits = {split: dataclasses.asdict(stats) for split, stats in added.stats.items()}
+        about = {"task": added.manifest.name, "task_type": added.manifest.task_type}
+        write_json({**about, "folder": str(added.folder), "splits": splits})
+    else:
+        click.echo(task_summary(dataset, added))
+
+
+DATA_COMMANDS = (import_command, inspect_command, check_command, task_command)

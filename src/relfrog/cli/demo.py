@@ -1,0 +1,112 @@
+"""`relfrog demo`: the whole journey on the embedded database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from relfrog.cli.command import Command
+from relfrog.datasets.demo import DEMO_TASKS, build_demo
+from relfrog.errors import RelFrogError
+
+__all__ = ["demo_command", "run_demo"]
+
+
+def run_demo(
+    out: Path, overwrite: bool, settings: Mapping[str, Any], *, report: bool = True
+) -> None:
+    """The journey: a database, imported, checked, inspected, learned from, predicted, reported.
+
+    Args:
+        out: The folder for everything.
+        overwrite: Whether to replace what an earlier demo left there.
+        settings: Of the training.
+        report: Whether to write the report.
+    """
+    from relfrog.cli.summaries import check_lines, import_summary, inspection
+    from relfrog.cli.terminal import TerminalProgress
+    from relfrog.datasets.checks import check
+    from relfrog.datasets.overview import inspect
+    from relfrog.reporting.schema_svg import schema_svg
+
+    dataset = out / "flights"
+    click.echo(f"$ relfrog import sqlite:///{out / 'flights.db'} {dataset} ...\n")
+    with TerminalProgress() as progress:
+        result = build_demo(out, overwrite=overwrite, progress=progress)
+    click.echo(import_summary(result))
+    click.echo(f"\n$ relfrog check {dataset}\n")
+    checked = check(dataset)
+    click.echo(check_lines(checked))
+    if not checked.ok:
+        raise RelFrogError("the demo's dataset has errors; please report this")
+    click.echo(f"\n$ relfrog inspect {dataset}\n")
+    found = inspect(dataset)
+    click.echo(inspection(found))
+    drawing = out / "schema.svg"
+    drawing.write_text(schema_svg(found), encoding="utf-8")
+    run, predictions = out / "run", out / "predictions.csv"
+    trained = _learn(dataset, run, predictions, settings)
+    page = out / "report.html"
+    if report:
+        from relfrog.reporting import report as write_report
+
+        click.echo(f"\n$ relfrog report {run} --out {page}\n")
+        write_report(trained, page)
+        click.echo(f"Report written to {page}: open it in a browser.")
+    click.echo(
+        f"\nThe database is {out / 'flights.db'}, the dataset {dataset}, its drawing {drawing}, "
+        f"the run {run}.\n"
+        "Try next:\n"
+        f"  relfrog evaluate {run} --split test --regime frozen\n"
+        f"  relfrog explain {run} --entity N10156 --at 2013-12-08\n"
+        f"  relfrog train {dataset} airport-delay --out {out / 'airport-delay'}\n"
+        "  relfrog import YOUR_DATABASE YOUR_DATASET"
+    )
+
+
+def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, Any]) -> Any:
+    """Train on one task, show what was learned, and predict; returns the run."""
+    from relfrog.cli.summaries import role_table, run_summary
+    from relfrog.cli.terminal import TrainingProgress
+    from relfrog.io.output import write_frame
+    from relfrog.training.train import train
+
+    task = DEMO_TASKS[0]
+    given = " ".join(f"--set {name}={value}" for name, value in settings.items())
+    click.echo(
+        f"\n{task.options['description']}\n\n"
+        f"$ relfrog train {dataset} {task.name} --out {run} --size small {given}\n"
+    )
+    with TrainingProgress() as progress:
+        trained = train(
+            dataset, task.name, run, size="small", settings=settings,
+            overwrite=True, callbacks=[progress],
+        )  # fmt: skip
+    click.echo(run_summary(trained))
+    click.echo(f"\n$ relfrog roles {run}\n")
+    click.echo(role_table(trained.roles()))
+    click.echo(f"\n$ relfrog predict {run} --out {predictions}\n")
+    frame = trained.predict()
+    where = write_frame(frame, predictions, overwrite=True)
+    click.echo(f"{len(frame):,} predictions written to {where}, such as\n")
+    with open(predictions, encoding="utf-8") as file:
+        click.echo("".join(line for line, _ in zip(file, range(4), strict=False)), nl=False)
+    return trained
+
+
+@click.command("demo", cls=Command, example="relfrog demo --out flights-demo")
+@click.option("--out", default="relfrog-demo", show_default=True, help="Folder for everything.")
+@click.option("--epochs", default=3, show_default=True, type=click.IntRange(min=1),
+              help="Of training.")  # fmt: skip
+@click.option("--no-report", is_flag=True, help="Do not write report.html.")
+@click.option("--overwrite", is_flag=True, help="Replace what an earlier demo left there.")
+def demo_command(out: str, epochs: int, no_report: bool, overwrite: bool) -> None:
+    """Walk the whole journey on a real database: flights out of New York in 2013.
+
+    Import, check, inspect, train, look at the learned roles, predict, write a report; two to
+    three minutes.
+    """
+    run_demo(Path(out), overwrite, {"epochs": epochs}, report=not no_report)

@@ -1,0 +1,165 @@
+"""The commands on evidence: experiment, submit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from relfrog.cli.command import Command, write_json
+from relfrog.errors import UsageError
+
+__all__ = ["EXPERIMENT_COMMANDS"]
+
+NAMES = ("main", "roles", "fd", "sensitivity", "structure", "transfer", "fd-space", "tune")
+_LISTS = ("--datasets", "--tasks", "--models")
+
+
+class ListCommand(Command):
+    """A command some of whose options take several values: `--tasks a b`, or `--tasks a,b`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat the option before each of its values, as click has it."""
+        given: list[str] = []
+        option = ""
+        for word in args:
+            name, _, value = word.partition("=")
+            if name in _LISTS:
+                option = name
+                given += [f"{option}={part}" for part in value.split(",") if part]
+            elif word.startswith("-"):
+                option = ""
+                given.append(word)
+            elif option and word not in NAMES:
+                given += [f"{option}={part}" for part in word.split(",") if part]
+            else:
+                given.append(word)
+        return super().parse_args(ctx, given)
+
+
+@click.command(
+    "experiment", cls=ListCommand,
+    example="relfrog experiment main --datasets shop --models sage --seeds 1 --out main",
+)  # fmt: skip
+@click.argument("name", type=click.Choice(NAMES))
+@click.option("--datasets", multiple=True, metavar="NAME...",
+              help="Dataset folders or RelBench names.  [default: those of the paper]")  # fmt: skip
+@click.option("--tasks", multiple=True, metavar="NAME...",
+              help="[default: those of the paper, or all of another dataset]")  # fmt: skip
+@click.option("--models", multiple=True, metavar="NAME...", help="Only these, in main.  "
+              "[default: all]")  # fmt: skip
+@click.option("--seeds", type=click.IntRange(min=1), metavar="N",
+              help="How many.  [default: 5; 1 in tune]")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+              help="Runs at a time, each in a process of its own.")  # fmt: skip
+@click.option("--threads", type=click.IntRange(min=1), metavar="N",
+              help="Of each run, as --set threads=N.  [default: 1]")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="For the results.  [default: relfrog-experiments/NAME]")  # fmt: skip
+@click.option("--runs", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="For the run folders, which studies can share.  [default: runs in --out, or "
+              "relfrog-experiments/runs]")  # fmt: skip
+@click.option("--size", default="medium", show_default=True,
+              type=click.Choice(["small", "medium", "large"]), help="Of the networks.")  # fmt: skip
+@click.option("--preset", metavar="NAME", help="Settings of all runs, by name or as a YAML file; "
+              "{dataset} and {task} in it are replaced.")  # fmt: skip
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
+              help="A single setting of all runs (repeat).")  # fmt: skip
+@click.option("--trials", type=click.IntRange(min=1), default=20, show_default=True, metavar="N",
+              help="Settings to try per task, in tune.")  # fmt: skip
+@click.option("--list", "listed", is_flag=True, help="Show the paper's tasks with their RelBench "
+              "addresses, and do nothing else.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def experiment_command(
+    name: str, settings: tuple[str, ...], listed: bool, as_json: bool, **options: Any
+) -> None:
+    """Run a study of the paper: main, roles, fd, sensitivity, structure, transfer, fd-space, tune.
+
+    Finished runs are kept and reused: after Ctrl-C or a crash the same command goes on. A dataset
+    that cannot be reached, or a model that does not fit a task, is skipped with one line. Results
+    are results.json, table.md and charts in the folder --out.
+    """
+    if listed:
+        click.echo(_listed(name, as_json), nl=False)
+        return
+    from relfrog.experiments.study_run import experiment
+
+    given = {}
+    for setting in settings:
+        key, mark, value = setting.partition("=")
+        if not mark:
+            raise UsageError(f"--set takes KEY=VALUE (got {setting!r}).")
+        given[key.strip()] = value.strip()
+    results = experiment(
+        name, settings=given, say=lambda line: click.echo(line, err=True), **options
+    )
+    folder = options["out"] or Path("relfrog-experiments") / name
+    if as_json:
+        write_json(results)
+    else:
+        click.echo((folder / "table.md").read_text(encoding="utf-8"), nl=False)
+    click.echo(f"Results: {folder}", err=True)
+    if results["failed"]:
+        click.echo(
+            f"{len(results['failed'])} runs failed; the same command tries them again. What they "
+            f"printed: {folder / 'log.txt'}", err=True,
+        )  # fmt: skip
+        raise click.exceptions.Exit(1)
+
+
+def _listed(name: str, as_json: bool) -> str:
+    """The tasks on which the paper has a study."""
+    import json
+
+    from relfrog.cli.terminal import table
+    from relfrog.experiments.paper import paper_tasks
+    from relfrog.experiments.studies import find_study
+
+    wanted = find_study(name).default_tasks()
+    rows = [(t.dataset, t.task, t.kind, t.address) for t in paper_tasks() if t.name in wanted]
+    if as_json:
+        names = ("dataset", "task", "type", "address")
+        return json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1) + "\n"
+    return table(["dataset", "task", "type", "RelBench address"], rows) + "\n"
+
+
+@click.command("submit", cls=Command, example="relfrog submit runs/churn --out submission")
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", default="submission", show_default=True, type=click.Path(path_type=Path),
+              metavar="FOLDER", help="For the files, one per task.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace files that are there already.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+def submit_command(runs: tuple[Path, ...], out: Path, overwrite: bool, as_json: bool) -> None:
+    """Write predictions of runs for RelBench's leaderboard, checked by RelBench's own checker.
+
+    One file per task, DATASET__TASK.csv, in the regime of the benchmark: the database stops at
+    the test time. A leaderboard takes a folder that holds all of its tasks.
+    """
+    from relfrog.cli.terminal import table
+    from relfrog.experiments.submission import leaderboards, submit
+
+    done = submit(runs, out, overwrite=overwrite)
+    missing = leaderboards(done)
+    if as_json:
+        files = [
+            {"task": one.task, "file": str(one.file), "rows": one.rows, "metrics": one.metrics,
+             "leaderboard": one.family}
+            for one in done
+        ]  # fmt: skip
+        write_json({"files": files, "missing": missing})
+    else:
+        rows = [
+            [one.task, one.file.name, f"{one.rows:,}",
+             ", ".join(f"{metric} {value:.4f}" for metric, value in one.metrics.items()),
+             one.family or "none"]
+            for one in done
+        ]  # fmt: skip
+        click.echo(table(["task", "file", "rows", "checked", "leaderboard"], rows, right=(2,)))
+    for family, tasks in missing.items():
+        said = f"still lacks {len(tasks)} tasks, such as {tasks[0]}" if tasks else "is complete"
+        click.echo(f"the {family} leaderboard {said}", err=True)
+    click.echo(f"Check and pack a complete folder with: python -m relbench.submit {out}", err=True)
+
+
+EXPERIMENT_COMMANDS = (experiment_command, submit_command)

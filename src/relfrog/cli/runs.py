@@ -1,0 +1,325 @@
+"""The commands on runs: train, evaluate, predict, roles, report, explain."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from relfrog.cli.command import Command, write_json
+from relfrog.errors import RelFrogError, UsageError
+from relfrog.kinds import MODELS, NETWORKS
+
+__all__ = ["RUN_COMMANDS"]
+
+
+@click.command("train", cls=Command, example="relfrog train shop churn --out runs/churn")
+@click.argument("dataset")
+@click.argument("task")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
+@click.option("--model", type=click.Choice(MODELS), metavar="NAME",
+              help="frog; sage: the plain relational GNN; relgnn: with attention along atomic "
+              "routes; without a network mean, median, global-mean, global-median, recent, "
+              "lightgbm; for recommendations also id-gnn, popularity, past-visit; auto: the best "
+              "or a blend, by validation.  "
+              "[default: frog]")  # fmt: skip
+@click.option("--roles", metavar="ROLES", help="learned, node, edge, random, or a run's "
+              "roles.json.  [default: learned]")  # fmt: skip
+@click.option("--size", type=click.Choice(["small", "medium", "large"]),
+              help="Of the network.  [default: medium]")  # fmt: skip
+@click.option("--preset", metavar="NAME", help="Settings by name, or a YAML file of settings.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
+              help="A single setting (repeat); docs/settings.md has them all.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), help="Of all random choices.  [default: 0]")
+@click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
+@click.option("--overwrite", is_flag=True, help="Replace a run that is there already.")
+@click.option("--baselines/--no-baselines", default=True, show_default=True,
+              help="Score quick baselines beside the model.")  # fmt: skip
+@click.option("--no-report", is_flag=True, help="Do not write report.html into the run folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
+def train_command(
+    dataset: str,
+    task: str,
+    out: Path,
+    settings: tuple[str, ...],
+    no_report: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train a model and write its run folder.
+
+    DATASET is a dataset folder or a RelBench name, TASK one of its tasks. The weights with the
+    best validation metric are kept. Ctrl-C leaves a run that --resume takes up again.
+    """
+    from relfrog.cli.summaries import run_summary
+    from relfrog.cli.terminal import TrainingProgress
+    from relfrog.training.train import train
+
+    given = {}
+    for setting in settings:
+        key, mark, value = setting.partition("=")
+        if not mark:
+            raise UsageError(f"--set takes KEY=VALUE (got {setting!r}).")
+        given[key.strip()] = value.strip()
+    with TrainingProgress() as progress:
+        run = train(dataset, task, out, settings=given, callbacks=[progress], **options)
+    if as_json:
+        write_json({"run": str(out), "metrics": run.metrics, "baselines": run.baselines})
+    else:
+        click.echo(run_summary(run))
+    if not no_report:
+        report_after(run)
+
+
+_CERTIFY_TIMES = click.option(
+    "--certify-times", type=click.IntRange(min=0), metavar="N",
+    help="With --certify: different times to try, from the last to the first; 0 for all.  "
+    "[default: 8]",
+)  # fmt: skip
+
+
+@click.command("evaluate", cls=Command, example="relfrog evaluate runs/churn --split test --json")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--split", default="test", show_default=True, type=click.Choice(["val", "test"]),
+              help="Which labels.")  # fmt: skip
+@click.option("--regime", default="rolling", show_default=True,
+              type=click.Choice(["frozen", "rolling"]),
+              help="frozen: the database stops at the split's time; rolling: each seed sees "
+              "everything up to its own.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+@click.option("--certify", is_flag=True, help="Try whether later rows change anything, and write "
+              "evaluate-SPLIT-REGIME.certificate.json into the run folder.")  # fmt: skip
+@_CERTIFY_TIMES
+@click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
+def evaluate_command(
+    run: Path, split: str, regime: str, device: str, certify: bool, certify_times: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Score a run on the labels of a split."""
+    from relfrog.training.run import load_run
+
+    opened = _certifying(load_run(run, device=device), certify, certify_times)
+    metrics = opened.evaluate(split, regime)
+    rows = opened.count(split)
+    if as_json:
+        write_json(
+            {
+                "task": opened.about["task"], "split": split, "regime": regime,
+                "metrics": metrics, "rows": rows,
+            }
+        )  # fmt: skip
+    else:
+        from relfrog.cli.summaries import score_table
+
+        click.echo(f"{opened.about['task']}, {split}, {regime}, {rows:,} seeds")
+        click.echo(score_table(metrics))
+    if certify:
+        stem = opened.folder / f"evaluate-{split}-{regime}"
+        said = {"split": split, "regime": regime, "metrics": metrics}
+        _show_certificate(opened, opened.certificate.save(stem, **said))
+
+
+def _certifying(run: Any, wanted: bool, times: int | None) -> Any:
+    from relfrog.analysis.certificate import certify
+
+    if not wanted and times is not None:
+        raise UsageError("--certify-times goes with --certify.")
+    if not wanted:
+        return run
+    return certify(run) if times is None else certify(run, times=times)
+
+
+def _of(trial: dict[str, Any]) -> str:
+    """How much of it was tried, unless that is all."""
+    if trial["times_tried"] == trial["times"]:
+        return ""
+    return f"(at {trial['times_tried']:,} of {trial['times']:,} times) "
+
+
+def _show_certificate(run: Any, path: Path) -> None:
+    """Say what was certified.
+
+    Raises:
+        RunError: It does not hold.
+    """
+    from relfrog.analysis.certificate import complaint
+    from relfrog.errors import RunError
+
+    if not run.certificate.holds:
+        raise RunError(complaint(run.certificate, path))
+    trial = run.certificate.about["trial"]
+    rows = [f"{trial[way]['rows']:,} {way}" for way in ("altered", "removed", "invented")]
+    click.echo(
+        f"certified: {trial['seeds_tried']:,} predictions {_of(trial)}are the same, bit for bit, "
+        "with "
+        f"{', '.join(rows)} later rows; {path}",
+        err=True,
+    )
+
+
+@click.command(
+    "predict", cls=Command,
+    example="relfrog predict runs/churn --at 2020-12-01 --out churn.csv",
+)  # fmt: skip
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--out", required=True, metavar="FILE",
+              help="A .parquet or .csv file, or a database URL with --table.")  # fmt: skip
+@click.option("--at", metavar="TIME", help="When.  [default: the newest time in the database]")
+@click.option("--entities", type=click.Path(path_type=Path), metavar="FILE",
+              help="CSV or Parquet with keys: whom to predict for.  [default: all]")  # fmt: skip
+@click.option("--k", type=click.IntRange(min=1), help="Length of recommended lists.  "
+              "[default: the task's]")  # fmt: skip
+@click.option("--targets", type=click.Path(path_type=Path), metavar="FILE",
+              help="CSV or Parquet with keys: what may be recommended.  "
+              "[default: all]")  # fmt: skip
+@click.option("--exclude-known", is_flag=True, help="Recommend nothing that the entity was joined "
+              "to before.")  # fmt: skip
+@click.option("--table", metavar="NAME", help="Table to make in the database.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+@click.option("--certify", is_flag=True, help="Try whether later rows change anything, and write "
+              "FILE.certificate.json: rows and newest time used per entity and table, and the "
+              "outcome.")  # fmt: skip
+@_CERTIFY_TIMES
+@click.option("--overwrite", is_flag=True, help="Replace a file or table that is there already.")
+def predict_command(
+    run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
+    certify: bool, certify_times: int | None, overwrite: bool, **ranking: Any,
+) -> None:  # fmt: skip
+    """Predict for any time, for all or some entities, with the source's own keys.
+
+    Rows come in the order in which they are asked for. Only what was known at that time is used.
+    """
+    from relfrog.io.output import check_output, write_frame
+    from relfrog.training.run import load_run
+
+    check_output(out, table, overwrite)
+    opened = _certifying(load_run(run, device=device), certify, certify_times)
+    frame = opened.predict(at, entities, **ranking)
+    where = write_frame(frame, out, table=table, overwrite=overwrite)
+    click.echo(f"{len(frame):,} predictions written to {where}", err=True)
+    if certify:
+        from relfrog.analysis.certificate import save_beside
+
+        _show_certificate(opened, save_beside(opened.certificate, out, table, opened.folder))
+
+
+@click.command("roles", cls=Command, example="relfrog roles runs/churn")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the roles as JSON.")
+def roles_command(run: Path, as_json: bool) -> None:
+    """Show the learned role of each route: how much its middle table acts as an edge."""
+    from relfrog.cli.summaries import role_table
+    from relfrog.training.run import load_run
+
+    opened = load_run(run)
+    frame = opened.roles()
+    if as_json:
+        write_json(frame.to_dict("records"))
+    elif opened.config.model == "auto" and "frog" in opened.blend["weights"]:
+        click.echo(f"This is a blend; its network has roles: relfrog roles {run}/members/frog")
+    elif opened.config.model not in NETWORKS:
+        click.echo(f"Model {opened.config.model} is no network: it has no roles.")
+    else:
+        click.echo(role_table(frame))
+
+
+@contextmanager
+def _telling() -> Iterator[Callable[[str], None]]:
+    """Say what is being done: one changing line on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status("report") as status:
+        yield lambda text: status.update(f"report: {escape(text)}")
+
+
+def report_after(run: Any) -> None:
+    """Write the report of a run that has just been trained; the run stands, whatever happens."""
+    from relfrog.reporting import report
+
+    try:
+        with _telling() as told:
+            path = report(run, told=told)
+    except Exception as error:  # whatever it is, hours of training are not called a failure
+        again = f"relfrog report {shlex.quote(str(run.folder))} --debug"
+        words = (
+            str(error) if isinstance(error, RelFrogError) else f"{type(error).__name__}: {error}"
+        )
+        click.echo(f"warning: there is no report: {words} See: {again}", err=True)
+        return
+    click.echo(f"Report written to {path}: open it in a browser.", err=True)
+
+
+@click.command("report", cls=Command, example="relfrog report runs/churn --out churn.html")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
+              help="HTML file to write.  [default: report.html in the run folder]")  # fmt: skip
+@click.option("--compare", type=click.Path(path_type=Path), metavar="OTHER_RUN",
+              help="Show the roles of another run too, with the differences marked.")  # fmt: skip
+@click.option("--deep", is_flag=True, help="Take minutes rather than seconds for what tables and "
+              "single columns are worth.")  # fmt: skip
+@click.option("--fresh", is_flag=True, help="Read the dataset again, and compute anew what was "
+              "kept of it.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+def report_command(
+    run: Path, out: Path | None, compare: Path | None, deep: bool, fresh: bool, device: str
+) -> None:
+    """Show what was learned, in one HTML file that needs nothing else.
+
+    It is made from the run folder alone. What comes from the dataset was computed and kept there
+    for the first report, at the end of training; if there was none, or --deep asks for more, the
+    dataset that the run names is read.
+    """
+    from relfrog.reporting import report
+    from relfrog.training.run import load_run
+
+    with _telling() as told:
+        path = report(
+            load_run(run, device=device), out, compare=compare, deep=deep, fresh=fresh, told=told
+        )
+    click.echo(f"Report written to {path}: open it in a browser.", err=True)
+
+
+@click.command("explain", cls=Command, example="relfrog explain runs/churn --entity 3")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--entity", required=True, metavar="KEY", help="Whom the prediction is for: the key "
+              "in the source; values of several columns with commas between.")  # fmt: skip
+@click.option("--at", metavar="TIME", help="When.  [default: the newest time in the database]")
+@click.option("--rows", default=40, show_default=True, type=click.IntRange(min=1),
+              help="How many rows of the past to try.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def explain_command(
+    run: Path, entity: str, at: str | None, rows: int, device: str, as_json: bool
+) -> None:
+    """Show the rows of the past that carried one prediction.
+
+    Each row is hidden in turn and the prediction made again: the difference is its effect. For
+    each table the newest time that was used is shown, which is never later than the prediction.
+    """
+    from relfrog.analysis.explanation import explain
+    from relfrog.cli.summaries import explanation
+    from relfrog.training.run import load_run
+
+    opened = load_run(run, device=device)
+    found = explain(opened, entity, at, rows=rows)
+    if as_json:
+        write_json({"task": opened.about["task"], **dataclasses.asdict(found)})
+    else:
+        click.echo(explanation(found))
+
+
+RUN_COMMANDS = (
+    train_command, evaluate_command, predict_command, roles_command, report_command,
+    explain_command,
+)  # fmt: skip

@@ -1,0 +1,335 @@
+"""What the commands say at their end, as text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from relfrog.cli.terminal import ROLE_STYLES, styled, table, wrapped
+from relfrog.kinds import NETWORKS
+from relfrog.support.text import number, percent
+
+if TYPE_CHECKING:
+    from relfrog.analysis.explanation import Explanation
+    from relfrog.datasets.checks import CheckReport
+    from relfrog.datasets.new_task import AddedTask
+    from relfrog.importing.mapping import Notice
+    from relfrog.importing.result import ImportResult
+
+__all__ = [
+    "check_lines", "explanation", "import_summary", "inspection", "notice_lines", "role_table",
+    "run_summary", "score_table", "task_summary",
+]  # fmt: skip
+
+_HEADINGS = {
+    "mended": "Mended",
+    "left out": "Left out",
+    "suggestion": "Suggested, not used",
+    "leak": "May leak",
+    "note": "Worth knowing",
+}
+#: Who decided: what was only proposed deserves a look.
+_ORIGINS = {"declared": "green", "chosen": "green", "proposed": "yellow"}
+#: Notices of one kind that are shown; all of them are in import.json.
+_MOST = 25
+
+
+def notice_lines(notices: Sequence[Notice]) -> Iterator[str]:
+    """Notices under their headings."""
+    for kind, heading in _HEADINGS.items():
+        found: dict[str, list[str]] = {}  # many tables often have the same thing said of them
+        for notice in notices:
+            if notice.kind == kind:
+                found.setdefault(notice.text, []).append(notice.place)
+        if not found:
+            continue
+        yield styled(f"{heading}:", "bold yellow" if kind in ("mended", "leak") else "bold")
+        for text, places in list(found.items())[:_MOST]:
+            yield wrapped(f"{', '.join(places)}: {text}".removeprefix(": "), "  ")
+        if len(found) > _MOST:
+            yield f"  and {len(found) - _MOST} more, all in import.json"
+
+
+def import_summary(result: ImportResult) -> str:
+    """The end of an import: tables, keys, what was mended, times, and the next command."""
+    mapping = result.mapping
+    rows, keys = [], []
+    for written in result.tables:
+        given = mapping.tables[written.source]
+        rows.append(
+            [
+                written.name,
+                number(written.rows),
+                ", ".join(given.primary_key) or "none",
+                given.primary_key_origin if given.primary_key else "",
+                given.time or "none",
+                given.time_origin if given.time else "",
+            ]
+        )
+        for key in given.used_keys():
+            keys.append([f"{written.source}.{key}", key.origin, key.evidence])
+    total = sum(t.rows for t in result.tables)
+    lines = [
+        f"Imported {len(result.tables)} tables, {number(total)} rows from {mapping.source}",
+        "",
+        table(
+            ["table", "rows", "primary key", "", "time column", ""],
+            rows,
+            right=[1],
+            styles={3: _ORIGINS, 5: _ORIGINS},
+        ),
+        "",
+    ]
+    if keys:
+        lines += [table(["foreign key", "", "evidence"], keys, styles={1: _ORIGINS}), ""]
+    lines += notice_lines(result.notices)
+    if result.notices:
+        lines.append("")
+    if result.span is not None:
+        lines.append(f"Time span: {result.span[0]} to {result.span[1]}")
+    lines.append(
+        wrapped(
+            f"Splits: validation from {mapping.val}, test from {mapping.test} "
+            f"({mapping.split_reason}). Change them with --val and --test."
+        )
+    )
+    folder = shlex.quote(str(result.folder))
+    lines += ["", f"Written to {result.folder}. Next:", f"  relfrog check {folder}"]
+    return "\n".join(lines)
+
+
+def inspection(found: dict[str, Any]) -> str:
+    """A dataset for the eye."""
+    total = sum(t["rows"] for t in found["tables"])
+    lines = [
+        f"{found['name']}: {len(found['tables'])} tables, {number(total)} rows; "
+        f"validation from {found['val_timestamp'][:10]}, test from {found['test_timestamp'][:10]}",
+        "",
+        table(
+            ["table", "rows", "primary key", "time column", "from", "to", "features"],
+            [
+                [
+                    t["name"],
+                    number(t["rows"]),
+                    t["primary_key"] or "",
+                    t["time_column"] or "",
+                    (t["first_time"] or "")[:10],
+                    (t["last_time"] or "")[:10],
+                    ", ".join(f"{count} {kind}" for kind, count in sorted(t["features"].items())),
+                ]
+                for t in found["tables"]
+            ],
+            right=[1],
+        ),
+        "",
+    ]
+    if found["foreign_keys"]:
+        lines += [
+            table(
+                ["foreign key", "NULL"],
+                [
+                    [f"{k['table']}.{k['column']} -> {k['parent']}", percent(k["null_share"])]
+                    for k in found["foreign_keys"]
+                ],
+                right=[1],
+            ),
+            "",
+        ]
+    routes = found["routes"]
+    lines.append(
+        f"{len(found['foreign_keys'])} foreign keys, {routes['co_occurrence']} co-occurrence "
+        f"routes, {routes['completion']} completion routes"
+    )
+    if found["tasks"]:
+        lines += ["", _task_table(found["tasks"])]
+    else:
+        lines += ["", "No tasks yet. Add one: relfrog task DATASET NAME --sql FILE"]
+    return "\n".join(lines)
+
+
+def _task_table(tasks: list[dict[str, Any]]) -> str:
+    rows = []
+    for task in tasks:
+        if "error" in task:
+            rows.append([task["name"], "", "", "", "", "", task["error"]])
+            continue
+        ends = task.get("entity_table") or (
+            f"{task.get('src_entity_table')} -> {task.get('dst_entity_table')}"
+        )
+        splits = task.get("splits", {})
+        counts = [
+            number(splits[s]["rows"]) if s in splits else "" for s in ("train", "val", "test")
+        ]
+        label = _label(splits["train"]["label"]) if "train" in splits else ""
+        rows.append([task["name"], task["task_type"], ends, *counts, label])
+    headers = ["task", "type", "for", "train", "val", "test", "label in train"]
+    return table(headers, rows, right=[3, 4, 5])
+
+
+def _label(label: dict[str, float]) -> str:
+    if "positive" in label:
+        return f"{percent(label['positive'])} positive"
+    if "targets" in label:
+        return f"{label['targets']:.2f} targets each"
+    return ", ".join(f"{name} {number(value)}" for name, value in label.items())
+
+
+def check_lines(report: CheckReport) -> str:
+    """Findings and what holds."""
+    lines = []
+    for finding in report.findings:
+        said = wrapped(f"{finding.level}: {finding.place}: {finding.text}")
+        colour = "bold red" if finding.level == "error" else "bold yellow"
+        lines.append(styled(finding.level, colour) + said.removeprefix(finding.level))
+        lines.append(wrapped(finding.remedy, "  "))
+    lines += [f"{styled('ok', 'green')}: {text}" for text in report.passed]
+    errors = sum(f.level == "error" for f in report.findings)
+    warnings = len(report.findings) - errors
+    lines.append(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}")
+    return "\n".join(lines)
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def task_summary(dataset: str, added: AddedTask) -> str:
+    """A task that was added: its labels, and the next command."""
+    rows = [
+        [
+            split,
+            number(stats.rows),
+            number(stats.seed_times),
+            number(stats.entities),
+            _label(stats.label),
+        ]
+        for split, stats in added.stats.items()
+    ]
+    return "\n".join(
+        [
+            f"Added task {added.manifest.name} ({added.manifest.task_type}, "
+            f"{added.manifest.timedelta} ahead) in {added.folder}",
+            "",
+            table(["split", "rows", "seed times", "entities", "label"], rows, right=[1, 2, 3]),
+            "",
+            "Next:",
+            f"  relfrog check {shlex.quote(str(dataset))} {shlex.quote(added.manifest.name)}",
+        ]
+    )
+
+
+def score_table(metrics: Mapping[str, float]) -> str:
+    """Metrics by name."""
+    return table(["metric", "value"], [[k, f"{v:.4f}"] for k, v in metrics.items()], right=[1])
+
+
+def run_summary(run: Any) -> str:
+    """A run's scores, with split and regime, what stands beside them, and what to do next."""
+    metrics = run.metrics
+    names = list(metrics["test"]["rolling"])
+    rows = [
+        [split, regime, *(f"{metrics[split][regime][name]:.4f}" for name in names)]
+        for split in metrics
+        for regime in metrics[split]
+    ]
+    about = run.about
+    where = shlex.quote(str(run.folder))
+    network = run.config.model in NETWORKS
+    epochs = f"{about['epochs']} epochs " if network else ""
+    lines = [
+        f"{about['task']} on {about['dataset']}, model {run.config.model}, seed "
+        f"{run.config.seed}, {epochs}in {about['seconds']:.0f} s",
+        "",
+        table(["split", "regime", *names], rows, right=list(range(2, 2 + len(names)))),
+        "",
+    ]
+    if run.config.refit:
+        text = (
+            "Validation scores are those of the model before it learned from validation labels; it "
+            f"would have had a test {names[0]} of "
+        )
+        before = run.metrics_before_refit
+        scores = [f"{before[regime][names[0]]:.4f} ({regime})" for regime in before]
+        lines += [wrapped(f"{text}{', '.join(scores)}."), ""]
+    if run.config.model == "auto":
+        lines += [_member_table(run.blend, names[0]), ""]
+    if run.baselines:
+        found = {run.config.model: metrics} | run.baselines
+        lines += [f"Beside quick baselines, {names[0]}:", "", _beside(found, names[0]), ""]
+    lines.append(f"The run is {where}. Try next:")
+    if network:
+        lines.append(f"  relfrog roles {where}")
+    lines.append(f"  relfrog report {where}")
+    lines.append(f"  relfrog predict {where} --out predictions.csv")
+    return "\n".join(lines)
+
+
+def _beside(models: Mapping[str, Any], metric: str) -> str:
+    """One metric of several models, by split and regime."""
+    places = [(split, regime) for split in ("val", "test") for regime in ("frozen", "rolling")]
+    rows = [
+        [name, *(_score(found[split][regime].get(metric)) for split, regime in places)]
+        for name, found in models.items()
+    ]
+    return table(["model", *map(" ".join, places)], rows, right=[1, 2, 3, 4])
+
+
+def _member_table(blend: Mapping[str, Any], metric: str) -> str:
+    """The members of a blend, with validation scores and weights."""
+    regime = blend["regime"]
+    rows = [
+        [
+            name,
+            _score(found["val"][regime].get(metric)),
+            f"{blend['weights'][name]:.2f}" if name in blend["weights"] else "",
+            f"{found['seconds']:.0f} s",
+        ]
+        for name, found in blend["members"].items()
+    ]
+    rows += [[name, "left out", "", ""] for name in blend["skipped"]]
+    return table(["member", f"val {regime} {metric}", "weight", ""], rows, right=[1, 2, 3])
+
+
+def _score(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _effect(value: float) -> str:
+    """A difference with its sign; small ones keep a digit that is not 0."""
+    return f"{value:+.4f}" if abs(value) >= 5e-4 or not value else f"{value:+.0e}"
+
+
+def explanation(found: Explanation, most: int = 15) -> str:
+    """One prediction: tables with the newest time used, and the rows that carried most."""
+    tables = [
+        [s.table, number(s.rows), "" if s.newest is None else str(s.newest),
+         "" if s.effect is None else _effect(s.effect)]
+        for s in found.tables
+    ]  # fmt: skip
+    rows = [
+        [r.table, r.key, "" if r.time is None else str(r.time), _effect(r.effect),
+         ", ".join(f"{name} {value}" for name, value in r.cells.items())]
+        for r in found.rows[:most]
+    ]  # fmt: skip
+    return "\n".join(
+        [
+            f"{found.table} {found.key} at {found.time}: {found.answer} {found.prediction:.4f}",
+            "",
+            table(["table", "rows seen", "newest time used", "effect"], tables, right=[1, 3]),
+            "",
+            table(["row of", "key", "time", "effect", "values"], rows, right=[3]),
+            "",
+            "effect: the prediction minus the one that is made without the row, or without all "
+            "rows of the table",
+        ]
+    )
+
+
+def role_table(frame: Any) -> str:
+    """Routes with their gates, the strongest edges first."""
+    if not len(frame):
+        return "This model has no routes: every table is a node."
+    ordered = frame.sort_values("gate", ascending=False, kind="stable")
+    rows = [[r.route, r.paradigm, f"{r.gate:.3f}", r.role] for r in ordered.itertuples()]
+    return table(["route", "paradigm", "gate", "role"], rows, right=[2], styles={3: ROLE_STYLES})

@@ -1,0 +1,346 @@
+"""Speaking on the terminal: tables, numbers and progress. Data to stdout, all else to stderr.
+
+Text is plain wherever it does not go to a terminal, and where NO_COLOR is set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, TextIO
+
+from relfrog.support.text import duration
+from relfrog.training.callbacks import Callback
+
+__all__ = [
+    "ROLE_STYLES",
+    "TerminalProgress",
+    "TrainingProgress",
+    "coloured",
+    "styled",
+    "table",
+    "wrapped",
+]
+
+
+#: How words in a column are shown; colours that the colour-blind can tell apart.
+ROLE_STYLES = {"edge": "bold yellow", "node": "blue", "undecided": "dim"}
+
+
+def coloured(stream: TextIO | None = None) -> bool:
+    """Whether a stream, standard output by default, is a terminal that wants colours."""
+    stream = sys.stdout if stream is None else stream
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(stream.isatty())
+
+
+def styled(text: str, style: str, stream: TextIO | None = None) -> str:
+    """Text in a colour where the stream, standard output by default, is a terminal.
+
+    Args:
+        text: What is said.
+        style: A colour, or "bold" or "dim", or both: ``bold red``.
+        stream: Where it will be written.
+    """
+    if not coloured(stream):
+        return text
+    import click
+
+    words = style.split()
+    colour = next((word for word in words if word not in ("bold", "dim")), None)
+    return click.style(text, colour, bold="bold" in words or None, dim="dim" in words or None)
+
+
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[int] = (),
+    styles: Mapping[int, Mapping[str, str]] | None = None,
+) -> str:
+    """Rows in aligned columns: plain text fit for a pipe, or coloured for a terminal.
+
+    On a terminal long cells are broken into lines, so that columns stay columns.
+
+    Args:
+        headers: One per column.
+        rows: The cells.
+        right: The columns with numbers.
+        styles: Per column how certain words in it are coloured.
+    """
+    rows = [[_one_line(cell) for cell in row] for row in rows]
+    if coloured():
+        return _terminal_table(headers, rows, right, styles or {})
+    from rich.cells import cell_len
+
+    cells = [list(headers), *rows]
+    widths = [max(cell_len(row[i]) for row in cells) for i in range(len(headers))]
+    lines = []
+    for index, row in enumerate(cells):
+        parts = []
+        for i, cell in enumerate(row):
+            space = " " * (widths[i] - cell_len(cell))
+            parts.append(space + cell if i in right else cell + space)
+        lines.append("  ".join(parts).rstrip())
+        if index == 0:
+            lines.append("  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def _terminal_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[int],
+    styles: Mapping[int, Mapping[str, str]],
+) -> str:
+    """A bold header, a dim rule, and cells that are broken where the terminal is narrow."""
+    from io import StringIO
+
+    from rich.box import Box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # Only the rule below the header; columns are two spaces apart.
+    box = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+    shown = Table(
+        box=box, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold",
+        border_style="dim",
+    )  # fmt: skip
+    width = Console().width
+    # Words and numbers stay whole as long as what holds sentences can give way.
+    whole = {i for i in range(len(headers)) if not any(" " in row[i] for row in rows)}
+    widths = [max(len(row[i]) for row in [headers, *rows]) + 2 for i in whole]
+    if sum(widths) + 12 * (len(headers) - len(whole)) > width:
+        whole = set(right)
+    for i, header in enumerate(headers):
+        shown.add_column(
+            Text(header), justify="right" if i in right else "left", no_wrap=i in whole,
+            overflow="fold",
+        )  # fmt: skip
+    for row in rows:
+        cells = [Text(c, styles.get(i, {}).get(c, "")) for i, c in enumerate(row)]
+        shown.add_row(*cells)  # text, not markup: a cell may hold anything
+    written = StringIO()
+    console = Console(file=written, force_terminal=True, width=width, highlight=False)
+    console.print(shown)
+    return "\n".join(line.rstrip() for line in written.getvalue().rstrip("\n").split("\n"))
+
+
+def _one_line(text: str) -> str:
+    """Text without line breaks, and without characters that steer a terminal."""
+    line = " ".join(str(text).split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else "�" for c in line)
+
+
+def wrapped(text: str, indent: str = "", width: int = 100) -> str:
+    """Text in lines, with an indentation."""
+    import textwrap
+
+    return textwrap.fill(
+        _one_line(text),
+        width=width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+class TerminalProgress:
+    """An import's progress: a bar on a terminal, one line per table elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._live = sys.stderr.isatty()
+        self._table = ""
+        self._rows = 0
+        self._total = 0
+
+    def __enter__(self) -> TerminalProgress:
+        if self._live:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+            from rich.progress import TimeElapsedColumn as Elapsed
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("tables  {task.fields[rows]:,} rows"),
+                Elapsed(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("connecting", total=None, rows=0)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def reading(self, table: str, number: int, total: int) -> None:
+        """A table begins."""
+        self._finish_table()
+        self._table, self._rows = table, 0
+        if self._bar is not None:
+            from rich.markup import escape
+
+            self._bar.update(
+                self._task,
+                description=f"reading {escape(table)}",
+                completed=number - 1,
+                total=total,
+            )
+
+    def rows(self, count: int) -> None:
+        """So many rows of it are read."""
+        self._rows = count
+        if self._bar is not None:
+            self._bar.update(self._task, rows=self._total + count)
+
+    def step(self, text: str) -> None:
+        """What happens after reading."""
+        self._finish_table()
+        if self._bar is not None:
+            from rich.markup import escape
+
+            self._bar.update(self._task, description=escape(text), rows=self._total)
+
+    def _finish_table(self) -> None:
+        if self._table:
+            if self._bar is None:
+                print(f"read {self._table}: {self._rows:,} rows", file=sys.stderr)
+            else:
+                self._bar.advance(self._task)
+            self._total += self._rows
+            self._table, self._rows = "", 0
+
+
+class TrainingProgress(Callback):
+    """Training's progress: a bar on a terminal, one line per epoch elsewhere."""
+
+    #: Steps that are timed before the first estimate; the very first is left out if there are more.
+    TIMED = 4
+    #: Time to validate a seed, in parts of that to learn from it: no way back, and one phase.
+    VALIDATE = 1 / 3
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._live = sys.stderr.isatty()
+        self._first = self._epoch = 0.0
+        self._steps = 0
+        self._told = False
+        self._last = ""
+
+    def __enter__(self) -> TrainingProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def on_start(self, trainer: Any) -> None:
+        """Say what will be trained."""
+        weights = sum(p.numel() for p in trainer.network.parameters())
+        most = "at most " if trainer.last is None else ""
+        self._say(
+            f"{len(trainer.train_seeds):,} training seeds, {weights:,} weights, "
+            f"{len(trainer.prepared.routes)} routes, {most}{trainer.epochs} epochs of "
+            f"{trainer.steps_per_epoch} steps"
+        )
+        self._steps, self._told = 0, False
+        self._last = ""
+        self._first = self._epoch = time.monotonic()
+        if self._live:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[what]}"),
+                TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+            )  # fmt: skip
+            self._bar.start()
+            steps = trainer.epochs * trainer.steps_per_epoch
+            self._task = self._bar.add_task(f"epoch {trainer.at.epoch}", total=steps, what="")
+
+    def on_step(self, trainer: Any, loss: float) -> None:
+        """Move the bar; after a few steps say how long it will take."""
+        self._steps += 1
+        here = trainer.steps_per_epoch - trainer.at.step + self._steps  # in the first epoch
+        if self._steps == 1 and here > 1:
+            self._first = time.monotonic()
+        if not self._told and self._steps == min(1 + self.TIMED, here):
+            self._told = True
+            step = (time.monotonic() - self._first) / max(self._steps - 1, 1)
+            val = len(trainer.val_seeds) / trainer.config.batch_size * self.VALIDATE
+            epoch = step * (trainer.steps_per_epoch + (val if trainer.last is None else 0))
+            stops = (
+                f"; it stops earlier after {trainer.config.patience} epochs without a better "
+                "validation"
+            )
+            self._say(
+                f"an epoch takes about {duration(epoch)}, all {trainer.epochs} about "
+                f"{duration(epoch * trainer.epochs)}{stops if trainer.last is None else ''}"
+            )
+        if self._bar is not None:
+            speed = trainer.at.sums[0] / max(time.monotonic() - self._first, 1e-9)
+            self._bar.update(
+                self._task, description=f"epoch {trainer.at.epoch}",
+                completed=trainer.at.epoch * trainer.steps_per_epoch + trainer.at.step,
+                what=f"loss {loss:.4f}  {self._last}  {speed:,.0f} seeds/s",
+            )  # fmt: skip
+
+    def on_epoch(self, trainer: Any, record: Any) -> None:
+        """One line per epoch."""
+        now = time.monotonic()
+        took, self._epoch, self._first = now - self._epoch, now, now  # with its validation
+        most = ""
+        if trainer.last is None:
+            most = "at most "
+            self._last = f"val {trainer.metric} {record.val[trainer.metric]:.4f}"
+        # An epoch that was resumed took less; then its training alone is the better guess.
+        left = (trainer.epochs - record.epoch - 1) * max(took, record.seconds)
+        mark = " *" if record.best and most else "  "
+        self._say(
+            f"epoch {record.epoch:>3}  loss {record.loss:.4f}  {self._last}{mark}  "
+            f"{record.seeds_per_second:,.0f} seeds/s  {most}{duration(left)} left"
+        )
+
+    def on_end(self, trainer: Any) -> None:
+        """Say which epoch is kept."""
+        self._stop()
+        if trainer.last is None:
+            self._say(
+                f"kept: epoch {trainer.at.best_epoch}, val {trainer.metric} {trainer.at.best:.4f}"
+            )
+
+    def on_message(self, text: str) -> None:
+        """Say it."""
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

@@ -1,0 +1,1 @@
+"""Dataset folders: their tables, tasks, labels and entities, and checks of them."""

@@ -1,0 +1,225 @@
+"""Validating a dataset folder made by anyone: all findings in one go, each with its remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from relfrog.datasets.checks.findings import CheckReport, Finding
+from relfrog.datasets.checks.leaks import check_later_times, check_update_times
+from relfrog.datasets.checks.tables import check_splits, check_tables
+from relfrog.datasets.checks.tasks import check_task
+from relfrog.datasets.dataset import open_dataset, read_tables
+from relfrog.datasets.tasks import task_names
+from relfrog.errors import TaskError, unknown
+from relfrog.graph.resolution import prove_full_resolution
+from relfrog.support.text import folder_names
+
+__all__ = ["CheckReport", "Finding", "check"]
+
+
+def check(dataset: str | Path, task: str | None = None) -> CheckReport:
+    """Validate a dataset folder and its tasks.
+
+    Args:
+        dataset: A dataset folder or the name of a dataset that RelBench hosts.
+        task: Look at this task only; all if None.
+
+    Raises:
+        DatasetError: There is nothing that could be checked.
+        TaskError: There is no such task.
+    """
+    report = CheckReport()
+    path = Path(dataset).expanduser()
+    if path.is_dir() and (path / "manifest.yaml").is_file():
+        if not _check_manifest(path / "manifest.yaml", report):
+            return report
+    opened = open_dataset(dataset)
+    if task is not None and task not in task_names(opened):
+        raise TaskError(str(unknown("task", task, task_names(opened))))
+    whole = _check_files(opened, report)
+    if whole:
+        tables = read_tables(opened)
+        check_tables(tables, report)
+        check_splits(opened, tables, report)
+    names = [task] if task is not None else task_names(opened)
+    if report.ok:
+        total = sum(t.rows for t in read_tables(opened))
+        report.passed.append(
+            f"keys, foreign keys and times of {len(opened.manifest.tables)} tables, {total:,} rows"
+        )
+        full = opened.get_db(upto_test_timestamp=False)
+        _check_resolution(full, report)
+        check_update_times(full, report)
+        check_later_times(full, report)
+        for name in names:
+            try:
+                check_task(opened, name, full, report)
+            except Exception as error:
+                text = f"cannot be checked: {type(error).__name__}: {_first_line(error)}"
+                report.error(f"task {name}", text, "Mend the task's manifest, SQL or label files.")
+        _check_records(opened, report)
+    elif names:
+        report.warning("tasks", "not checked: the tables come first", "Mend the errors above.")
+    return report
+
+
+def _check_resolution(full: Any, report: CheckReport) -> None:
+    """Build the graph, rebuild the database from it, and compare every cell."""
+    proof = prove_full_resolution(full)
+    if proof.identical:
+        report.passed.append(str(proof))
+    else:
+        report.error("graph", str(proof), "Please report this: the graph must lose nothing.")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]
+
+
+def _check_records(opened: Any, report: CheckReport) -> None:
+    """What ``relfrog import`` wrote beside RelBench's files: source keys above all."""
+    folder = Path(opened.dataset_dir)
+    for path in sorted((folder / "tasks").glob("*/")):
+        if not (path / "manifest.yaml").is_file() and not path.name.startswith("."):
+            report.warning(f"tasks/{path.name}", "has no manifest.yaml", "Restore or remove it.")
+    if not (folder / "import.json").is_file():
+        return
+    try:
+        record = json.loads((folder / "import.json").read_text(encoding="utf-8"))
+        keyed = {name: t["key"] for name, t in record["tables"].items() if t["key"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        text = f"cannot be read: {_first_line(error)}"
+        report.error("import.json", text, "Import the database again.")
+        return
+    rows = {t.name: t.rows for t in read_tables(opened)}
+    for name, columns in keyed.items():
+        place = f"keys/{name}.parquet"
+        try:
+            file = pq.read_table(folder / place)
+        except (OSError, pa.ArrowException) as error:
+            text = f"the source's keys cannot be read: {_first_line(error)}"
+            report.error(place, text, "Import the database again.")
+            continue
+        if file.num_rows != rows.get(name) or file.column_names != columns:
+            text = (
+                f"holds {file.num_rows:,} keys of {', '.join(file.column_names)}; "
+                f"{name} has {rows.get(name, 0):,} rows with {', '.join(columns)}"
+            )
+            report.error(place, text, "Import the database again.")
+            continue
+        known = file.drop_null()
+        repeated = known.num_rows - known.group_by(columns).aggregate([]).num_rows
+        if repeated:
+            text = f"{repeated:,} of {file.num_rows:,} source keys repeat another"
+            report.error(place, text, "Import the database again.")
+
+
+def _check_manifest(path: Path, report: CheckReport) -> bool:
+    """Whether the manifest is one at all; RelBench itself would end in a traceback."""
+    remedy = "See RelBench's manifest format, or import the database again."
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+        report.error(path.name, f"is no YAML: {' '.join(str(error).split())}", remedy)
+        return False
+    if not isinstance(content, dict):
+        report.error(path.name, f"holds {type(content).__name__}, not names with values", remedy)
+        return False
+    for key in ("name", "val_timestamp", "test_timestamp", "tables"):
+        if content.get(key) is None:
+            report.error(path.name, f"{key} is missing", remedy)
+    for key in ("val_timestamp", "test_timestamp"):
+        if content.get(key) is not None:
+            try:
+                stamp = pd.Timestamp(content[key])
+                if stamp.tzinfo is not None:
+                    report.error(path.name, f"{key} {content[key]} has a zone", "Write it in UTC.")
+            except (ValueError, TypeError):
+                report.error(path.name, f"{key} {content[key]!r} is no time", "Write 2024-06-30.")
+    tables = content.get("tables")
+    if not isinstance(tables, dict):
+        if tables is not None:
+            report.error(path.name, "tables must be names with values", remedy)
+        return False
+    for name, spec in tables.items():
+        if not isinstance(spec, dict):
+            report.error(
+                f"{path.name}: {name}", f"must be names with values (got {spec!r})", remedy
+            )
+            continue
+        for key in ("pkey", "time_col"):
+            if spec.get(key) is not None and not isinstance(spec[key], str):
+                report.error(f"{path.name}: {name}", f"{key} must be a column's name", remedy)
+        if not isinstance(spec.get("fkeys", {}), dict):
+            report.error(f"{path.name}: {name}", "fkeys must be columns with tables", remedy)
+        if not isinstance(name, str) or folder_names([name])[name] != name:
+            report.error(
+                f"{path.name}: {name}",
+                "cannot be a table's name: not a file name everywhere, or 'timestamps'",
+                "Rename the table and its file.",
+            )
+    return report.ok
+
+
+def _check_files(opened: Any, report: CheckReport) -> bool:
+    """Whether all files are there and have the columns that the manifest names."""
+    tables = opened.manifest.tables
+    folder = Path(opened.db_dir)
+    lower: dict[str, str] = {}
+    for name, spec in tables.items():
+        if name.lower() in lower:
+            report.error(
+                name, f"differs from {lower[name.lower()]} in case alone", "Rename one of them."
+            )
+        lower[name.lower()] = name
+        path = folder / f"{name}.parquet"
+        if not path.is_file():
+            report.error(name, f"db/{path.name} is missing", "Restore the file, or drop the table.")
+            continue
+        try:
+            schema = pq.read_schema(path)
+            with pq.ParquetFile(path) as file:
+                for _ in file.iter_batches():  # a damaged page shows only when it is read
+                    pass
+        except (OSError, pa.ArrowException) as error:
+            text = f"db/{path.name} is no Parquet file, or damaged: {str(error).splitlines()[0]}"
+            report.error(name, text, "Restore the file.")
+            continue
+        for column in filter(None, [spec.pkey, spec.time_col, *spec.fkeys]):
+            if column not in schema.names:
+                near = str(unknown("column", column, schema.names))
+                report.error(name, near, "Mend the manifest or the file.")
+        seen: dict[str, str] = {}
+        for column in schema.names:
+            if column.lower() in seen:
+                report.error(
+                    f"{name}.{column}",
+                    f"SQL cannot tell it from {seen[column.lower()]}: only the case differs",
+                    "Rename one of them.",
+                )
+            seen[column.lower()] = column
+        for column, parent in spec.fkeys.items():
+            if parent not in tables:
+                report.error(
+                    f"{name}.{column}",
+                    f"points into {parent}, which does not exist",
+                    "Drop the key.",
+                )
+            elif tables[parent].pkey is None:
+                report.error(
+                    f"{name}.{column}",
+                    f"points into {parent}, which has no primary key",
+                    f"Give {parent} a pkey column 0..n-1.",
+                )
+    for path in sorted(folder.glob("*.parquet")) if folder.is_dir() else []:
+        if path.stem not in tables:
+            text = "is not in the manifest and is not used"
+            report.warning(f"db/{path.name}", text, "Add the table to the manifest, or remove it.")
+    return report.ok

@@ -1,0 +1,297 @@
+"""Usual ways in which a task comes to know its own answers, each with the evidence for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.datasets.checks.findings import CheckReport
+from relfrog.datasets.labels import run_sql
+from relfrog.importing.time_proposals import is_foreseen
+
+__all__ = ["check_later_times", "check_leaks", "check_update_times"]
+
+#: From here on a column is nearly the label: ROC-AUC, accuracy, or correlation.
+NEARLY = 0.98
+#: Seeds that are there because of their labels: fewer are no reason for a warning.
+MANY = 0.05
+#: Fewer labels prove nothing.
+FEWEST = 30
+_UPDATE = re.compile(r"updat|modif|chang|edit|refresh|sync|last_?(seen|login|active)", re.I)
+_CREATE = re.compile(
+    r"creat|insert|open|start|join|regist|sign|placed|order|added|born|first", re.I
+)
+
+
+def check_leaks(
+    task: Any, frames: dict[str, pd.DataFrame], full: Any, report: CheckReport, place: str
+) -> None:
+    """Look for columns that are the label, and for entities that are there because of it.
+
+    Args:
+        task: RelBench's task.
+        frames: its labels by split.
+        full: the whole database.
+        report: where findings go.
+        place: how they call the task.
+    """
+    labels = frames.get("train")
+    if labels is None or not len(labels):
+        return
+    hidden = set(map(tuple, task.hidden_columns()))
+    _check_columns(task, labels, full, hidden, report, place)
+    _check_existence(task, frames, full, report, place)
+
+
+# Columns that are the label.
+
+
+def _check_columns(
+    task: Any,
+    labels: pd.DataFrame,
+    full: Any,
+    hidden: set[Any],
+    report: CheckReport,
+    place: str,
+) -> None:
+    kind = task.task_type.value
+    if kind not in ("binary_classification", "multiclass_classification", "regression"):
+        return
+    rows = labels[task.entity_col].to_numpy(np.int64)
+    target = labels[task.target_col]
+    times = pd.to_datetime(labels[task.time_col])
+    for name, column, values in _always_visible(task, full):
+        if (name, column) in hidden or len(values) <= rows.max(initial=-1):
+            continue
+        forms = _forms(values.iloc[rows].reset_index(drop=True), times)
+        likeness = [(*_likeness(form, target, kind), words) for words, form in forms.items()]
+        score, how, words = max(likeness, key=lambda found: found[0])
+        if score >= NEARLY:
+            report.warning(
+                place,
+                f"{words}{name}.{column} is nearly the label: {how} {score:.3f} over "
+                f"{len(rows):,} training labels, at any time",
+                f"If it is written after the fact, hide it: --hide {name}.{column}",
+            )
+
+
+def _always_visible(task: Any, full: Any) -> list[tuple[str, str, pd.Series]]:
+    """Columns whose values a seed sees whenever they were written, one value per entity."""
+    entity = full.table_dict[task.entity_table]
+    keys = {entity.pkey_col, entity.time_col, *entity.fkey_col_to_pkey_table}
+    found = [
+        (task.entity_table, str(column), entity.df[column].reset_index(drop=True))
+        for column in entity.df
+        if column not in keys
+    ]
+    for name, table in full.table_dict.items():
+        if table.time_col is not None or name == task.entity_table:
+            continue
+        for key, parent in table.fkey_col_to_pkey_table.items():
+            if parent != task.entity_table:
+                continue
+            own = {table.pkey_col, *table.fkey_col_to_pkey_table}
+            known = table.df[table.df[key].notna()]
+            groups = known.groupby(known[key].astype(np.int64))
+            for column in table.df:
+                if column in own or not pd.api.types.is_numeric_dtype(table.df[column].dtype):
+                    continue
+                mean = groups[column].mean().reindex(range(len(entity.df)))
+                found.append((name, str(column), mean))
+    return found
+
+
+def _forms(values: pd.Series, times: pd.Series) -> dict[str, pd.Series]:
+    """What a column may give the label away by: its value, that it has one, or how long until it.
+
+    The time of a last game or of a cancellation says little by itself, and all about who stays
+    when it is held against the seed's; where it is NULL, it has not come.
+    """
+    forms = {"": values}
+    if values.isna().any():
+        forms["whether there is a value in "] = values.notna().astype(float)
+    if pd.api.types.is_datetime64_any_dtype(values.dtype):
+        gap = (values - times.reset_index(drop=True)).dt.total_seconds()
+        forms["the time from the seed to "] = gap.fillna(gap.max() + 1)
+    return forms
+
+
+def _likeness(values: pd.Series, target: pd.Series, kind: str) -> tuple[float, str]:
+    """How much of the label a column gives away, and in what measure."""
+    known = values.notna().to_numpy() & target.notna().to_numpy()
+    if known.sum() < FEWEST or known.mean() < 0.2:
+        return 0.0, ""
+    values, target = values[known], target[known]
+    if pd.api.types.is_datetime64_any_dtype(values.dtype):
+        values = pd.Series(values.to_numpy().astype("datetime64[us]").view(np.int64))
+    numeric = pd.api.types.is_numeric_dtype(values.dtype)
+    if kind == "regression":
+        if not numeric:
+            return 0.0, ""
+        return abs(_correlation(_numbers(values), _numbers(target))), "correlation"
+    if kind == "binary_classification" and numeric:
+        truth = _numbers(target) > 0.5
+        if min(truth.sum(), (~truth).sum()) < 5:
+            return 0.0, ""
+        from sklearn.metrics import roc_auc_score
+
+        area = float(roc_auc_score(truth, _numbers(values)))
+        return max(area, 1 - area), "ROC-AUC"
+    codes = pd.factorize(values.astype(str))[0]
+    if codes.max(initial=0) + 1 > len(codes) // 5:
+        return 0.0, ""
+    classes = pd.factorize(target.astype(str))[0]
+    most = np.bincount(classes).max() / len(classes)
+    table = np.zeros((codes.max() + 1, classes.max() + 1))
+    np.add.at(table, (codes, classes), 1)
+    right = float(table.max(1).sum() / len(codes))
+    return (right, "accuracy") if most < 0.9 else (0.0, "")
+
+
+def _numbers(values: pd.Series) -> NDArray[np.float64]:
+    found = np.asarray(values.to_numpy(dtype=float, na_value=np.nan))
+    return np.asarray(np.nan_to_num(found, posinf=1e300, neginf=-1e300))
+
+
+def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    with np.errstate(all="ignore"):
+        ranks = [pd.Series(x).rank().to_numpy() for x in (one, other)]
+        straight, ranked = np.corrcoef(one, other)[0, 1], np.corrcoef(*ranks)[0, 1]
+    values = [abs(x) for x in (straight, ranked) if np.isfinite(x)]
+    return float(max(values, default=0.0)) if np.unique(one).size > 2 else 0.0
+
+
+# Entities that are there because of the label.
+
+
+def _check_existence(
+    task: Any, frames: dict[str, pd.DataFrame], full: Any, report: CheckReport, place: str
+) -> None:
+    """Seeds whose entity has left no trace by their time, but does so later."""
+    name = task.entity_table
+    table, first = full.table_dict[name], None
+    if table.time_col is not None:
+        first = pd.to_datetime(table.df[table.time_col]).to_numpy().astype("datetime64[us]")
+        what = f"have a {table.time_col} after the seed's time"
+    else:
+        first = _first_trace(name, full)
+        what = "have no row in any table with times until after the seed's time"
+    if first is None:
+        return
+    labels = pd.concat(list(frames.values()), ignore_index=True)
+    rows = labels[task.entity_col].to_numpy(np.int64)
+    inside = (rows >= 0) & (rows < len(first))
+    times = pd.to_datetime(labels[task.time_col]).to_numpy().astype("datetime64[us]")
+    early = np.zeros(len(rows), bool)
+    early[inside] = first[rows[inside]] > times[inside]  # NaT compares as False
+    if early.sum() >= max(1, MANY * len(rows)) and _because_of_later_rows(
+        task, full, rows[early], times[early]
+    ):
+        row = int(np.flatnonzero(early)[0])
+        report.warning(
+            place,
+            f"{early.sum():,} of {len(rows):,} seeds are of rows of {name} that {what}, such as "
+            f"row {rows[row]} at {str(times[row])[:19]}: they are asked about only because of what "
+            "comes later",
+            "Ask only about entities that exist: add a condition on the time to the SQL.",
+        )
+
+
+def _because_of_later_rows(
+    task: Any, full: Any, rows: NDArray[np.int64], times: NDArray[Any]
+) -> bool:
+    """Whether the SQL would not ask about most of these rows if nothing came later."""
+    table = full.table_dict[task.entity_table]
+    if table.time_col is not None or not hasattr(task, "_sql"):
+        return True
+    moments, count = np.unique(times, return_counts=True)
+    time = pd.Timestamp(moments[count.argmax()])
+    asked = rows[times == moments[count.argmax()]]
+    found = run_sql(task._sql, full.upto(time), [time], task.timedelta)
+    return bool((~np.isin(asked, found[task.entity_col])).mean() > 0.5)
+
+
+def _first_trace(name: str, full: Any) -> NDArray[Any] | None:
+    """When each row of a table is first named by a row with a time."""
+    count = len(full.table_dict[name].df)
+    never = np.iinfo(np.int64).max
+    first = np.full(count, never)
+    found = False
+    for table in full.table_dict.values():
+        if table.time_col is None:
+            continue
+        for key, parent in table.fkey_col_to_pkey_table.items():
+            if parent != name:
+                continue
+            found = True
+            known = (table.df[key].notna() & table.df[table.time_col].notna()).to_numpy()
+            rows = table.df[key][known].to_numpy(np.int64)
+            times = pd.to_datetime(table.df[table.time_col][known]).to_numpy()
+            inside = (rows >= 0) & (rows < count)
+            ticks = times.astype("datetime64[us]").view(np.int64)
+            np.minimum.at(first, rows[inside], ticks[inside])
+    if not found:
+        return None
+    first[first == never] = np.iinfo(np.int64).min  # NaT: never at all
+    return first.view("datetime64[us]")
+
+
+# Times in a row beside the row's own.
+
+
+def _other_times(full: Any) -> Iterator[tuple[str, str, str, pd.Series]]:
+    """Per table with a time, each other column of times: by how much it is later, where both are.
+
+    Yields:
+        (table, its time column, the other column, differences)
+    """
+    for name, table in full.table_dict.items():
+        if table.time_col is None:
+            continue
+        for column, values in table.df.items():
+            if column == table.time_col or not pd.api.types.is_datetime64_any_dtype(values.dtype):
+                continue
+            gap = (values - table.df[table.time_col]).dropna()
+            if len(gap) >= FEWEST:
+                yield name, table.time_col, str(column), gap
+
+
+def check_update_times(full: Any, report: CheckReport) -> None:
+    """Time columns that say when a row was last changed, where another says when it came to be."""
+    for name, own, column, gap in _other_times(full):
+        if not _UPDATE.search(own) or not _CREATE.search(column):
+            continue
+        earlier, later = (gap < pd.Timedelta(0)).mean(), (gap > pd.Timedelta(0)).mean()
+        if earlier < 0.05 or later > 0.01:
+            continue
+        report.warning(
+            f"{name}.{own}",
+            f"seems to be the time of the last change: {column} is earlier in {earlier:.0%} of "
+            f"{len(gap):,} rows, by up to {-gap.min()}, and later in {later:.1%}. A row is "
+            "seen only from its last change on, with what that made of it",
+            f"Import again with --time {name}.{column}, if the row never changes after it.",
+        )
+
+
+def check_later_times(full: Any, report: CheckReport) -> None:
+    """Times in a row that are later than the row's own: written when it was there already."""
+    for name, own, column, gap in _other_times(full):
+        later = gap[gap > pd.Timedelta(0)]
+        if len(later) < MANY * len(gap) or is_foreseen(column):
+            continue
+        report.warning(
+            f"{name}.{column}",
+            f"lies after {own} in {len(later):,} of {len(gap):,} rows, by "
+            f"{_shown(later.median())} at the median, but is seen from {own} on",
+            "Unless it was foreseen, leave it out of the import (drop, in the mapping file) "
+            f"or of tasks (--hide {name}.{column}), with all that was written as late.",
+        )
+
+
+def _shown(gap: pd.Timedelta) -> str:
+    return f"{gap.days:,} days" if gap.days > 1 else str(gap.round("s")).removeprefix("0 days ")

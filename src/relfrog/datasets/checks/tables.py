@@ -1,0 +1,201 @@
+"""Checking tables: keys, foreign keys, times and splits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from relfrog.datasets.checks.findings import CheckReport
+from relfrog.datasets.dataset import TableFile, arrow_kind
+from relfrog.support.duckdb import literal, quoted, silence
+from relfrog.support.text import is_plain
+
+__all__ = ["check_splits", "check_tables"]
+
+
+def check_tables(tables: list[TableFile], report: CheckReport) -> None:
+    """Check every table's keys, foreign keys and times."""
+    sizes = {t.name: t.rows for t in tables}
+    timed = {t.name for t in tables if t.time_col is not None}
+    for table in tables:
+        try:
+            if table.pkey is not None:
+                _check_pkey(table, report)
+            for column, parent in table.fkeys.items():
+                _check_fkey(table, column, parent, sizes[parent], report)
+            if table.time_col is not None:
+                _check_time(table, report)
+            pq.read_table(table.path)  # every page, as RelBench will
+        except (OSError, pa.ArrowException) as error:
+            text = f"db/{table.name}.parquet is damaged: {(str(error).splitlines() or [''])[0]}"
+            report.error(table.name, text, "Restore the file.")
+            continue
+        if table.time_col is None:
+            later = sorted({p for p in table.fkeys.values() if p in timed})
+            if later and table.rows:
+                report.warning(
+                    table.name,
+                    f"has no time column but refers to {', '.join(later)}, which has: its "
+                    f"{table.rows:,} rows are visible from the beginning, which may leak",
+                    "Give it a time column, or make sure that its rows never change.",
+                )
+    if report.ok:
+        _check_order_of_times(tables, report)
+
+
+def _column(table: TableFile, column: str) -> Any:
+    return pq.read_table(table.path, columns=[column]).column(0).combine_chunks()
+
+
+#: Share of rows that clocks which differ a little may put before the rows they refer to.
+_CLOCKS = 0.001
+_REIMPORT = "Import the database again, or number the rows anew."
+
+
+def _check_pkey(table: TableFile, report: CheckReport) -> None:
+    place = f"{table.name}.{table.pkey}"
+    values = _column(table, str(table.pkey))
+    if arrow_kind(values.type) != "integer":
+        report.error(place, f"a primary key must be integer (got {values.type})", _REIMPORT)
+        return
+    if values.null_count:
+        report.error(place, f"{values.null_count:,} keys are NULL", _REIMPORT)
+        return
+    numbers = np.asarray(values)
+    wrong = np.flatnonzero(numbers != np.arange(len(numbers)))
+    if len(wrong):
+        row = int(wrong[0])
+        text = (
+            f"keys must be 0..n-1 in the order of rows: {len(wrong):,} are not, "
+            f"such as {numbers[row]} in row {row:,}"
+        )
+        report.error(place, text, _REIMPORT)
+
+
+def _check_fkey(table: TableFile, column: str, parent: str, size: int, report: CheckReport) -> None:
+    place = f"{table.name}.{column}"
+    values = _column(table, column)
+    if arrow_kind(values.type) not in ("integer", "number") and values.null_count < len(values):
+        report.error(place, f"a foreign key must be integer (got {values.type})", _REIMPORT)
+        return
+    numbers = np.asarray(values.drop_null(), dtype=np.float64)
+    wrong = numbers[(numbers < 0) | (numbers >= size) | (numbers != np.floor(numbers))]
+    if len(wrong):
+        text = (
+            f"{len(wrong):,} of {len(numbers):,} values are no row of {parent} "
+            f"(0 to {size - 1:,}), such as {wrong[0]:g}"
+        )
+        report.error(place, text, "Make dangling keys NULL.")
+    elif len(values) and values.null_count == len(values):
+        report.warning(place, f"all {len(values):,} values are NULL", "Drop the key.")
+
+
+def _check_time(table: TableFile, report: CheckReport) -> None:
+    column = str(table.time_col)
+    place = f"{table.name}.{column}"
+    values = _column(table, column)
+    if not is_plain(column):
+        report.error(place, "RelBench cannot filter by a time column of this name", "Rename it.")
+    if not pa.types.is_timestamp(values.type):
+        report.error(place, f"a time must be a timestamp (got {values.type})", "Convert it.")
+        return
+    if values.type.tz is not None:
+        report.error(
+            place, f"times must be in UTC without a zone (got {values.type})", "Convert it."
+        )
+        return
+    if values.null_count:
+        text = f"{values.null_count:,} of {len(values):,} rows have no time; RelBench drops them"
+        report.warning(place, text, "Give them a time, such as the first of all.")
+    if values.null_count == len(values) and len(values):
+        report.error(place, "no row has a time", "Set its time_col to null.")
+        return
+    if not len(values):
+        text = "an empty table with a time column breaks RelBench's splits"
+        report.error(place, text, "Set its time_col to null.")
+        return
+    missing = np.asarray(values.is_null())
+    numbers = np.asarray(values.cast(pa.int64()).fill_null(np.iinfo(np.int64).max))
+    back = np.flatnonzero(numbers[1:] < numbers[:-1])
+    if len(back):
+        row = int(back[0]) + 1
+        where = "a row without a time comes first" if missing[row - 1] else f"row {row:,}"
+        text = f"rows are not in order of time: {len(back):,} steps back, first at {where}"
+        if table.pkey is not None:
+            report.error(place, text + ", so keys do not survive a cut in time", _REIMPORT)
+        else:
+            report.warning(place, text, "Sort the table by time.")
+
+
+def _check_order_of_times(tables: list[TableFile], report: CheckReport) -> None:
+    """Rows that refer to a parent which did not exist yet."""
+    by_name = {t.name: t for t in tables}
+    connection = duckdb.connect()
+    silence(connection)
+    try:
+        for table in tables:
+            for column, parent_name in table.fkeys.items():
+                parent = by_name[parent_name]
+                if table.time_col is None or parent.time_col is None:
+                    continue
+                child_time, parent_time = quoted(table.time_col), quoted(parent.time_col)
+                key, pkey = quoted(column), quoted(str(parent.pkey))
+                child_rows = f"read_parquet({literal(str(table.path))})"
+                parent_rows = f"read_parquet({literal(str(parent.path))})"
+                row = connection.execute(
+                    f"SELECT count(*), min(c.{key}), count(*) FILTER (c.{child_time} = "
+                    f"date_trunc('day', p.{parent_time})) FROM {child_rows} c JOIN {parent_rows} p "
+                    f"ON c.{key} = p.{pkey} WHERE c.{child_time} < p.{parent_time}"
+                ).fetchone()
+                early, example, days = row or (0, None, 0)
+                if early <= _CLOCKS * table.rows:
+                    continue
+                text = (
+                    f"{early:,} of {table.rows:,} rows are older than their {parent_name} row, "
+                    f"such as those of {example}; between the two times they stand alone"
+                )
+                remedy = "Check which time column says when the row came to be."
+                if 2 * days > early:
+                    text += (
+                        f". {days:,} of them lie at the midnight before it: {table.time_col} holds "
+                        "days without hours, so that rows are seen before they happen"
+                    )
+                    remedy = "Take a time with hours, or the end of the day."
+                report.warning(f"{table.name}.{column}", text, remedy)
+    finally:
+        connection.close()
+
+
+def check_splits(opened: Any, tables: list[TableFile], report: CheckReport) -> None:
+    """Check that the split times are in order and lie within the data."""
+    val, test = opened.val_timestamp, opened.test_timestamp
+    if not val < test:
+        text = f"the validation time {val} must lie before the test time {test}"
+        report.error("manifest.yaml", text, "Choose other split times.")
+    low, high = None, None
+    for table in tables:
+        if table.time_col is None or not table.rows:
+            continue
+        values = _column(table, table.time_col).drop_null()
+        if pa.types.is_timestamp(values.type) and len(values):
+            numbers = np.asarray(values.cast(pa.timestamp("us"), safe=False).cast(pa.int64()))
+            low = numbers.min() if low is None else min(low, numbers.min())
+            high = numbers.max() if high is None else max(high, numbers.max())
+    if low is None or high is None:
+        text = "no table has a time column: nothing can be predicted ahead of time"
+        report.warning("manifest.yaml", text, "Import again with --time TABLE.COLUMN.")
+        return
+    first, last = pd.Timestamp(low, unit="us"), pd.Timestamp(high, unit="us")
+    if last - first < pd.Timedelta("2s"):
+        text = f"all rows lie within seconds of {first}: there is no before and after to split"
+        report.warning("manifest.yaml", text, "Choose another time column.")
+        return
+    for name, time in (("val_timestamp", val), ("test_timestamp", test)):
+        if not first < time < last:
+            text = f"{name} {time} lies outside the data, which run from {first} to {last}"
+            report.error("manifest.yaml", text, "Choose a time in between.")

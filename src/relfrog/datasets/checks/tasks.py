@@ -1,0 +1,186 @@
+"""Checking tasks: that the SQL runs, and that its labels lie in their window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from relfrog.datasets.checks.findings import CheckReport
+from relfrog.datasets.checks.leaks import check_leaks
+from relfrog.datasets.labels import SPLITS, label_stats, window_problems
+from relfrog.datasets.tasks import NoLabels, read_task_manifest, task_from
+from relfrog.errors import TaskError, unknown
+
+__all__ = ["check_task"]
+
+
+def check_task(opened: Any, name: str, full: Any, report: CheckReport) -> None:
+    """Check one task: its manifest, its SQL, its labels and their window.
+
+    Args:
+        opened: The dataset.
+        name: The task.
+        full: The dataset's whole database.
+        report: Where findings go.
+    """
+    place = f"task {name}"
+    try:
+        manifest, folder = read_task_manifest(opened, name)
+    except TaskError as error:
+        report.error(place, str(error), "Mend the task's manifest.yaml.")
+        return
+    ends = [("entity_table", "entity_col"), ("src_entity_table", "src_entity_col")]
+    ends += [("dst_entity_table", "dst_entity_col")]
+    for key, _ in ends:
+        table = getattr(manifest, key)
+        if table is not None and table not in full.table_dict:
+            report.error(
+                place, str(unknown(f"table (its {key})", table, full.table_dict)), "Mend it."
+            )
+            return
+        if table is not None and full.table_dict[table].pkey_col is None:
+            if manifest.kind == "forecast":
+                report.error(place, f"{table} has no primary key", "Give it one.")
+                return
+    for table, column in (tuple(pair) for pair in manifest.remove_columns):
+        if table not in full.table_dict or column not in full.table_dict[table].df.columns:
+            text = f"remove_columns names {table}.{column}, which does not exist"
+            report.warning(place, text, "Mend the task's manifest.yaml.")
+    before = len(report.findings)
+    try:
+        task = task_from(opened, manifest, folder)
+        frames = dict(_label_frames(opened, task, manifest, folder, full, report, place))
+        if manifest.kind == "forecast" and len(frames) == len(SPLITS):
+            for is_error, text, remedy in window_problems(opened, task, full):
+                (report.error if is_error else report.warning)(place, text, remedy)
+        check_leaks(task, frames, full, report, place)
+    except TaskError as error:
+        report.error(place, str(error), "Mend the label SQL or the horizon.")
+        return
+    if not any(f.level == "error" for f in report.findings[before:]):
+        sizes = ", ".join(f"{split} {len(frames[split]):,}" for split in SPLITS if split in frames)
+        report.passed.append(f"{place}: {sizes} labels")
+
+
+def _label_frames(
+    opened: Any,
+    task: Any,
+    manifest: Any,
+    folder: Path,
+    full: Any,
+    report: CheckReport,
+    place: str,
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The labels of each split, looked at one by one."""
+    mend = "Mend the label SQL."
+    is_list = manifest.task_type == "recommendation"
+    for split in SPLITS:
+        stored = (folder / f"{split}.parquet").is_file()
+        if not stored and manifest.kind == "external":
+            report.error(place, f"{split}.parquet is missing", "Restore the file.")
+            continue
+        try:
+            frame = task.get_table(split, mask_input_cols=False, db=full).df
+        except NoLabels:
+            report.error(place, f"{split} split: no label", "Widen the SQL, or move the splits.")
+            continue
+        except (RuntimeError, KeyError, OSError, pa.ArrowException, ValueError) as error:
+            report.error(
+                place, f"{split} split: {error}", "Choose other splits or a shorter horizon."
+            )
+            continue
+        ends = (
+            [(task.src_entity_col, task.src_entity_table)]
+            if is_list
+            else [(task.entity_col, task.entity_table)]
+        )
+        label = task.dst_entity_col if is_list else task.target_col
+        missing = [c for c in (task.time_col, ends[0][0], label) if c not in frame.columns]
+        if missing:
+            report.error(place, f"{split} split: no column {', '.join(map(repr, missing))}", mend)
+            continue
+        if not len(frame):
+            report.error(place, f"{split} split: no label", "Widen the SQL, or move the splits.")
+            continue
+        yield split, frame
+        stats = label_stats(task, frame)
+        if stats.missing:
+            report.error(place, f"{split} split: {stats.missing:,} labels are NULL", mend)
+        if stats.constant:
+            text = f"{split} split: all {stats.rows:,} labels are equal"
+            (report.error if split == "train" else report.warning)(place, text, mend)
+        if manifest.task_type == "binary_classification":
+            odd = set(frame[label].dropna().unique()) - {0, 1}
+            if odd:
+                text = f"{split} split: binary labels must be 0 and 1 (got {sorted(odd)[:3]})"
+                report.error(place, text, mend)
+        _check_entities(frame, ends[0], full, split, report, place)
+        if stored and manifest.kind == "forecast":
+            _check_stored(opened, manifest, split, frame, full, report, place)
+
+
+def _check_entities(
+    frame: pd.DataFrame,
+    end: tuple[str, str],
+    full: Any,
+    split: str,
+    report: CheckReport,
+    place: str,
+) -> None:
+    column, table = end
+    size = len(full.table_dict[table])
+    values = frame[column]
+    wrong = values[values.isna() | (values < 0) | (values >= size)]
+    if len(wrong):
+        text = (
+            f"{split} split: {len(wrong):,} values of {column} are no row of {table}, "
+            f"such as {wrong.iloc[0]}"
+        )
+        report.error(place, text, "Use the dataset's keys (row numbers) and filter NULLs.")
+
+
+def _check_stored(
+    opened: Any,
+    manifest: Any,
+    split: str,
+    frame: pd.DataFrame,
+    full: Any,
+    report: CheckReport,
+    place: str,
+) -> None:
+    """Stored labels must be what the SQL gives."""
+    fresh = task_from(opened, manifest, None, regenerate=True)
+    made = fresh.get_table(split, mask_input_cols=False, db=full).df
+    text = None
+    if len(made) != len(frame):
+        text = f"{len(frame):,} labels are stored, the SQL gives {len(made):,}"
+    else:
+        differ = 0
+        for column in made.columns:
+            if column in frame.columns:
+                differ = max(differ, _differences(frame[column], made[column]))
+        if differ:
+            text = f"{differ:,} of {len(frame):,} stored labels differ from what the SQL gives"
+    if text is not None:
+        report.error(
+            place, f"{split} split: {text}", f"Remove {split}.parquet from the task's folder."
+        )
+
+
+def _differences(stored: pd.Series, made: pd.Series) -> int:
+    count = 0
+    for a, b in zip(stored.tolist(), made.tolist(), strict=True):
+        if isinstance(b, tuple):  # one label per place
+            count += list(a) != list(b)
+        elif isinstance(a, list | np.ndarray):
+            count += sorted(a) != sorted(b)
+        elif isinstance(a, float) and isinstance(b, float):
+            count += not (np.isclose(a, b, rtol=1e-9) or (np.isnan(a) and np.isnan(b)))
+        else:
+            count += a != b
+    return count

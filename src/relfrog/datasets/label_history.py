@@ -1,0 +1,151 @@
+"""Label history: the labels of earlier windows as one more table of the database.
+
+A label is known when its window has closed, so that is the time of its row: a seed sees its
+entity's labels of all windows that ended by then, and nothing else changes. Whether a later row
+exists must make no difference to a seed, so windows that are still open at the newest time are in
+the table, too, for those who ask later; and a window after the test time in which the whole
+database has no row is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from relbench.base import Database, Table
+
+from relfrog.datasets.labels import SPLITS, seed_times, timed_first
+from relfrog.datasets.tasks import NoLabels
+
+__all__ = ["history_name", "known_labels", "with_history"]
+
+
+def history_name(db: Any) -> str:
+    """A name for the table that no table of the database has.
+
+    It does not name the task, so that learned roles fit another task of the same database.
+    """
+    name = "labels of the task"
+    while name in db.table_dict:
+        name += " again"
+    return name
+
+
+def known_labels(
+    dataset: Any,
+    task: Any,
+    db: Any,
+    *,
+    still_open: bool = False,
+    closed_by: pd.Timestamp | None = None,
+) -> pd.DataFrame:
+    """All labels whose windows had closed by the newest time of the database, in order of time.
+
+    A database that stops at the test time, as RelBench cuts it, is complete up to there even if
+    its last row is a little older. Seed times are those of training, validation and test, and go
+    on at the same pace. A task whose labels come as files rather than as SQL has those of its
+    training and validation.
+
+    Args:
+        dataset: RelBench's dataset.
+        task: RelBench's task.
+        db: the database.
+        still_open: whether to add labels of windows that have begun and not closed by then, and to
+            leave out windows after the test time in which the database has no row.
+        closed_by: only those closed by this time, each from a database that stops at its end: the
+            same, unless the SQL goes by other times than those of the rows it looks at. Slow.
+
+    Returns:
+        The task's entity, time and label columns; times are those of the seeds.
+    """
+    if not hasattr(task, "_sql"):
+        frames = [task.get_table(split, mask_input_cols=False).df for split in SPLITS[:2]]
+        return _in_order(task, pd.concat(frames))
+    last = max(timed_first(db).max_timestamp, dataset.test_timestamp) - task.timedelta
+    times = seed_times(dataset, task, "train", db)
+    for first, end in (
+        (dataset.val_timestamp, dataset.test_timestamp - task.timedelta),
+        (dataset.test_timestamp, last),
+    ):
+        times = times.append(pd.date_range(first, min(end, last), freq=task.timedelta))
+    times = times[times <= last]
+    if still_open:
+        times = times[times + task.timedelta <= dataset.test_timestamp]
+        times = times.append(_windows_with_rows(db, dataset.test_timestamp, task.timedelta))
+    times = times.unique().sort_values()
+    nothing = pd.DataFrame({task.entity_col: [], task.time_col: [], task.target_col: []})
+    parts = [(db, times)]
+    if closed_by is not None:
+        ends = [(time, time + task.timedelta) for time in times]
+        parts = [(db.upto(end), times[times == time]) for time, end in ends if end <= closed_by]
+    frames = []
+    for part, some in parts:
+        try:
+            frames.append(task.make_table(part, some).df)
+        except NoLabels:
+            continue
+    if not frames:
+        return nothing
+    frame = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    inside = frame[task.entity_col] < len(db.table_dict[task.entity_table])
+    return _in_order(task, frame[inside])
+
+
+def _windows_with_rows(db: Any, start: pd.Timestamp, step: pd.Timedelta) -> pd.DatetimeIndex:
+    """When windows begin, one after the other from a time on, that have a row of any table."""
+    begins = []
+    for table in db.table_dict.values():
+        if table.time_col is not None:
+            moments = pd.to_datetime(table.df[table.time_col]).dropna()
+            passed = (moments[moments > start] - start).to_numpy().astype("timedelta64[us]")
+            begins.append(-(-passed.view("int64") // _microseconds(step)) - 1)
+    numbers = np.unique(np.concatenate([np.zeros(0, np.int64), *begins]))
+    ticks = start.as_unit("us").to_datetime64() + (numbers * _microseconds(step)).astype(
+        "timedelta64[us]"
+    )
+    return pd.DatetimeIndex(ticks)
+
+
+def _microseconds(step: pd.Timedelta) -> int:
+    return max(1, int(step.as_unit("us").to_timedelta64().view("int64")))
+
+
+def _in_order(task: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """By time, then entity: SQL gives its rows in another order every time."""
+    by = [task.time_col, task.entity_col]
+    return frame.sort_values(by, kind="stable").reset_index(drop=True)
+
+
+def with_history(
+    dataset: Any, task: Any, db: Any, name: str, closed_by: pd.Timestamp | None = None
+) -> Any:
+    """The database with one more table: entity, end of the window, label.
+
+    Args:
+        dataset: RelBench's dataset.
+        task: RelBench's task.
+        db: the database.
+        name: of the table.
+        closed_by: see `known_labels`.
+    """
+    columns = [task.entity_col, task.time_col, task.target_col]
+    frame = known_labels(dataset, task, db, still_open=True, closed_by=closed_by)[columns]
+    closed = pd.to_datetime(frame[task.time_col]) + task.timedelta
+    entity, time, label = "entity", "window_end", "label"
+    keys = {entity: task.entity_table}
+    table = pd.DataFrame(
+        {
+            entity: frame[task.entity_col].astype("int64"),
+            time: closed,
+            label: frame[task.target_col],
+        }
+    )
+    if task.task_type.value == "recommendation":
+        # One row for each target of a list: an earlier label joins the two as any row does.
+        table = table.explode(label, ignore_index=True)
+        inside = table[label] < len(db.table_dict[task.dst_entity_table])
+        table = table[inside.to_numpy(bool)].astype({label: "int64"})
+        table = table.sort_values([time, entity, label], kind="stable", ignore_index=True)
+        keys[label] = task.dst_entity_table
+    return Database({**db.table_dict, name: Table(table, keys, None, time)})

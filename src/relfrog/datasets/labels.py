@@ -1,0 +1,246 @@
+"""Labels: SQL run in a locked room, seed times, and labels in numbers."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from relfrog.errors import TaskError
+from relfrog.support.duckdb import silence
+
+__all__ = [
+    "SPLITS", "LabelStats", "label_stats", "run_sql", "seed_times", "timed_first",
+    "window_problems",
+]  # fmt: skip
+
+SPLITS = ("train", "val", "test")
+
+
+def run_sql(
+    sql: str,
+    db: Any,
+    timestamps: Any,
+    timedelta: Any,
+    *,
+    seconds: float = 600,
+    memory: str = "4GB",
+) -> pd.DataFrame:
+    """Run label SQL as RelBench does, in a DuckDB that can reach neither files nor the network.
+
+    Args:
+        sql: One SELECT; ``{timedelta}`` stands for the horizon.
+        db: RelBench's database: its tables are views by their names.
+        timestamps: The seed times: the relation ``timestamps(timestamp)``.
+        timedelta: The horizon.
+        seconds: After so long the query is stopped.
+        memory: The most it may use.
+
+    Raises:
+        TaskError: The SQL is wrong, with DuckDB's own words and position; or it takes too long.
+    """
+    if not isinstance(sql, str):
+        raise TaskError(f"label SQL must be text (got {sql!r})")
+    # One thread: several add up numbers, and give rows, in another order every time.
+    connection = duckdb.connect(config={"threads": 1})
+    stopped = threading.Event()
+
+    def stop() -> None:
+        stopped.set()
+        connection.interrupt()
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        silence(connection)
+        connection.register("timestamps", pd.DataFrame({"timestamp": timestamps}))
+        for name, table in db.table_dict.items():
+            connection.register(name, table.df)
+        # From here on the SQL may come from a stranger.
+        for setting, value in {
+            "memory_limit": f"'{memory}'",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "python_enable_replacements": "false",
+            "enable_external_access": "false",
+            "lock_configuration": "true",
+        }.items():
+            connection.execute(f"SET {setting} = {value}")
+        filled = sql.replace("{timedelta}", str(timedelta))
+        statements = connection.extract_statements(filled)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise TaskError("label SQL must be one SELECT statement")
+        timer.start()
+        # execute, not sql: only its errors carry the position.
+        return connection.execute(filled).df()
+    except duckdb.Error as error:
+        if stopped.is_set():
+            raise TaskError(f"label SQL was stopped after {seconds:.0f} s") from None
+        # DuckDB's message draws a caret under the position itself.
+        raise TaskError(f"label SQL failed: {str(error).strip()}") from None
+    finally:
+        timer.cancel()
+        connection.close()
+
+
+def timed_first(db: Any) -> Any:
+    """The same database, tables that hold a time first.
+
+    RelBench's first and last time of a database are NaT if those of its first table are.
+    """
+    tables = db.table_dict
+
+    def has_none(name: str) -> bool:
+        column = tables[name].time_col
+        return column is None or not tables[name].df[column].notna().any()
+
+    return type(db)({name: tables[name] for name in sorted(tables, key=has_none)})
+
+
+def seed_times(dataset: Any, task: Any, split: str, db: Any) -> pd.DatetimeIndex:
+    """The seed times of a split, as RelBench lays them out."""
+    db = timed_first(db)
+    step = task.timedelta
+    if split == "train":
+        return pd.date_range(dataset.val_timestamp - step, db.min_timestamp, freq=-step)
+    first = dataset.val_timestamp if split == "val" else dataset.test_timestamp
+    last = dataset.test_timestamp if split == "val" else db.max_timestamp
+    end = min(first + step * (task.num_eval_timestamps - 1), last - step)
+    return pd.date_range(first, end, freq=step)
+
+
+@dataclass(frozen=True)
+class LabelStats:
+    """The labels of one split in numbers.
+
+    Attributes:
+        rows: Labelled seeds.
+        seed_times: Different times among them.
+        entities: Different entities among them.
+        label: What can be said of the values: ``positive`` (share), or ``mean``, ``median``,
+            ``std``, ``min``, ``max``, or ``classes``, or ``targets`` (mean per list).
+        constant: Whether all labels are the same.
+        missing: Labels that are NULL.
+    """
+
+    rows: int
+    seed_times: int
+    entities: int
+    label: dict[str, float]
+    constant: bool
+    missing: int
+
+
+def label_stats(task: Any, frame: pd.DataFrame) -> LabelStats:
+    """Count a split's labels."""
+    kind = task.task_type.value
+    entity = task.src_entity_col if kind == "recommendation" else task.entity_col
+    target = task.dst_entity_col if kind == "recommendation" else task.target_col
+    values = frame[target]
+    label: dict[str, float] = {}
+    constant, missing = False, int(values.isna().sum())
+    if kind == "recommendation":
+        label["targets"] = float(values.map(len).mean()) if len(frame) else 0.0
+    elif kind == "multilabel_classification":
+        label["classes"] = float(len(values.iloc[0])) if len(frame) else 0.0
+    else:
+        present = values.dropna()
+        constant = present.nunique() < 2
+        if kind == "binary_classification":
+            label["positive"] = float(present.astype(float).mean()) if len(present) else 0.0
+        elif kind == "multiclass_classification":
+            label["classes"] = float(present.nunique())
+        elif len(present):
+            number = present.astype(float)
+            for name in ("mean", "median", "std", "min", "max"):
+                label[name] = float(getattr(number, name)())
+    return LabelStats(
+        rows=len(frame),
+        seed_times=int(frame[task.time_col].nunique()) if task.time_col in frame else 0,
+        entities=int(frame[entity].nunique()),
+        label=label,
+        constant=constant,
+        missing=missing,
+    )
+
+
+def window_problems(dataset: Any, task: Any, full: Any) -> list[tuple[bool, str, str]]:
+    """Whether labels come from their window: after the seed time, and not after its end.
+
+    The SQL is run at the first validation time on the whole database, and on databases from which
+    the rows of one side are missing.
+
+    Returns:
+        (whether it is an error, what is wrong, what to do) each.
+    """
+    start = seed_times(dataset, task, "val", full.upto(dataset.test_timestamp))[0]
+    is_list = task.task_type.value == "recommendation"
+    entity = task.src_entity_col if is_list else task.entity_col
+    label = task.dst_entity_col if is_list else task.target_col
+
+    def answers(db: Any) -> dict[Any, str]:
+        frame = run_sql(task._sql, db, [start], task.timedelta)
+        lists = frame[label].map(sorted if is_list else lambda v: v)
+        if (frame[task.time_col] != start).any():
+            odd = frame[task.time_col][frame[task.time_col] != start]
+            raise TaskError(
+                f"{len(odd):,} labels carry a time that is no seed time, such as {odd.iloc[0]} for "
+                f"the seed {start}. Give t.timestamp as it is"
+            )
+        return dict(zip(frame[entity].tolist(), lists.map(str).tolist(), strict=True))
+
+    everything = answers(full)
+    if not everything:
+        return []
+    problems = []
+    day = f"{start:%Y-%m-%d}"
+    if answers(full.upto(start)) == everything:
+        text = f"the labels of seed {day} are the same without anything after that time"
+        problems.append((True, text, "Labels must look ahead: rows with time > t.timestamp."))
+    window = answers(full.upto(start + task.timedelta))
+    changed = [k for k, v in everything.items() if window.get(k) != v]
+    if changed:
+        text = (
+            f"{len(changed):,} labels of seed {day} depend on rows after their window of "
+            f"{task.timedelta}, such as that of {changed[0]}"
+        )
+        remedy = "End the window in the SQL: time <= t.timestamp + INTERVAL '{timedelta}'."
+        many = len(changed) >= 0.01 * len(everything)
+        if not many:
+            # A handful comes from rows that are older than their parents, not from the SQL.
+            remedy = "So few seem to come of rows that are older than the rows they refer to."
+        problems.append((many, text, remedy))
+    later = answers(_without_past_events(full, start))
+    changed = [k for k, v in later.items() if everything.get(k, v) != v]
+    if len(changed) >= 0.01 * len(everything):
+        text = (
+            f"{len(changed):,} labels of seed {day} change when events up to the seed time are "
+            f"removed, such as that of {changed[0]}: they seem to look back, too"
+        )
+        remedy = "Begin the window in the SQL: time > t.timestamp."
+        problems.append((False, text, remedy))
+    return problems
+
+
+def _without_past_events(db: Any, time: pd.Timestamp) -> Any:
+    """The database without events up to a time.
+
+    Rows that others refer to must stay, so that joins do; they move half a century back.
+    """
+    referred = {p for t in db.table_dict.values() for p in t.fkey_col_to_pkey_table.values()}
+    tables = {}
+    for name, table in db.table_dict.items():
+        if table.time_col is not None and name not in referred:
+            frame = table.df[table.df[table.time_col] > time]
+            table = type(table)(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
+        elif table.time_col is not None and table.fkey_col_to_pkey_table:
+            times = table.df[table.time_col].astype("datetime64[us]")
+            moved = times.where(times > time, times - pd.Timedelta(days=18_262))
+            frame = table.df.assign(**{table.time_col: moved})
+            table = type(table)(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
+        tables[name] = table
+    return type(db)(tables)

@@ -1,0 +1,104 @@
+"""Predictions of a network and what they are worth."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["REGIMES", "better", "compute_metrics"]
+
+
+#: frozen: the database stops at the split's timestamp for all of its seeds. rolling: each seed
+#: sees everything up to its own time.
+REGIMES = ("frozen", "rolling")
+
+
+def compute_metrics(
+    kind: str,
+    labels: NDArray[Any],
+    predicted: NDArray[Any],
+    label_std: float | None = None,
+    only: str | None = None,
+) -> dict[str, float]:
+    """Metrics by name, RelBench's own first; NaN where one is not defined.
+
+    Args:
+        kind: RelBench's name of the type of task.
+        labels: what became of the seeds.
+        predicted: what was predicted.
+        label_std: spread of the training labels, for NMAE.
+        only: the one metric that is wanted; by default all.
+    """
+    import sklearn.metrics as skm
+    from relbench.metrics import map as ranking_map
+
+    scores: dict[str, Callable[[], float]]
+    if kind == "binary_classification":
+        truth, chosen = labels.astype(int), predicted >= 0.5
+        scores = {
+            "roc_auc": lambda: skm.roc_auc_score(truth, predicted),
+            "average_precision": lambda: skm.average_precision_score(truth, predicted),
+            "accuracy": lambda: skm.accuracy_score(truth, chosen),
+            "f1": lambda: skm.f1_score(truth, chosen),
+        }
+    elif kind == "regression":
+        truth = labels.astype(float)
+        scores = {
+            "mae": lambda: skm.mean_absolute_error(truth, predicted),
+            "rmse": lambda: skm.mean_squared_error(truth, predicted) ** 0.5,
+            "r2": lambda: skm.r2_score(truth, predicted),
+        }
+        if label_std:
+            scores["nmae"] = lambda: skm.mean_absolute_error(truth, predicted) / label_std
+    elif kind == "multiclass_classification":
+        truth, chosen = labels.astype(int), predicted.argmax(1)
+        scores = {
+            "accuracy": lambda: skm.accuracy_score(truth, chosen),
+            "macro_f1": lambda: skm.f1_score(truth, chosen, average="macro"),
+        }
+    elif kind == "recommendation":
+        lists = predicted[:, :, 0].astype(np.int64)
+        found = [np.isin(row, some) for row, some in zip(lists, labels, strict=True)]
+        hit: NDArray[Any] = np.array(found, bool).reshape(lists.shape)
+        count = np.array([len(some) for some in labels])
+        scores = {
+            "map": lambda: ranking_map(hit, count),
+            "precision": lambda: hit.mean(),
+            "recall": lambda: (hit.sum(1) / count).mean(),
+            "mrr": lambda: (hit / np.arange(1, lists.shape[1] + 1)).max(1).mean(),
+        }
+    else:
+        truth = np.stack(labels.tolist()).astype(int)
+        both = (truth.min(0) == 0) & (truth.max(0) == 1)  # other labels have no ranking
+        scores = {
+            "roc_auc_macro": lambda: skm.roc_auc_score(truth[:, both], predicted[:, both]),
+            "average_precision_macro": lambda: skm.average_precision_score(
+                truth[:, both], predicted[:, both]
+            ),
+            "f1_macro": lambda: skm.f1_score(truth, predicted >= 0.5, average="macro"),
+        }
+    if only is not None:
+        scores = {only: scores[only]}
+    return {name: _defined(score) for name, score in scores.items()}
+
+
+def _defined(score: Callable[[], float]) -> float:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a class that does not occur: NaN says it
+            return float(score())
+    except (ValueError, IndexError):
+        return float("nan")
+
+
+def better(new: float, best: float | None, higher: bool) -> bool:
+    """Whether a metric is better than the best so far; NaN never is."""
+    if np.isnan(new):
+        return best is None
+    if best is None or np.isnan(best):
+        return True
+    return new > best if higher else new < best

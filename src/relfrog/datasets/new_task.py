@@ -1,0 +1,283 @@
+"""Adding a task to a dataset folder, after its SQL was tried on all splits."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from relbench.manifest import KIND_FORECAST, TaskManifest
+
+from relfrog.datasets.dataset import open_dataset
+from relfrog.datasets.labels import SPLITS, LabelStats, label_stats, run_sql, window_problems
+from relfrog.datasets.tasks import NoLabels, need_column, task_from
+from relfrog.errors import DatasetError, TaskError, UsageError, unknown
+
+__all__ = ["TYPES", "AddedTask", "add_task"]
+
+#: Seed times in training beyond which something is wrong.
+_MOST_SEEDS = 20_000
+
+#: Short names of RelBench's task types.
+TYPES = {
+    "binary": "binary_classification",
+    "multiclass": "multiclass_classification",
+    "multilabel": "multilabel_classification",
+    "regression": "regression",
+    "recommendation": "recommendation",
+}
+
+
+@dataclass(frozen=True)
+class AddedTask:
+    """A task that was added.
+
+    Attributes:
+        manifest: As written.
+        folder: Where.
+        stats: Per split.
+    """
+
+    manifest: TaskManifest
+    folder: Path
+    stats: dict[str, LabelStats]
+
+
+def add_task(
+    dataset: str | Path,
+    name: str,
+    sql: str,
+    *,
+    type: str,
+    horizon: str,
+    entity: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    label: str | None = None,
+    time: str = "timestamp",
+    eval_times: int = 1,
+    k: int | None = None,
+    description: str | None = None,
+    hide: tuple[str, ...] = (),
+    overwrite: bool = False,
+) -> AddedTask:
+    """Add a prediction task to a dataset folder, after trying its SQL on all splits.
+
+    Args:
+        dataset: A dataset folder.
+        name: The task's name.
+        sql: DuckDB SQL: it sees every table, ``timestamps(timestamp)`` with the seed times, and
+            ``{timedelta}``, and gives one row per seed time and entity with its label.
+        type: ``binary``, ``multiclass``, ``multilabel``, ``regression`` or ``recommendation``.
+        horizon: How far ahead a label looks, such as ``30 days``.
+        entity: The table whose rows are predicted for, with the column the SQL gives for it if
+            that is not named like the primary key: ``customers`` or ``customers.buyer_id``.
+        source: For a recommendation: the table whose rows get a list, likewise.
+        target: For a recommendation: the table the list is taken from, likewise.
+        label: The SQL's column with the label; the only one left if None.
+        time: The SQL's column with the seed time.
+        eval_times: Seed times in validation and in test.
+        k: For a recommendation: the length of the list.
+        description: The task in words.
+        hide: Columns the model must not see, as ``table.column``.
+        overwrite: Whether to replace a task of this name.
+
+    Raises:
+        TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
+    """
+    opened = open_dataset(dataset)
+    if not opened.is_local:
+        raise DatasetError(f"{dataset} is hosted elsewhere; a task can be added to a folder only")
+    folder = Path(opened.dataset_dir) / "tasks" / name
+    if not name or Path(name).name != name or name.startswith(".") or len(name) > 100:
+        raise UsageError(f"{name!r} cannot be a task's name: it becomes the name of a folder")
+    if folder.exists() and not overwrite:
+        raise TaskError(f"the dataset has a task {name} already. Replace it with --overwrite.")
+    if type not in TYPES:
+        raise UsageError(f"unknown task type {type!r}. Types are {', '.join(TYPES)}")
+    _check_options(type, entity, source, target, k)
+    _check_horizon(opened, horizon)
+    manifest = TaskManifest(
+        name=name,
+        kind=KIND_FORECAST,
+        task_type=TYPES[type],
+        description=description,
+        time_col=time,
+        timedelta=horizon,
+        num_eval_timestamps=eval_times,
+        remove_columns=_hidden(opened, hide),
+        sql=sql,
+    )
+    if type == "recommendation":
+        assert source is not None
+        assert target is not None
+        manifest.src_entity_table, manifest.src_entity_col = _end(opened, source)
+        manifest.dst_entity_table, manifest.dst_entity_col = _end(opened, target)
+        manifest.eval_k = k or 10
+        manifest.target_col = label
+    else:
+        assert entity is not None
+        manifest.entity_table, manifest.entity_col = _end(opened, entity)
+        manifest.target_col = label or "?"
+    full = opened.get_db(upto_test_timestamp=False)
+    _complete(opened, manifest, full)
+    task = task_from(opened, manifest)
+    frames = {split: _labels(task, split, full) for split in SPLITS}
+    stats = {split: label_stats(task, frame) for split, frame in frames.items()}
+    _refuse_useless(name, stats)
+    for is_error, text, remedy in window_problems(opened, task, full):
+        if is_error:
+            raise TaskError(f"{text}. {remedy}")
+    partial = folder.with_name(f".{name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        for split, frame in frames.items():
+            frame.to_parquet(partial / f"{split}.parquet", index=False)
+        manifest.save(partial / "manifest.yaml")
+        if folder.exists():
+            shutil.rmtree(folder)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return AddedTask(manifest, folder, stats)
+
+
+def _check_options(
+    type: str, entity: str | None, source: str | None, target: str | None, k: int | None
+) -> None:
+    if type == "recommendation":
+        if source is None or target is None or entity is not None:
+            raise UsageError(
+                "a recommendation needs --source TABLE and --target TABLE, no --entity"
+            )
+    elif entity is None or source is not None or target is not None or k is not None:
+        raise UsageError(f"a {type} task needs --entity TABLE, and no --source, --target or --k")
+
+
+def _check_horizon(dataset: Any, horizon: str) -> None:
+    try:
+        # A bare number would count nanoseconds.
+        delta = pd.Timedelta(horizon) if re.search("[a-zA-Z:]", horizon) else pd.NaT
+    except ValueError:
+        delta = pd.NaT
+    if pd.isna(delta):
+        raise UsageError(f"horizon {horizon!r}: write it as '30 days' or '12 hours'")
+    if delta <= pd.Timedelta(0):
+        raise UsageError(f"horizon {horizon!r} must be longer than nothing")
+    first = min(
+        (
+            t
+            for t in (_first_time(dataset, name) for name in dataset.manifest.tables)
+            if t is not None
+        ),
+        default=None,
+    )
+    if first is not None and (dataset.val_timestamp - first) / delta > _MOST_SEEDS:
+        count = int((dataset.val_timestamp - first) / delta)
+        raise UsageError(
+            f"horizon {horizon!r} makes {count:,} seed times between {first} and validation; "
+            f"more than {_MOST_SEEDS:,} make no sense. Take a longer one, or mend early outliers."
+        )
+
+
+def _first_time(dataset: Any, table: str) -> pd.Timestamp | None:
+    column = dataset.manifest.tables[table].time_col
+    if column is None:
+        return None
+    values = pq.read_table(Path(dataset.db_dir) / f"{table}.parquet", columns=[column]).column(0)
+    low = pc.min(values).as_py()
+    return None if low is None else pd.Timestamp(low)
+
+
+def _end(dataset: Any, text: str) -> tuple[str, str]:
+    """The table and the SQL's column for one end of a task."""
+    tables = dataset.manifest.tables
+    table, column = text, None
+    if text not in tables:
+        table, _, column = text.rpartition(".")
+    if table not in tables:
+        raise TaskError(str(unknown("table", text if not table else table, tables)))
+    pkey = tables[table].pkey
+    if pkey is None:
+        raise TaskError(
+            f"table {table} has no primary key, so nothing can be predicted for its rows. "
+            f"Import it with --pk {table}.COLUMN"
+        )
+    return table, column or pkey
+
+
+def _hidden(dataset: Any, hide: tuple[str, ...]) -> list[list[str]]:
+    tables = dataset.manifest.tables
+    pairs = []
+    for text in hide:
+        table, _, column = text.rpartition(".")
+        if table not in tables or not column:
+            raise UsageError(f"--hide {text}: write it as TABLE.COLUMN")
+        path = Path(dataset.db_dir) / f"{table}.parquet"
+        known = pq.read_schema(path).names
+        if column not in known:
+            raise TaskError(str(unknown(f"column in table {table}", column, known)))
+        pairs.append([table, column])
+    return pairs
+
+
+def _complete(dataset: Any, manifest: TaskManifest, full: Any) -> None:
+    """Run the SQL at one seed time, see that its columns are there, and find the label."""
+    frame = run_sql(
+        manifest.sql or "", full, [dataset.val_timestamp], pd.Timedelta(manifest.timedelta)
+    )
+    keys = [manifest.time_col, manifest.entity_col or manifest.src_entity_col]
+    keys += [manifest.dst_entity_col] if manifest.dst_entity_col else []
+    for column in keys:
+        need_column(frame, str(column))
+    if manifest.task_type == "recommendation":
+        return
+    if manifest.target_col == "?":
+        left = [c for c in frame.columns if c not in keys]
+        if len(left) != 1:
+            raise TaskError(
+                f"which column is the label? The SQL gives {', '.join(map(repr, left)) or 'none'} "
+                "besides time and entity. Name it: --label COLUMN"
+            )
+        manifest.target_col = str(left[0])
+    need_column(frame, str(manifest.target_col))
+
+
+def _labels(task: Any, split: str, full: Any) -> pd.DataFrame:
+    """The labels of a split."""
+    try:
+        frame: pd.DataFrame = task.get_table(split, mask_input_cols=False, db=full).df
+    except NoLabels:
+        raise TaskError(f"the SQL gives no label in the {split} split") from None
+    except TaskError as error:
+        raise TaskError(f"{split} split: {error}") from None
+    except RuntimeError as error:
+        raise TaskError(f"{split} split: {_horizon_help(str(error))}") from None
+    kind = task.task_type.value
+    entity = task.src_entity_col if kind == "recommendation" else task.entity_col
+    frame[entity] = frame[entity].astype("int64")
+    if kind == "binary_classification":
+        frame[task.target_col] = frame[task.target_col].astype("int64")
+    return frame
+
+
+def _horizon_help(text: str) -> str:
+    if "larger than max timestamp" in text:
+        return "the horizon reaches beyond the last row. Take a shorter horizon, or earlier splits."
+    if "training time frames" in text:
+        return "fewer than three horizons fit before the validation time. Take a shorter horizon."
+    return text
+
+
+def _refuse_useless(name: str, stats: dict[str, LabelStats]) -> None:
+    for split, found in stats.items():
+        if not found.rows:
+            raise TaskError(f"the SQL gives no label in the {split} split")
+        if found.constant and split == "train":
+            raise TaskError(f"task {name}: all {found.rows:,} labels of the train split are equal")

@@ -1,0 +1,147 @@
+"""Looking into a dataset: tables, keys, times, routes and tasks, as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from relfrog.datasets.dataset import TableFile, open_dataset, read_tables
+from relfrog.datasets.labels import SPLITS, label_stats
+from relfrog.datasets.tasks import read_task_manifest, task_from, task_names
+from relfrog.errors import DatasetError, TaskError
+from relfrog.graph.relational import foreign_keys
+from relfrog.graph.routes import routes
+from relfrog.support.duckdb import literal, quoted, silence
+
+__all__ = ["inspect"]
+
+
+def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
+    """Everything worth knowing about a dataset, as plain values.
+
+    Args:
+        dataset: A dataset folder or the name of a dataset that RelBench hosts.
+        labels: Whether to count the tasks' labels, which may have to run their SQL.
+
+    Returns:
+        ``tables`` (list), ``foreign_keys`` (list), ``routes`` (``co_occurrence`` and
+        ``completion``), ``tasks`` (list), and the dataset's name and split times.
+
+    Raises:
+        DatasetError: A file is damaged.
+    """
+    opened = open_dataset(dataset)
+    tables = read_tables(opened)
+    connection = duckdb.connect()
+    silence(connection)
+    try:
+        described = [_table(connection, table) for table in tables]
+        keys = [key for table in tables for key in _foreign_keys(connection, table)]
+    except duckdb.Error as error:
+        raise DatasetError(
+            f"{dataset}: its tables cannot be read ({str(error).splitlines()[0]}). See all "
+            f"findings: relfrog check {dataset}"
+        ) from None
+    finally:
+        connection.close()
+    return {
+        "name": opened.manifest.name,
+        "description": opened.manifest.description,
+        "val_timestamp": str(opened.val_timestamp),
+        "test_timestamp": str(opened.test_timestamp),
+        "tables": described,
+        "foreign_keys": keys,
+        "routes": _routes(tables),
+        "tasks": _tasks(opened, labels),
+    }
+
+
+def _routes(tables: list[TableFile]) -> dict[str, int]:
+    """How many routes of each paradigm the foreign keys make."""
+    found = routes(foreign_keys({t.name: t.fkeys for t in tables}))
+    counts = Counter(route.paradigm.name.replace("-", "_") for route in found)
+    return {name: counts[name] for name in ("co_occurrence", "completion")}
+
+
+def _table(connection: Any, table: TableFile) -> dict[str, Any]:
+    features = {
+        name: kind
+        for name, kind in table.columns.items()
+        if name not in (table.pkey, table.time_col) and name not in table.fkeys
+    }
+    first = last = None
+    missing = 0
+    if table.time_col in table.columns:
+        time = quoted(str(table.time_col))
+        first, last, missing = connection.execute(
+            f"SELECT CAST(min({time}) AS VARCHAR), CAST(max({time}) AS VARCHAR), "
+            f"count(*) FILTER (WHERE {time} IS NULL) FROM read_parquet({literal(str(table.path))})"
+        ).fetchone()
+    return {
+        "name": table.name,
+        "rows": table.rows,
+        "primary_key": table.pkey,
+        "time_column": table.time_col,
+        "first_time": first,
+        "last_time": last,
+        "rows_without_time": missing,
+        "columns": dict(table.columns),
+        "features": dict(Counter(features.values())),
+    }
+
+
+def _foreign_keys(connection: Any, table: TableFile) -> list[dict[str, Any]]:
+    present = [c for c in table.fkeys if c in table.columns]
+    if not present:
+        return []
+    counts = connection.execute(
+        "SELECT "
+        + ", ".join(f"count(*) FILTER (WHERE {quoted(c)} IS NULL)" for c in present)
+        + f" FROM read_parquet({literal(str(table.path))})"
+    ).fetchone()
+    return [
+        {
+            "table": table.name,
+            "column": column,
+            "parent": table.fkeys[column],
+            "nulls": nulls,
+            "null_share": nulls / table.rows if table.rows else 0.0,
+        }
+        for column, nulls in zip(present, counts, strict=True)
+    ]
+
+
+def _tasks(opened: Any, labels: bool) -> list[dict[str, Any]]:
+    found = []
+    full = None
+    for name in task_names(opened):
+        entry: dict[str, Any] = {"name": name}
+        found.append(entry)
+        try:
+            manifest, folder = read_task_manifest(opened, name)
+            for key in ("task_type", "kind", "description", "timedelta", "num_eval_timestamps"):
+                entry[key] = getattr(manifest, key)
+            for key in ("entity_table", "target_col", "src_entity_table", "dst_entity_table"):
+                if getattr(manifest, key) is not None:
+                    entry[key] = getattr(manifest, key)
+            if manifest.eval_k is not None:
+                entry["eval_k"] = manifest.eval_k
+            if not labels:
+                continue
+            task = task_from(opened, manifest, folder)
+            stored = all((folder / f"{split}.parquet").exists() for split in SPLITS)
+            if full is None and not stored:
+                full = opened.get_db(upto_test_timestamp=False)
+            entry["splits"] = {
+                split: dataclasses.asdict(
+                    label_stats(task, task.get_table(split, mask_input_cols=False, db=full).df)
+                )
+                for split in SPLITS
+            }
+        except (TaskError, RuntimeError) as error:
+            entry["error"] = str(error)
+    return found

@@ -1,0 +1,274 @@
+"""Cells of an experiment's grid: one run each, known by its settings, kept in its own folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from relfrog._version import __version__
+from relfrog.config import Config, read_preset, resolve
+from relfrog.datasets.metrics import REGIMES
+from relfrog.errors import RelFrogError, UsageError
+from relfrog.experiments.pool import run_jobs
+from relfrog.experiments.reachable import Place
+from relfrog.experiments.studies import Variant
+from relfrog.experiments.tables import main_metric
+from relfrog.experiments.worker import is_complete
+from relfrog.kinds import BASELINES, LEARNING
+from relfrog.models.auto import member_names
+from relfrog.support.text import duration
+from relfrog.training.run import load_run
+from relfrog.training.run_folder import is_run
+
+__all__ = ["Cell", "Shop", "result_entries"]
+
+#: Settings that a study varies; at their defaults they are those of a run that sets nothing.
+_VARIED = ("model", "roles", "beta", "gamma", "threads")
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One run: a task, what is set, and a seed.
+
+    Attributes:
+        place: the dataset.
+        task: the task.
+        variant: its name in tables.
+        settings: single settings.
+        seed: of all random choices.
+        size: of the network.
+        preset: settings by name, or a file of them.
+        gates: frozen roles by route, if any.
+    """
+
+    place: Place
+    task: str
+    variant: str
+    settings: Mapping[str, Any]
+    seed: int
+    size: str = "medium"
+    preset: str | None = None
+    gates: Mapping[str, float] | None = field(default=None, repr=False)
+
+    @property
+    def kind(self) -> str:
+        """The type of the task."""
+        return self.place.kinds[self.task]
+
+    @property
+    def told(self) -> str:
+        """The cell in words."""
+        return f"{self.place.name} {self.task}, {self.variant}, seed {self.seed}"
+
+    def key(self) -> str:
+        """A hash of everything that decides the result."""
+        preset = read_preset(self.preset) if self.preset else {}
+        given = preset | {
+            name: value for name, value in self.settings.items()
+            if name in preset or name not in _VARIED or value != getattr(Config, name)
+        }  # fmt: skip
+        if given.get("model") in BASELINES:
+            given.pop("threads", None)  # they always have one
+        content = [
+            self.place.name, self.task, self.place.prints[self.task], given, self.seed, self.size,
+            self.gates, __version__,
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+    def folder(self, runs: Path) -> Path:
+        """Where its run is kept."""
+        model = str(self.settings.get("model", Config.model))
+        return runs / f"{self.place.name}-{self.task}-{model}-{self.seed}-{self.key()}"
+
+    def check(self) -> None:
+        """See whether the settings fit the task.
+
+        Raises:
+            UsageError: They do not.
+        """
+        resolve(1000, size=self.size, preset=self.preset, settings=self.settings, kind=self.kind)
+
+    def job(self, runs: Path) -> dict[str, Any]:
+        """What a worker is told."""
+        return {
+            "dataset": self.place.address, "task": self.task, "folder": str(self.folder(runs)),
+            "settings": dict(self.settings), "preset": self.preset, "size": self.size,
+            "seed": self.seed, "gates": None if self.gates is None else dict(self.gates),
+            "members": self._members(runs),
+        }  # fmt: skip
+
+    def _members(self, runs: Path) -> dict[str, str] | None:
+        """Of `auto`, the runs that the same study has of its members, there or not yet."""
+        if self.settings.get("model") != "auto":
+            return None
+        alone = {
+            name: replace(self, settings=_suited({**self.settings, "model": name}))
+            for name in member_names(self.kind)
+        }
+        return {name: str(cell.folder(runs)) for name, cell in alone.items()}
+
+
+def _suited(settings: dict[str, Any]) -> dict[str, Any]:
+    """Without what only models that learn can be told."""
+    if settings.get("model", Config.model) not in LEARNING:
+        settings.pop("refit", None)
+    return settings
+
+
+def cell_for(
+    place: Place, task: str, variant: Variant, seed: int, settings: Mapping[str, Any],
+    size: str, preset: str | None, gates: Mapping[str, float] | None = None,
+) -> Cell:  # fmt: skip
+    """A cell of a variant; names of dataset and task are put into the preset's name."""
+    named = preset
+    if preset is not None:
+        named = preset.replace("{dataset}", place.name).replace("{task}", task)
+    given = _suited({**settings, **variant.settings})
+    return Cell(place, task, variant.name, given, seed, size, named, gates)
+
+
+def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
+    """The entries of `results.json` for a finished run: one per regime.
+
+    A model that has learned once more has entries of its own beside those of the model that was
+    chosen, which is what the same run would be without.
+    """
+    run = load_run(cell.folder(runs))
+    about, val = run.about, run.metrics["val"]
+    scored = {cell.variant: (run.metrics["test"], run.config.refit)}
+    if run.config.refit:
+        scored = {
+            cell.variant: (run.metrics_before_refit, False),
+            f"{cell.variant}-refit": (run.metrics["test"], True),
+        }
+    return [
+        {
+            "dataset": cell.place.name, "task": cell.task, "task_type": cell.kind,
+            "model": run.config.model, "variant": variant, "regime": regime,
+            "seed": cell.seed, "metrics": test[regime], "val_metrics": val[regime],
+            "settings": asdict(run.config) | {"refit": refit},
+            "seconds": about["seconds"], "peak_mb": round(about["peak_memory_bytes"] / 1e6, 1),
+            "versions": {"relfrog": about["relfrog"], **about["versions"]},
+            "run": cell.folder(runs).name,
+        }
+        for variant, (test, refit) in scored.items()
+        for regime in REGIMES
+    ]  # fmt: skip
+
+
+@dataclass(eq=False)
+class Shop:
+    """Where cells become runs.
+
+    Attributes:
+        runs: folder of the run folders.
+        processes: runs at a time.
+        threads: of each.
+        log: file for what the processes print.
+        say: told in one line each what happens.
+        skipped: what did not fit, in words.
+        failed: what went wrong, in words.
+    """
+
+    runs: Path
+    processes: int
+    threads: int
+    log: Path
+    say: Callable[[str], None]
+    skipped: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def skip(self, text: str) -> None:
+        """Leave something out, and say so once."""
+        if text not in self.skipped:
+            self.skipped.append(text)
+            self.say(text)
+
+    def fitting(self, cells: Sequence[Cell]) -> list[Cell]:
+        """The cells whose settings fit their tasks; of the others it is said why not."""
+        fit: list[Cell] = []
+        unfit: dict[tuple[str, str], dict[str, None]] = {}
+        for cell in cells:
+            try:
+                cell.check()
+                fit.append(cell)
+            except UsageError as error:
+                tasks = unfit.setdefault((cell.variant, str(error)), {})
+                tasks[f"{cell.place.name} {cell.task}"] = None
+        for (variant, why), tasks in unfit.items():
+            first, *others = tasks
+            more = f" and {len(others)} more" if others else ""
+            self.skip(f"skipped: {variant} on {first}{more}: {why}")
+        return fit
+
+    def run(
+        self,
+        cells: Sequence[Cell],
+        look: Callable[[Cell], Path | None] = lambda cell: None,
+        quiet: bool = False,
+    ) -> Iterator[Cell]:
+        """Run what is not there yet; each cell once it is finished, in no certain order.
+
+        Args:
+            cells: what to run; those with the same settings share a run.
+            look: for a cell the file that `relfrog.analysis.fd_space` is to be written to, if any.
+            quiet: whether to say only what goes wrong.
+        """
+        owners: dict[str, list[Cell]] = {}
+        for cell in cells:
+            owners.setdefault(cell.key(), []).append(cell)
+        open_cells, jobs = [], []
+        for several in owners.values():
+            wanted = look(several[0])
+            folder = several[0].folder(self.runs)
+            if is_complete(folder) and (wanted is None or wanted.is_file()):
+                yield from several
+                continue
+            open_cells.append(several)
+            jobs.append(several[0].job(self.runs) | {"differences": wanted and str(wanted)})
+        total, kept = len(owners), len(owners) - len(jobs)
+        begun = sum(
+            is_run(Path(job["folder"])) and not is_complete(Path(job["folder"])) for job in jobs
+        )
+        reused = f", {kept} of them finished before" if kept else ""
+        resumed = f", {begun} to be taken up again" if begun else ""
+        if not quiet:
+            self.say(
+                f"{total} runs{reused}{resumed}; {len(jobs)} to do, {self.processes} at a time "
+                f"with {self.threads} {'thread' if self.threads == 1 else 'threads'} each"
+            )
+        started = time.monotonic()
+        for done, (number, answer) in enumerate(
+            run_jobs(jobs, self.processes, self.threads, self.log), 1
+        ):
+            several = open_cells[number]
+            left = (time.monotonic() - started) / done * (len(jobs) - done)
+            ahead = f"; about {duration(left)} left" if done < len(jobs) else ""
+            at = f"[{kept + done}/{total}] {several[0].told}"
+            if "error" not in answer:
+                try:
+                    said = self._validation(several[0])
+                    if not quiet:
+                        self.say(f"{at}: {said}{ahead}")
+                    yield from several
+                    continue
+                except RelFrogError as error:
+                    answer = {"error": str(error)}
+            text = " ".join(str(answer["error"]).split())
+            if answer.get("unfit"):
+                self.skip(f"skipped: {several[0].told}: {text}")
+            else:
+                self.failed.append(f"{several[0].told}: {text}")
+                self.say(f"{at} failed: {text}{ahead}")
+
+    def _validation(self, cell: Cell) -> str:
+        """What may be shown while an experiment runs: scores of validation, and the time."""
+        run = load_run(cell.folder(self.runs))
+        metric = main_metric(cell.kind).name
+        score = run.metrics["val"][run.config.regime].get(metric, float("nan"))
+        return f"val {metric} {score:.4f}, {duration(run.about['seconds'])}"

@@ -1,0 +1,166 @@
+"""Results of many runs as tables: mean and deviation over seeds, best and second marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from relfrog.datasets.metrics import REGIMES
+
+__all__ = ["METRICS", "Metric", "Tally", "main_metric", "marked", "score_tables", "tally"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a type of task is judged by.
+
+    Attributes:
+        name: in the metrics of a run.
+        title: in tables.
+        higher: whether more is better.
+        percent: whether it is shown times 100, as in the paper.
+    """
+
+    name: str
+    title: str
+    higher: bool = True
+    percent: bool = True
+
+
+METRICS = {
+    "binary_classification": Metric("roc_auc", "Binary classification: ROC-AUC in % ↑"),
+    "multiclass_classification": Metric("accuracy", "Several classes: accuracy in % ↑"),
+    "multilabel_classification": Metric("roc_auc_macro", "Several labels: ROC-AUC in % ↑"),
+    "regression": Metric("mae", "Regression: mean absolute error ↓", False, False),
+    "recommendation": Metric("map", "Recommendation: MAP in % ↑"),
+}  # fmt: skip
+
+
+def main_metric(kind: str) -> Metric:
+    """The metric of a type of task."""
+    return METRICS[kind]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One figure over several seeds.
+
+    Attributes:
+        mean: in the unit in which it is shown.
+        deviation: over the seeds; None for a single one.
+        seeds: how many.
+    """
+
+    mean: float
+    deviation: float | None
+    seeds: int
+
+    def text(self, percent: bool) -> str:
+        """For a table: as many digits as the paper has, or five that count."""
+        if math.isnan(self.mean):
+            return "none"
+        large = sum(abs(self.mean) >= size for size in (10, 100, 1000, 10000))
+        digits = 2 if percent else 4 - large
+        shown = f"{self.mean:.{digits}f}"
+        return shown if self.deviation is None else f"{shown} ± {self.deviation:.{digits}f}"
+
+
+def tally(values: Iterable[float | None], percent: bool = False) -> Tally:
+    """Mean and sample deviation of values; those that are not defined are left out."""
+    factor = 100.0 if percent else 1.0
+    known = [factor * v for v in values if v is not None and not math.isnan(v)]
+    if not known:
+        return Tally(float("nan"), None, 0)
+    return Tally(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
+
+
+def marked(texts: Sequence[str], values: Sequence[float | None], higher: bool) -> list[str]:
+    """Texts with the best in bold and the second in italics; what looks equal is equal.
+
+    Args:
+        texts: what to show.
+        values: how good each is; None or NaN for what is not compared.
+        higher: whether more is better.
+    """
+    shown = [text.split(" ±")[0] for text in texts]
+    known = {
+        text: value for text, value in zip(shown, values, strict=True)
+        if value is not None and not math.isnan(value)
+    }  # fmt: skip
+    order = sorted(known, key=lambda text: known[text], reverse=higher)
+    marks = dict(zip(order, ("**", "_"), strict=False)) if len(order) > 1 else {}
+    return [
+        f"{marks[short]}{text}{marks[short]}" if short in marks and value is not None else text
+        for text, short, value in zip(texts, shown, values, strict=True)
+    ]
+
+
+def score_tables(
+    runs: Sequence[Mapping[str, Any]],
+    variants: Sequence[str],
+    published: Mapping[str, Mapping[str, tuple[float, float | None]]],
+) -> str:
+    """Markdown: per type of task a table with a row per task and regime, a column per variant.
+
+    Args:
+        runs: entries of `results.json`.
+        variants: the columns, as far as there are runs or figures of them.
+        published: the paper's figures, which stand in rows of their own.
+    """
+    parts = []
+    for kind, metric in METRICS.items():
+        mine = [run for run in runs if run["task_type"] == kind]
+        if not mine:
+            continue
+        tasks = list(dict.fromkeys((run["dataset"], run["task"]) for run in mine))
+        names = [f"{dataset}/{task}" for dataset, task in tasks]
+        there = {run["variant"] for run in mine}
+        there |= {variant for name in names for variant in published.get(name, {})}
+        columns = [variant for variant in variants if variant in there]
+        rows = []
+        for (dataset, task), name in zip(tasks, names, strict=True):
+            for regime in REGIMES:
+                own = [
+                    tally(
+                        [
+                            run["metrics"].get(metric.name) for run in mine
+                            if (run["dataset"], run["task"], run["regime"], run["variant"])
+                            == (dataset, task, regime, variant)
+                        ],
+                        metric.percent,
+                    )
+                    for variant in columns
+                ]  # fmt: skip
+                rows.append(_row(f"{dataset} {task}", regime, own, metric))
+            if name in published:
+                figures = [published[name].get(variant) for variant in columns]
+                nothing = Tally(float("nan"), None, 0)
+                paper = [nothing if f is None else Tally(f[0], f[1], 5) for f in figures]
+                rows.append(_row(f"{dataset} {task}", "the paper, frozen", paper, metric))
+        parts += [f"### {metric.title}", "", *markdown(["task", "regime", *columns], rows), ""]
+    return "\n".join(parts)
+
+
+def _row(task: str, regime: str, tallies: Sequence[Tally], metric: Metric) -> list[str]:
+    texts = [t.text(metric.percent) if t.seeds else "" for t in tallies]
+    values = [t.mean if t.seeds else None for t in tallies]
+    return [cell(task), regime, *marked(texts, values, metric.higher)]
+
+
+def cell(text: str) -> str:
+    """Text for a cell of a Markdown table, whatever names it holds."""
+    safe = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;")
+    return safe.replace("|", "\\|")
+
+
+def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> list[str]:
+    """The lines of a Markdown table; all but the first columns are numbers."""
+    line = ["---" if number < left else "--:" for number in range(len(headers))]
+    return [
+        f"| {' | '.join(map(cell, headers))} |",
+        f"|{'|'.join(line)}|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]

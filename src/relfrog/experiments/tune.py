@@ -1,0 +1,238 @@
+"""Search for settings by validation, over the paper's space, with Optuna.
+
+A search is kept as a journal of JSON lines, and every trial is a run that is kept too: an
+interrupted search goes on where it was. Test scores play no part in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import yaml
+
+from relfrog.config import read_preset
+from relfrog.errors import RunError, UsageError
+from relfrog.experiments.grid import Cell, Shop
+from relfrog.experiments.paper import search_space
+from relfrog.experiments.reachable import Place
+from relfrog.experiments.studies import Variant
+from relfrog.experiments.tables import cell, main_metric, markdown
+from relfrog.support.files import write_text
+from relfrog.support.text import duration
+from relfrog.training.run import load_run
+
+__all__ = ["Tuned", "tune"]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search has found for a task.
+
+    Attributes:
+        about: for `results.json`.
+        cells: the runs with the chosen settings.
+        table: the trials, as Markdown.
+    """
+
+    about: dict[str, Any]
+    cells: list[Cell]
+    table: str
+
+
+def tune(
+    make: Callable[[Place, str, Variant, int], Cell],
+    places: Sequence[Place],
+    shop: Shop,
+    seeds: int,
+    trials: int,
+    folder: Path,
+    fixed: Mapping[str, Any],
+) -> list[Tuned]:
+    """Search for every task; the chosen settings become a preset file.
+
+    Args:
+        make: makes a cell of a dataset, a task, settings and a seed.
+        places: datasets and tasks.
+        shop: where cells are run.
+        seeds: over which a trial's validation score is averaged.
+        trials: per task.
+        folder: for journals and presets.
+        fixed: settings that are given, and not searched for.
+
+    Raises:
+        UsageError: Optuna is not installed, or nothing is left to search for.
+    """
+    space = {name: values for name, values in search_space().items() if name not in fixed}
+    if not space:
+        raise UsageError(
+            f"all of {', '.join(search_space())} are set: nothing is left to search for."
+        )
+    found = []
+    for place in places:
+        for task in place.kinds:
+            one = _Search(place, task, make, shop, seeds, trials, folder, space)
+            found.append(one.run(fixed))
+    return found
+
+
+class _Search:
+    """The search for one task."""
+
+    def __init__(
+        self, place: Place, task: str, make: Callable[..., Cell], shop: Shop, seeds: int,
+        trials: int, folder: Path, space: Mapping[str, list[Any]],
+    ) -> None:  # fmt: skip
+        try:
+            import optuna
+        except ImportError:
+            raise UsageError("tune needs Optuna: pip install 'relfrog[tune]'") from None
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.optuna, self.place, self.task, self.make = optuna, place, task, make
+        self.shop, self.seeds, self.trials = shop, seeds, trials
+        self.metric = main_metric(place.kinds[task])
+        self.space: dict[str, Any] = {
+            name: optuna.distributions.CategoricalDistribution(values)
+            for name, values in space.items()
+        }
+        self.stem = f"{place.name}-{task}"
+        self.preset = folder / f"{self.stem}.yaml"
+        journal = folder / f"{self.stem}.journal"
+        # Whoever held it is gone: the folder is ours alone.
+        journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
+        self.study = optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(journal))), study_name=self._name(space),
+            direction="maximize" if self.metric.higher else "minimize", load_if_exists=True,
+        )  # fmt: skip
+        for trial in self._with("RUNNING"):  # was in progress when the search ended
+            self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            if trial.params.keys() == self.space.keys():
+                self.study.enqueue_trial(trial.params)
+
+    def _name(self, space: Mapping[str, list[Any]]) -> str:
+        """Of the study: trials count again only for the same data, settings, seeds and space."""
+        content = [[one.key() for one in self._cells({})], sorted(space.items())]
+        digest = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:12]
+        return f"{self.stem}-{digest}"
+
+    def _with(self, *states: str) -> list[Any]:
+        wanted = [self.optuna.trial.TrialState[state] for state in states]
+        return list(self.study.get_trials(deepcopy=False, states=wanted))
+
+    def _tried(self) -> list[Any]:
+        """Trials that ended by themselves, well or not; settings that came up again only once."""
+        ended = {
+            str(sorted(trial.params.items())): trial
+            for trial in reversed(self._with("COMPLETE", "FAIL"))
+            if trial.state.name == "COMPLETE" or "error" in trial.user_attrs
+        }
+        return list(ended.values())
+
+    def run(self, fixed: Mapping[str, Any]) -> Tuned:
+        """Try settings until there are as many as asked for; then choose."""
+        before = len(self._tried())
+        goal = min(self.trials, math.prod(len(d.choices) for d in self.space.values()))
+        self.shop.say(f"{self.place.name} {self.task}: {goal} trials, {before} of them there")
+        started, news = time.monotonic(), True
+        while (done := len(self._tried())) < goal:
+            # Another seed each time, or a search that goes on would begin with the same draws; and
+            # where it is sure of what is best, others are drawn at random.
+            seed, samplers = len(self.study.trials), self.optuna.samplers
+            startup = max(1, min(10, goal // 2))
+            self.study.sampler = (
+                samplers.TPESampler(seed=seed, n_startup_trials=startup)
+                if news
+                else samplers.RandomSampler(seed=seed)
+            )
+            asked = [
+                self.study.ask(self.space) for _ in range(min(self.shop.processes, goal - done))
+            ]
+            for trial, score in self._scores(asked):
+                known = len(self._tried())
+                if math.isnan(score):
+                    trial.set_user_attr("error", "a run failed, or its score is not defined")
+                    self.study.tell(trial, state=self.optuna.trial.TrialState.FAIL)
+                else:
+                    self.study.tell(trial, score)
+                ended = len(self._tried())
+                if ended > known:
+                    settings = ", ".join(f"{k}={v}" for k, v in trial.params.items())
+                    said = "failed" if math.isnan(score) else f"val {self.metric.name} {score:.4f}"
+                    left = (time.monotonic() - started) / (ended - before) * (goal - ended)
+                    self.shop.say(
+                        f"[{ended}/{goal}] {self.place.name} {self.task}, {settings}: {said}; "
+                        f"about {duration(left)} left"
+                    )
+            news = len(self._tried()) > done
+        return self._choose(fixed)
+
+    def _scores(self, asked: Sequence[Any]) -> list[tuple[Any, float]]:
+        """The score of each trial; NaN where a run failed."""
+        cells = {trial.number: self._cells(trial.params) for trial in asked}
+        everything = [one for several in cells.values() for one in several]
+        finished = set(self.shop.run(everything, quiet=True))
+        return [
+            (trial, self._score(own) if finished.issuperset(own) else math.nan)
+            for trial in asked
+            for own in [cells[trial.number]]
+        ]
+
+    def _cells(self, params: Mapping[str, Any]) -> list[Cell]:
+        variant = Variant("tuned", dict(params))
+        return [self.make(self.place, self.task, variant, seed) for seed in range(self.seeds)]
+
+    def _score(self, cells: Sequence[Cell]) -> float:
+        """The mean validation score, in the regime that selects."""
+        scores = []
+        for one in cells:
+            run = load_run(one.folder(self.shop.runs))
+            scores.append(run.metrics["val"][run.config.regime][self.metric.name])
+        return fmean(scores)
+
+    def _choose(self, fixed: Mapping[str, Any]) -> Tuned:
+        complete = [trial for trial in self._tried() if trial.state.name == "COMPLETE"]
+        if not complete:
+            raise RunError(f"{self.place.name} {self.task}: every trial failed. See log.txt.")
+        complete.sort(key=lambda trial: trial.value, reverse=self.metric.higher)
+        best = complete[0]
+        cells = self._cells(best.params)
+        there = list(self.shop.run(cells, quiet=True))  # again, where runs were removed
+        if len(there) < len(cells):
+            raise RunError(f"{self.place.name} {self.task}: the best runs are gone. See log.txt.")
+        base = read_preset(cells[0].preset) if cells[0].preset else {}
+        settings = base | dict(fixed) | best.params
+        head = (
+            f"# {self.place.name} {self.task}: the best validation {self.metric.name} "
+            f"({best.value:.4f}) of {len(complete)} trials, {self.seeds} seeds each.\n"
+        )
+        write_text(self.preset, head + yaml.safe_dump(settings, sort_keys=False))
+        names = list(self.space)
+        rows = [
+            [str(trial.number), *(str(trial.params[name]) for name in names), f"{trial.value:.4f}"]
+            for trial in complete
+        ]
+        title = cell(f"{self.place.name} {self.task}")
+        lines = [
+            f"### {title}: trials by validation", "",
+            *markdown(["trial", *names, f"validation {self.metric.name}"], rows, left=0), "",
+            f"Chosen settings: `relfrog train ... --preset {self.preset.name}`", "",
+        ]  # fmt: skip
+        about = {
+            "dataset": self.place.name, "task": self.task, "metric": self.metric.name,
+            "trials": [
+                {"settings": trial.params, "validation": trial.value} for trial in complete
+            ],
+            "failed": len(self._tried()) - len(complete), "settings": settings,
+            "validation": best.value, "preset": self.preset.name,
+        }  # fmt: skip
+        return Tuned(about, cells, "\n".join(lines))

@@ -1,0 +1,1 @@
+"""Columns as tensors, fitted on rows before a cut."""

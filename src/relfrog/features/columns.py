@@ -1,0 +1,301 @@
+"""Columns as numbers for the network: types and statistics from rows before a cut.
+
+`fit_columns` looks at the rows that are known at the cut and decides what each column is;
+`Columns.encode` turns any rows of that schema, then or later, into tensors. Nothing that happens
+after the cut changes a type, a statistic, a vocabulary or a text model, and a row is encoded the
+same whatever other rows are there.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.errors import DatasetError, RelFrogWarning, SchemaError, UsageError
+from relfrog.features.column_fit import TYPES, fit_column
+from relfrog.features.column_kinds import Column, column_from
+from relfrog.features.table import Features, TableColumns
+from relfrog.features.text import text_model
+from relfrog.support import times as clock
+
+if TYPE_CHECKING:
+    from relbench.base import Database
+
+__all__ = ["Columns", "Features", "NewColumnWarning", "TableColumns", "fit_columns"]
+
+FORMAT = 1
+NO_TYPES: Mapping[str, Mapping[str, str]] = {}
+
+
+class NewColumnWarning(RelFrogWarning):
+    """A table, column or category was not there when the columns were fitted, and is ignored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """How the columns of a database become numbers; see `fit_columns`.
+
+    Attributes:
+        tables: per table its columns.
+        before: the cut; later rows were not looked at.
+        text: the model for texts.
+    """
+
+    tables: dict[str, TableColumns]
+    before: pd.Timestamp
+    text: str = "ngrams"
+
+    def encode(self, db: Database) -> dict[str, Features]:
+        """Encode every row of a database of the same schema, whatever its time.
+
+        A category that was not seen is the column's unknown; a value that cannot be read is
+        missing.
+
+        Raises:
+            SchemaError: a table or a column is gone, or none of its values can be read.
+
+        Warns:
+            NewColumnWarning: a table or a column is new; it is ignored.
+        """
+        self.check(db)
+        found, unreadable = {}, []
+        for name, table in self.tables.items():
+            wrong: list[str] = []
+            found[name] = table.encode(db.table_dict[name].df, wrong)
+            unreadable += [f"{name}.{column}" for column in dict.fromkeys(wrong)]
+        if unreadable:
+            raise SchemaError(
+                f"no value can be read as what it was before {self.before} in "
+                f"{_listed(unreadable, 'column')}. Undo the change of type, or fit the columns "
+                "again and train anew."
+            )
+        return found
+
+    def check(self, db: Database) -> None:
+        """Compare a database with the schema; raises and warns as `encode` does."""
+        gone = [name for name in self.tables if name not in db.table_dict]
+        lost = [
+            f"{name}.{column}"
+            for name, table in self.tables.items()
+            if name in db.table_dict
+            for column in dict.fromkeys(column.name for column in table.columns)
+            if column not in db.table_dict[name].df
+        ]
+        if gone or lost:
+            parts = [_listed(gone, "table")] * bool(gone) + [_listed(lost, "column")] * bool(lost)
+            raise SchemaError(
+                f"not in the database: {', and '.join(parts)}. Bring them back (a column of NULLs "
+                "will do), or fit the columns again and train anew."
+            )
+        keys = [
+            f"{name}.{column}"
+            for name, table in self.tables.items()
+            for column in db.table_dict[name].fkey_col_to_pkey_table
+            if table.encodes(column)
+        ]
+        if keys:  # its values are no longer its own, but numbers of rows
+            raise SchemaError(
+                f"foreign key now, and a column with values before: {_listed(keys, 'column')}. "
+                "Undo that, or fit the columns again and train anew."
+            )
+        for name, table in db.table_dict.items():
+            if name not in self.tables:
+                text = f"table {name} is new since the columns were fitted and is ignored."
+            else:
+                fitted, keys_now = self.tables[name], table.fkey_col_to_pkey_table
+                known = {table.pkey_col, *fitted.known} - (set(fitted.skipped) & set(keys_now))
+                new = [column for column in table.df if column not in known]
+                if not new:
+                    continue
+                text = f"table {name}: new and ignored: {_listed(new, 'column')}."
+            warnings.warn(f"{text} Fit the columns again to use it.", NewColumnWarning, 3)
+
+    def frames(self, db: Database) -> dict[str, Any]:
+        """The same columns as PyTorch Frame's `TensorFrame`, per table.
+
+        Raises:
+            SchemaError: a table or a column is gone.
+        """
+        from relfrog.features.tensor_frame import frame
+
+        self.check(db)
+        return {name: frame(t, db.table_dict[name].df) for name, t in self.tables.items()}
+
+    def frame_stats(self, table: str) -> tuple[dict[Any, list[str]], dict[str, dict[Any, Any]]]:
+        """Column names by type and statistics by column, as PyTorch Frame's encoders take them."""
+        from relfrog.features.tensor_frame import frame_stats
+
+        return frame_stats(self.tables[table])
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``columns.json`` and ``columns.safetensors`` into a folder."""
+        from safetensors.numpy import save_file
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, NDArray[Any]] = {}
+        tables: dict[str, Any] = {}
+        for name, table in self.tables.items():
+            for number, column in enumerate(table.columns):
+                for key, array in column.arrays().items():
+                    # By number: names may hold any character, and two columns may share one.
+                    arrays[f"{len(tables)}.{number}.{key}"] = np.ascontiguousarray(array)
+            tables[name] = {
+                "time_col": table.time_col,
+                "known": list(table.known),
+                "skipped": table.skipped,
+                "columns": [column.to_json() for column in table.columns],
+            }
+        about = {
+            "format": FORMAT,
+            "before": self.before.isoformat(),
+            "text": self.text,
+            "tables": tables,
+        }
+        save_file(arrays, folder / "columns.safetensors")
+        text = json.dumps(about, indent=1, allow_nan=False)
+        (folder / "columns.json").write_text(text + "\n", encoding="utf-8")
+        # safetensors keeps everyone else out.
+        (folder / "columns.safetensors").chmod((folder / "columns.json").stat().st_mode)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Columns:
+        """Read what `save` wrote.
+
+        Raises:
+            DatasetError: the files are missing, damaged, or of another version.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        folder = Path(folder)
+        try:
+            about = json.loads((folder / "columns.json").read_text(encoding="utf-8"))
+            if about["format"] != FORMAT:
+                raise DatasetError(
+                    f"{folder}: columns of format {about['format']}; this version reads {FORMAT}. "
+                    "Fit them again."
+                )
+            arrays: dict[str, dict[str, NDArray[Any]]] = {}
+            for key, array in load_file(folder / "columns.safetensors").items():
+                place, _, name = key.rpartition(".")
+                arrays.setdefault(place, {})[name] = array
+            tables = {}
+            for number, (name, record) in enumerate(about["tables"].items()):
+                columns = [
+                    column_from(column, arrays.get(f"{number}.{place}", {}))
+                    for place, column in enumerate(record["columns"])
+                ]
+                known, skipped = tuple(record["known"]), dict(record["skipped"])
+                tables[name] = TableColumns(tuple(columns), record["time_col"], known, skipped)
+            return cls(tables, pd.Timestamp(about["before"]), str(about["text"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+            raise DatasetError(
+                f"{folder}: no readable columns ({type(error).__name__}: {error}). Fit them again."
+            ) from error
+
+
+def fit_columns(
+    db: Database,
+    *,
+    before: pd.Timestamp,
+    text: str = "ngrams",
+    text_channels: int = 32,
+    types: Mapping[str, Mapping[str, str]] = NO_TYPES,
+) -> Columns:
+    """Decide what each column is and take its statistics, from rows that are known at a cut.
+
+    Keys are no features. The time column of a table is.
+
+    Args:
+        db: a RelBench database.
+        before: rows with a later time are not looked at; rows without a time are. There is no
+            default: whoever fits must say what may be known.
+        text: the model for texts, see `relfrog.features.text.text_model`.
+        text_channels: numbers per text.
+        types: per table and column a type other than the one that is found: numerical,
+            categorical, multicategorical, timestamp, embedding, or skip.
+
+    Raises:
+        UsageError: `before` is no time, a type is wrong, or there is no such text model.
+        SchemaError: a time column is missing or holds no times.
+    """
+    before = pd.Timestamp(before)
+    if before is pd.NaT:
+        raise UsageError("before is no time. Give the time up to which rows may be looked at.")
+    text_model(text, text_channels)  # complains early
+    _check_types(db, types)
+    tables = {}
+    for name in sorted(db.table_dict):
+        table = db.table_dict[name]
+        row_times, visible = _visible(name, table, before)
+        keys = {table.pkey_col, *table.fkey_col_to_pkey_table}
+        columns: list[Column] = []
+        skipped: dict[str, str] = {}
+        for column in table.df:
+            wanted = types.get(name, {}).get(column)
+            if column in keys:
+                continue
+            values = table.df[column][visible]
+            own = column == table.time_col
+            try:
+                fitted = fit_column(column, values, wanted, text, text_channels, own, row_times)
+            except UsageError as error:
+                raise UsageError(f"types: {name}.{column} as {error}") from None
+            if isinstance(fitted, str):
+                skipped[column] = fitted
+            else:
+                columns += fitted
+        tables[name] = TableColumns(tuple(columns), table.time_col, tuple(table.df), skipped)
+    return Columns(tables, before, text)
+
+
+def _check_types(db: Database, types: Mapping[str, Mapping[str, str]]) -> None:
+    for name, columns in types.items():
+        table = db.table_dict.get(name)
+        if table is None:
+            known = ", ".join(sorted(db.table_dict))
+            raise UsageError(f"types: there is no table {name!r}. There are: {known}.")
+        for column, wanted in columns.items():
+            if column not in table.df:
+                known = ", ".join(table.df)
+                raise UsageError(f"types: {name} has no column {column!r}. It has: {known}.")
+            if wanted not in TYPES:
+                raise UsageError(
+                    f"types: {name}.{column} cannot be {wanted!r}. Choose among: "
+                    f"{', '.join(TYPES)}."
+                )
+            if column == table.pkey_col or column in table.fkey_col_to_pkey_table:
+                raise UsageError(f"types: {name}.{column} is a key, which has no type. Omit it.")
+
+
+def _visible(
+    name: str, table: Any, before: pd.Timestamp
+) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
+    """The times of the rows that are known at the cut, and which they are, as the graph sees it."""
+    if table.time_col is None:
+        return None, np.ones(len(table.df), bool)
+    if table.time_col not in table.df:
+        raise SchemaError(f"{name}: there is no time column {table.time_col!r}.")
+    try:
+        known = clock.as_integers(table.df[table.time_col])
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"{name}.{table.time_col}: not a time ({error}).") from error
+    unit = clock.unit_of([known])
+    cut = clock.convert(*clock.as_integers([before]), unit, clip=True)[0]
+    times = clock.convert(*known, unit)
+    visible = np.asarray(times <= cut)
+    return times[visible], visible
+
+
+def _listed(names: list[str], what: str) -> str:
+    """How many there are, and which."""
+    return f"{len(names)} {what}{'s' * (len(names) != 1)} ({', '.join(map(str, names))})"

@@ -1,0 +1,212 @@
+"""Columns of any dtype as numbers, moments, texts or lists, each value by itself.
+
+What a column holds is asked of its values, never of its dtype: one NULL in a later row turns a
+column of integers into one of floats and a column of truth values into one of objects, and later
+rows must not be heard before the cut. And a value is read the same whatever stands around it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.support import times as clock
+
+__all__ = ["kind_of", "lists", "missing", "moments", "numbers", "texts", "vector_width", "vectors"]
+
+#: What pandas calls the values of a column, and what they are here.
+KINDS = {
+    "boolean": "boolean",
+    "integer": "number",
+    "floating": "number",
+    "mixed-integer-float": "number",
+    "decimal": "number",
+    "timedelta": "number",
+    "timedelta64": "number",
+    "datetime": "moment",
+    "datetime64": "moment",
+    "date": "moment",
+    "string": "text",
+    "mixed-integer": "text",
+    "time": "text",
+    "empty": "nothing",
+}
+LISTS = (list, tuple, set, frozenset, np.ndarray)
+NUMBERS = (int, float, np.integer, np.floating, np.bool_, decimal.Decimal)
+WORDS = (str, dt.date, dt.time)
+#: Microseconds as floats are cut here, lest they leave 64 bits.
+FAR = 9.2e12
+
+
+def kind_of(values: pd.Series) -> str:
+    """What a column holds: boolean, number, moment, text, list, nothing, or what pandas says."""
+    dtype = values.dtype
+    if values.isna().all():
+        return "nothing"
+    if pd.api.types.is_bool_dtype(dtype):
+        return "boolean"
+    if pd.api.types.is_numeric_dtype(dtype) and dtype.kind != "c":
+        return "number"
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return "moment"
+    if pd.api.types.is_timedelta64_dtype(dtype):
+        return "number"
+    known = _objects(values.dropna())
+    if any(isinstance(value, LISTS) for value in known[:1]):
+        return "list" if all(isinstance(value, LISTS) for value in known) else "mixed"
+    found = pd.api.types.infer_dtype(known, skipna=True)
+    if found == "mixed":
+        # Numbers of several types are numbers; numbers among words are words.
+        if all(isinstance(value, NUMBERS) for value in known):
+            return "number"
+        return "text" if all(isinstance(value, NUMBERS + WORDS) for value in known) else "mixed"
+    return KINDS.get(found, str(found))
+
+
+def missing(values: pd.Series) -> NDArray[np.bool_]:
+    """Where there is no value at all. Shape [rows]."""
+    return np.asarray(values.isna(), bool)
+
+
+def numbers(values: pd.Series) -> NDArray[np.float64]:
+    """Numbers, NaN where there is none or it is infinite. Shape [rows].
+
+    True is 1, a span of time its seconds, and text what it spells.
+    """
+    dtype = values.dtype
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return np.full(len(values), np.nan)
+    if pd.api.types.is_timedelta64_dtype(dtype):
+        found = values.dt.total_seconds().to_numpy(np.float64)
+    elif pd.api.types.is_numeric_dtype(dtype) and dtype.kind != "c":
+        found = values.to_numpy(np.float64, na_value=np.nan)
+    else:
+        found = _spelled(_objects(values))
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def _spelled(values: NDArray[np.object_]) -> NDArray[np.float64]:
+    """Numbers from objects of any kind."""
+
+    def one(value: Any) -> float:
+        try:
+            if isinstance(value, str) and "_" in value:
+                return np.nan  # to Python 1_000 is a number
+            if isinstance(value, dt.timedelta | np.timedelta64):
+                return float(pd.Timedelta(value).total_seconds())
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            return np.nan
+
+    return np.fromiter(map(one, values), np.float64, len(values))
+
+
+def moments(values: pd.Series) -> NDArray[np.int64]:
+    """Microseconds since 1970 in UTC, `relfrog.support.times.MISSING` where unknown. Shape [rows].
+
+    Numbers count seconds since 1970, as in RelBench.
+    """
+    dtype = values.dtype
+    if not pd.api.types.is_datetime64_any_dtype(dtype):
+        if pd.api.types.is_numeric_dtype(dtype):
+            seconds = numbers(values)
+            micros = np.rint(np.clip(np.nan_to_num(seconds), -FAR, FAR) * 1e6).astype(np.int64)
+            return np.where(np.isnan(seconds), clock.MISSING, micros)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about days that might be months
+            # A format guessed from the first row would make the others depend on it.
+            values = pd.to_datetime(
+                pd.Series(_objects(values), dtype=object),
+                errors="coerce",
+                utc=True,
+                format="mixed",
+            )
+    return clock.convert(*clock.as_integers(values), "us", clip=True)
+
+
+def texts(values: pd.Series) -> NDArray[np.object_]:
+    """Each value as a string, None where there is none. Shape [rows].
+
+    A whole number is spelled without a point, so that 1 and 1.0 are one text.
+    """
+    found = _objects(values)
+    known = ~missing(values)
+    out = np.full(len(found), None, object)
+    if pd.api.types.infer_dtype(found, skipna=True) == "string":
+        out[known] = found[known]
+    else:
+        out[known] = [_text(value) for value in found[known]]
+    return out
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return str(int(value))
+    if isinstance(value, float | np.floating) and np.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(value)
+
+
+def lists(values: pd.Series) -> tuple[NDArray[np.int64], list[str]]:
+    """Length of each list, -1 where there is none, and their entries as strings.
+
+    Entries that are missing are left out.
+    """
+    flat: list[Any] = []
+    lengths = np.full(len(values), -1, np.int64)
+    for row, value in enumerate(_objects(values)):
+        if isinstance(value, LISTS):
+            flat.extend(value)
+            lengths[row] = len(value)
+    if pd.api.types.infer_dtype(flat, skipna=False) in ("string", "empty"):
+        return lengths, flat
+    kept = np.array([not _nothing(entry) for entry in flat], bool)
+    rows = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    counts = np.bincount(rows[kept], minlength=len(lengths))
+    flat = [_text(entry) for entry, keep in zip(flat, kept, strict=True) if keep]
+    return np.where(lengths < 0, -1, counts), flat
+
+
+def _nothing(entry: Any) -> bool:
+    if isinstance(entry, float | np.floating):
+        return bool(np.isnan(entry))
+    return entry is None or entry is pd.NA or entry is pd.NaT
+
+
+def vector_width(values: pd.Series) -> int | None:
+    """How many numbers each list holds, if all lists hold equally many and nothing else."""
+    found = [value for value in _objects(values) if isinstance(value, LISTS)]
+    widths = {len(value) for value in found}
+    if len(widths) != 1 or min(widths) < 2 or any(isinstance(v, set | frozenset) for v in found):
+        return None
+    try:
+        whole = np.array([list(value) for value in found])
+    except (TypeError, ValueError):
+        return None
+    return widths.pop() if whole.ndim == 2 and whole.dtype.kind in "fiu" else None
+
+
+def vectors(values: pd.Series, width: int) -> NDArray[np.float64]:
+    """Lists of so many numbers, NaN in rows without one. Shape [rows, width]."""
+    out = np.full((len(values), width), np.nan)
+    for row, value in enumerate(_objects(values)):
+        if isinstance(value, LISTS) and len(value) == width:
+            try:
+                one = np.asarray(list(value), np.float64)
+            except (TypeError, ValueError):
+                continue
+            if np.isfinite(one).all():
+                out[row] = one
+    return out
+
+
+def _objects(values: pd.Series) -> NDArray[np.object_]:
+    return np.asarray(values.astype(object).to_numpy(), dtype=object)

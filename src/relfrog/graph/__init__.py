@@ -1,0 +1,1 @@
+"""A database as pointers between rows; seeds become batches without a future."""

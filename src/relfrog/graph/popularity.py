@@ -1,0 +1,207 @@
+"""Targets of a recommendation at a time: who is there, and how often each was joined before."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from relfrog.graph.relational import ForeignKey, RelationalGraph
+from relfrog.support import times as clock
+
+__all__ = ["Popularity", "Standing", "Wish", "children_at", "joined_before"]
+
+
+class Standing(NamedTuple):
+    """All rows of a table at one time.
+
+    Attributes:
+        visible: which of them exist. bool, shape [rows].
+        counts: how often they are named, and how long ago; see `Popularity`. float16, shape
+            [rows, parts].
+        order: the existing rows, the most named first. int64, shape [existing rows].
+        named: what that goes by: rows that name a row, of the last window or of all time, plus a
+            fraction for the others. float64, shape [rows].
+    """
+
+    visible: Tensor
+    counts: Tensor
+    order: Tensor
+    named: Tensor
+
+
+class Popularity:
+    """How much rows of a table are asked for, at any time, from rows known at that time.
+
+    For each foreign key to the table three numbers, all as log(1 + x): rows that name it so far,
+    those of the last window, and windows since the last of them. One more: the row's own age in
+    windows.
+
+    Args:
+        graph: where the rows are.
+        table: the table.
+        window: seconds of a window of the task.
+        key: the foreign key whose counts say who comes first; by default all of them together.
+        latest: whether rows of the last window say who comes first, or rows of all time.
+    """
+
+    #: Bytes of times that are kept: training comes back to each of them in every epoch.
+    KEPT = 512 * 2**20
+
+    def __init__(
+        self,
+        graph: RelationalGraph,
+        table: str,
+        window: float,
+        key: ForeignKey | None = None,
+        *,
+        latest: bool = True,
+    ) -> None:
+        self.graph, self.table, self.key, self.latest = graph, table, key, latest
+        self.window = max(float(window), 1e-6) * clock.PER_SECOND[graph.unit]
+        self.keys = tuple(k for k in graph.foreign_keys if k.parent == table)
+        self.parts = 3 * len(self.keys) + 1
+        self._kept: OrderedDict[int, Standing] = OrderedDict()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Popularity:
+        return self  # it has no weights, and its graph is large
+
+    def at(self, tick: int) -> Standing:
+        """The table at a time in the unit of the graph."""
+        found = self._kept.get(tick)
+        if found is None:
+            found = self._kept[tick] = self._count(tick)
+            size = sum(part.nbytes for part in found)
+            while len(self._kept) > max(1, self.KEPT // max(size, 1)):
+                self._kept.popitem(last=False)
+        return found
+
+    def _count(self, tick: int) -> Standing:
+        rows = self.graph.num_rows[self.table]
+        parts = np.zeros((rows, self.parts), np.float32)
+        own = self.graph.time(self.table)
+        visible = np.ones(rows, bool) if own is None else own <= tick
+        if own is not None:
+            known = own != clock.MISSING
+            age = np.where(known, (tick - np.where(known, own, tick)) / self.window, 0.0)
+            parts[:, -1] = np.log1p(np.maximum(age, 0.0))
+        named = np.zeros(rows)
+        for number, key in enumerate(self.keys):
+            total, recent, since = self._named(key, tick, rows)
+            parts[:, 3 * number] = np.log1p(total)
+            parts[:, 3 * number + 1] = np.log1p(recent)
+            parts[:, 3 * number + 2] = np.log1p(since)
+            if self.key is None or key == self.key:
+                # The others only say who comes before whom else.
+                first, then = (recent, total) if self.latest else (total, recent)
+                named += first + then / (1.0 + then.max(initial=0.0))
+        there = np.flatnonzero(visible)
+        order = there[np.lexsort((there, -named[there]))]
+        found = visible, parts.astype(np.float16), order, named
+        return Standing(*map(torch.from_numpy, found))
+
+    def _named(
+        self, key: ForeignKey, tick: int, rows: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Rows that name each row: all, those of the last window, windows since the last one."""
+        children = self.graph.children_by_parent(key)
+        parents = self.graph.parent(key)[children]
+        when = self.graph.time(key.table)
+        since = np.zeros(rows)
+        if when is None:
+            total = np.bincount(parents, minlength=rows).astype(float)
+            return total, np.zeros(rows), since
+        moments = when[children]
+        seen = moments <= tick
+        parents, moments = parents[seen], moments[seen]
+        total = np.bincount(parents, minlength=rows).astype(float)
+        late = moments > tick - self.window
+        recent = np.bincount(parents[late], minlength=rows).astype(float)
+        dated = moments != clock.MISSING
+        last = np.full(rows, np.iinfo(np.int64).min)
+        np.maximum.at(last, parents[dated], moments[dated])
+        ever = last > np.iinfo(np.int64).min
+        since[ever] = (tick - last[ever]) / self.window
+        return total, recent, since
+
+
+@dataclass(frozen=True, eq=False)
+class Wish:
+    """What a list of recommendations shall be.
+
+    Attributes:
+        k: its length.
+        allowed: which targets may be in it. bool, shape [targets].
+        exclude: where those of each seed begin, and targets that must not be in its list.
+    """
+
+    k: int
+    allowed: NDArray[np.bool_] | None = None
+    exclude: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+
+def joined_before(
+    graph: RelationalGraph,
+    source: str,
+    target: str,
+    rows: NDArray[np.int64],
+    times: Any,
+    *,
+    ticks: bool = False,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Targets that rows of the source table were joined to by then: some row names both.
+
+    A key of one of the two tables to the other joins as well.
+
+    Args:
+        graph: where to look.
+        source: the table of the rows.
+        target: the table of the targets.
+        rows: the rows. Shape [n].
+        times: up to when each of them looks. Shape [n].
+        ticks: whether these are numbers in the unit of the graph.
+
+    Returns:
+        Where the targets of each begin, shape [n + 1], and the targets, shape [found].
+    """
+    limits = times if ticks else graph.ticks(times)
+    pairs = []
+    for key in graph.foreign_keys:
+        if key.table == source and key.parent == target:
+            named = graph.parent(key)[rows].astype(np.int64)
+            pairs.append(np.stack([np.arange(len(rows)), named], 1)[named >= 0])
+        if key.parent != source:
+            continue
+        seed, child = children_at(graph, key, rows, limits)
+        if key.table == target:
+            pairs.append(np.stack([seed, child], 1))
+        for other in graph.foreign_keys:
+            if other.table == key.table and other.parent == target and other != key:
+                named = graph.parent(other)[child].astype(np.int64)
+                pairs.append(np.stack([seed, named], 1)[named >= 0])
+    both = np.unique(np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=0)
+    begin = np.searchsorted(both[:, 0], np.arange(len(rows) + 1))
+    return begin, both[:, 1].copy()
+
+
+def children_at(
+    graph: RelationalGraph, key: ForeignKey, rows: NDArray[np.int64], ticks: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each row the children that are visible to it: the number of the row, and the child."""
+    children = graph.children_by_parent(key)
+    parents = graph.parent(key)[children]
+    begin, end = np.searchsorted(parents, rows), np.searchsorted(parents, rows, "right")
+    count = end - begin
+    seed = np.repeat(np.arange(len(rows)), count)
+    within = np.arange(len(seed)) - np.repeat(np.cumsum(count) - count, count)
+    child = children[np.repeat(begin, count) + within].astype(np.int64)
+    times = graph.time(key.table)
+    if times is not None:
+        seen = times[child] <= ticks[seed]
+        seed, child = seed[seen], child[seen]
+    return seed, child

@@ -1,0 +1,283 @@
+"""The temporal sampler: seeds in, batches out, and no row later than its seed.
+
+A seed is a row and a time. Around it the sampler collects rows that existed at that time, in
+hops along the foreign keys, and writes them down as a `Batch`.
+
+What is drawn for a row depends on the random seed, the epoch, the seed's time, the row and how
+many of its children are visible, and on nothing else: not on the number of workers, not on rows
+that are later. So evaluation always sees the same subgraphs, and the future can change without
+changing a batch. Other seeds change nothing where subgraphs are separate; one that shares a
+subgraph may bring a row nearer, which then brings more of its children.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from relfrog.errors import TaskError, UsageError
+from relfrog.graph import _kernels as kernels
+from relfrog.graph._kernels import walk
+from relfrog.graph.batch import Batch, Rows
+from relfrog.graph.relational import ForeignKey, RelationalGraph
+from relfrog.graph.routes import Route, routes
+from relfrog.support import times as clock
+
+__all__ = ["Mode", "Strategy", "TemporalSampler", "halving"]
+
+
+class Strategy(str, Enum):
+    """Which children are taken when there are more than the fan-out."""
+
+    UNIFORM = "uniform"
+    LAST = "last"
+
+
+class Mode(str, Enum):
+    """Whether seeds with the same time share one subgraph or have one each."""
+
+    SHARED = "shared"
+    SEPARATE = "separate"
+
+
+def halving(neighbors: int, hops: int) -> tuple[int, ...]:
+    """The usual fan-outs: `neighbors / 2**i` at hop i, at least 1; all of them for -1.
+
+    >>> halving(128, 3)
+    (128, 64, 32)
+    """
+    if neighbors < -1 or hops < 0:
+        raise UsageError(f"fan-outs: {neighbors} neighbours over {hops} hops make no sense.")
+    return tuple(max(neighbors >> i, 1) if neighbors > 0 else neighbors for i in range(hops))
+
+
+@lru_cache(maxsize=16)
+def _stream(seed: int, epoch: int) -> np.uint64:
+    """Selects the random choices of an epoch."""
+    return np.uint64(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class TemporalSampler:
+    """Samples subgraphs of the past of some rows.
+
+    Attributes:
+        graph: where to sample.
+        table: the table of the seeds.
+        fanouts: children per row and foreign key at each hop; -1 for all, 0 for none. Parents
+            are always followed. See `halving`.
+        mode: "shared" (seeds with the same time share a subgraph) or "separate".
+        strategy: "uniform" (without replacement) or "last" (the latest children).
+        seed: of the random choices.
+        routes: listed in the batches; by default those of the paper.
+        whole: hops within which rows have all that their matches rest on, see `Batch`: as many as
+            layers compute. At least one less than there are fan-outs, which is the default.
+    """
+
+    graph: RelationalGraph
+    table: str
+    fanouts: Sequence[int] = halving(128, 2)
+    mode: Mode | str = Mode.SHARED
+    strategy: Strategy | str = Strategy.UNIFORM
+    seed: int = 0
+    routes: tuple[Route, ...] | None = None
+    whole: int = 0
+
+    def __post_init__(self) -> None:
+        if self.table not in self.graph.num_rows:
+            known = ", ".join(self.graph.num_rows)
+            raise UsageError(f"sampler: no table {self.table!r} (the graph has {known}).")
+        if any(fanout < -1 for fanout in self.fanouts) or len(self.fanouts) > 100:
+            raise UsageError(f"sampler: fan-outs must be -1 or more (got {list(self.fanouts)}).")
+        object.__setattr__(self, "fanouts", tuple(int(fanout) for fanout in self.fanouts))
+        hops = len(self.fanouts)
+        object.__setattr__(self, "whole", min(max(self.whole, hops - 1), hops + 1))
+        object.__setattr__(self, "mode", Mode(self.mode))
+        object.__setattr__(self, "strategy", Strategy(self.strategy))
+        if self.routes is None:
+            object.__setattr__(self, "routes", routes(self.graph.foreign_keys))
+
+    @property
+    def shares(self) -> bool:
+        """Whether seeds with the same time share a subgraph."""
+        return self.mode is Mode.SHARED
+
+    @cached_property
+    def _adjacent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Foreign keys from and to each table, padded with -1. Shape [tables, most] each."""
+        sides = []
+        for side in (0, 1):
+            lists: list[list[int]] = [[] for _ in self.graph.num_rows]
+            for number, key in enumerate(self.graph.keys):
+                lists[key[side]].append(number)
+            most = max([1, *map(len, lists)])
+            padded = np.full((len(lists), most), -1, np.int64)
+            for table, numbers in enumerate(lists):
+                padded[table, : len(numbers)] = numbers
+            sides.append(padded)
+        return sides[0], sides[1]
+
+    @cached_property
+    def _timed(self) -> dict[str, bool]:
+        """Which tables have times."""
+        timed = self.graph.tables[:, kernels.TIMES] >= 0
+        return dict(zip(self.graph.num_rows, timed.tolist(), strict=True))
+
+    @cached_property
+    def _scratch(self) -> threading.local:
+        """Memory of each thread, kept from batch to batch: fresh pages cost more than the walk."""
+        return threading.local()
+
+    def _cutoffs(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Visible rows per time and table, -1 where rows are not in time order."""
+        return kernels.count_visible(self.graph.tables, self.graph.times, moments)
+
+    def check(self, rows: ArrayLike, times: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and times as numbers.
+
+        Raises:
+            TaskError: a seed has no row or no time.
+        """
+        chosen, ticks = np.asarray(rows), self.graph.ticks(times)
+        count = self.graph.num_rows[self.table]
+        if chosen.shape != ticks.shape or chosen.ndim != 1:
+            raise TaskError(f"seeds: {chosen.shape} rows, but {ticks.shape} times.")
+        if chosen.size and not np.issubdtype(chosen.dtype, np.integer):
+            raise TaskError(f"seeds: rows of {self.table!r} must be integers (got {chosen.dtype}).")
+        chosen = chosen.astype(np.int64)
+        outside = (chosen < 0) | (chosen >= count)
+        if outside.any():
+            raise TaskError(
+                f"seeds: {outside.sum():,} of {len(chosen):,} name no row of {self.table!r}, e.g. "
+                f"{chosen[outside][0]} of {count:,}. Drop them."
+            )
+        if (ticks == clock.MISSING).any():
+            raise TaskError(f"seeds: {(ticks == clock.MISSING).sum():,} have no time. Drop them.")
+        # Writable copies: one signature for the kernels, whatever was passed in.
+        return chosen, ticks.copy()
+
+    def sample(
+        self,
+        rows: ArrayLike,
+        times: Any,
+        epoch: int = 0,
+        seed_ids: ArrayLike | None = None,
+        cutoffs: Any = None,
+    ) -> Batch:
+        """The subgraphs around some seeds.
+
+        Args:
+            rows: rows of the seed table. Shape [seeds].
+            times: their times: anything pandas reads as times. Shape [seeds].
+            epoch: another epoch makes other random choices.
+            seed_ids: numbers to carry along; by default 0, 1, 2, ...
+            cutoffs: up to when each sees rows, if that is earlier than its time. Shape [seeds].
+
+        Raises:
+            TaskError: see `check`.
+        """
+        chosen, ticks = self.check(rows, times)
+        ids = np.arange(len(chosen)) if seed_ids is None else np.asarray(seed_ids, np.int64)
+        limits = None if cutoffs is None else np.minimum(self.graph.ticks(cutoffs), ticks)
+        return self.sample_checked(chosen, ticks, epoch, ids, limits)
+
+    def sample_checked(
+        self,
+        rows: NDArray[np.int64],
+        ticks: NDArray[np.int64],
+        epoch: int,
+        seed_ids: NDArray[np.int64],
+        limits: NDArray[np.int64] | None = None,
+    ) -> Batch:
+        """`sample` for seeds that `check` has returned."""
+        moments, moment = np.unique(ticks if limits is None else limits, return_inverse=True)
+        if not self.shares:
+            order, groups, group_moments = None, np.arange(len(rows)), moment
+            group_times = ticks
+        elif limits is None:
+            order = np.argsort(moment, kind="stable")
+            rows, groups, group_moments = rows[order], moment[order], np.arange(len(moments))
+            group_times = moments
+        else:
+            # Seeds that see the same rows at different times have other seasons and lags.
+            order = np.lexsort((ticks, moment))
+            first = np.ones(len(order), bool)
+            first[1:] = (np.diff(ticks[order]) != 0) | (np.diff(moment[order]) != 0)
+            rows, groups = rows[order], np.cumsum(first) - 1
+            group_moments, group_times = moment[order][first], ticks[order][first]
+        ends = moments[group_moments]
+        lags = (group_times - ends) / float(clock.PER_SECOND[self.graph.unit])
+        graph = self.graph
+        outgoing, incoming = self._adjacent
+        stream = _stream(self.seed, epoch)
+        # Taken out while in use; empty arrays the first time, for each thread its own.
+        memory = self._scratch.__dict__.pop("memory", None) or [
+            np.empty((0, 4), np.int32),
+            np.empty((0, outgoing.shape[1]), np.int32),
+            np.empty(0, np.int64),
+            np.empty((0, 4), np.int64),
+            np.empty(0, np.int32),
+        ]
+        *memory, levels, found = walk(
+            graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
+            outgoing, incoming, graph.table_number[self.table], rows, groups, moments,
+            self._cutoffs(moments), group_moments, np.array(self.fanouts, np.int64),
+            self.whole, self.strategy is Strategy.LAST, stream, *memory,
+        )  # fmt: skip
+        arrays = kernels.arrange(
+            memory[0], memory[1], memory[2], levels, found, ends, graph.tables,
+            float(clock.PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
+        )  # fmt: skip
+        self._scratch.memory = memory
+        return self._batch(arrays, group_times, lags, order, seed_ids)
+
+    def _batch(
+        self,
+        arrays: tuple[NDArray[Any], ...],
+        group_times: NDArray[np.int64],
+        lags: NDArray[np.float64],
+        order: NDArray[np.int64] | None,
+        seed_ids: NDArray[np.int64],
+    ) -> Batch:
+        counts, distinct = arrays[0].tolist(), arrays[1].tolist()
+        rows, index, group, age, hop, pointers, seeds = arrays[2:]
+        # Cut by NumPy, which is faster at it than PyTorch: a batch has many small parts.
+        tensor = torch.from_numpy
+        tables: dict[str, Rows] = {}
+        sizes = []
+        at = 0
+        for number, (name, timed) in enumerate(self._timed.items()):
+            per_hop = tuple(counts[number])
+            sizes.append(sum(per_hop))
+            end = at + sizes[-1]
+            tables[name] = Rows(
+                rows=tensor(rows[at : at + distinct[number]]),
+                index=tensor(index[at:end]),
+                group=tensor(group[at:end]),
+                hop=tensor(hop[at:end]),
+                age=tensor(age[at:end]) if timed else None,
+                per_hop=per_hop,
+            )
+            at = end
+        parents: dict[ForeignKey, Tensor] = {}
+        at = 0
+        for key, number in zip(
+            self.graph.foreign_keys, self.graph.keys[:, kernels.CHILD].tolist(), strict=True
+        ):
+            parents[key] = tensor(pointers[at : at + sizes[number]])
+            at += sizes[number]
+        if order is not None:
+            seeds[order] = seeds.copy()
+        return Batch(
+            tables, parents, self.routes or (), self.table, tensor(seeds),
+            tensor(seed_ids), tensor(group_times), tensor(lags),
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""A source becomes a dataset folder, every decision with its evidence."""

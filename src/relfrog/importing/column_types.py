@@ -1,0 +1,356 @@
+"""What a staged column becomes in the dataset: its type, found by looking at its values.
+
+Types are few on purpose, and the same for all sources: ``integer``, ``number``, ``boolean``,
+``time``, ``text``, ``list`` (of text) and ``drop``. A type may carry a format: ``time epoch ms``,
+``time %d.%m.%Y``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from relfrog.errors import SchemaError
+from relfrog.importing.staging import (
+    ISO,
+    MISSING,
+    StagedColumn,
+    StagedTable,
+    Staging,
+    iso_time,
+    listed,
+    sane_time,
+)
+from relfrog.support.text import words
+
+__all__ = ["ColumnType", "find_type", "period", "type_sql", "unusable"]
+
+TYPES = ("integer", "number", "boolean", "time", "text", "list", "drop")
+
+_TRUE, _FALSE = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
+
+
+#: Words that make an integer column of plausible size a time.
+_TIME_WORDS = {"time", "date", "datetime", "timestamp", "ts", "at", "epoch", "created", "updated"}
+_TIME_WORDS |= {"utc", "when", "modified", "registered", "posted", "published", "day"}
+
+_EPOCHS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": None}
+_1973, _2103 = 1e8, 4.2e9
+
+#: Formats tried on text that is not ISO 8601; two that both fit are ambiguous.
+_FORMATS = [
+    f"{day}{clock}"
+    for day in ("%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y")
+    for clock in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+]
+_SAMPLE = 1000
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A type with its format, and why it was chosen.
+
+    Attributes:
+        name: One of :data:`TYPES`.
+        form: For a time that is not ISO 8601: ``epoch s|ms|us|ns``, or a strptime format.
+        reason: Why, in words, if there is something to say.
+        notice: Whether the user should be told.
+    """
+
+    name: str
+    form: str = ""
+    reason: str = ""
+    notice: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.form}".strip()
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> ColumnType:
+        """The type a user wrote into a mapping file."""
+        name, _, form = str(text).strip().partition(" ")
+        if name not in TYPES:
+            raise SchemaError(f"{where}: unknown type {text!r}. Types are {', '.join(TYPES)}")
+        if form and name != "time":
+            raise SchemaError(f"{where}: only time has a format, as in 'time %d.%m.%Y': {text!r}")
+        if form.startswith("epoch") and form.removeprefix("epoch ") not in _EPOCHS:
+            raise SchemaError(f"{where}: epochs are counted in s, ms, us or ns, not in {form!r}")
+        if form and not form.startswith("epoch"):
+            try:
+                known = "%" in form
+                dt.datetime.strptime(dt.datetime(2020, 2, 3).strftime(form), form)
+            except ValueError:
+                known = False
+            if not known:
+                raise SchemaError(
+                    f"{where}: {form!r} is neither an epoch nor a format with % codes"
+                )
+        return cls(name, form, "chosen")
+
+
+def type_sql(column: StagedColumn, kind: ColumnType) -> str:
+    """SQL for a column's values in a type; NULL where a value cannot be read as one."""
+    name, staged = column.sql, column.kind
+    is_text = staged in ("text", "untyped", "decimal", "hex")
+    if kind.name == "integer":
+        if staged == "boolean":
+            return f"CAST({name} AS BIGINT)"
+        if staged in ("number", "seconds"):
+            return f"TRY_CAST(CASE WHEN {name} = trunc({name}) THEN {name} END AS BIGINT)"
+        return name if staged == "integer" else f"TRY_CAST({_number_text(name)} AS BIGINT)"
+    if kind.name == "number":
+        value = name if staged in ("number", "seconds") else f"CAST({name} AS DOUBLE)"
+        if is_text:
+            value = f"TRY_CAST({_number_text(name)} AS DOUBLE)"
+        return f"CASE WHEN isfinite({value}) THEN {value} END"
+    if kind.name == "boolean":
+        if is_text:
+            spelled = f"lower(trim({name}))"
+            yes, no = listed((*_TRUE, "1")), listed((*_FALSE, "0"))
+            return f"CASE WHEN {spelled} IN {yes} THEN true WHEN {spelled} IN {no} THEN false END"
+        return (
+            name if staged == "boolean" else f"CASE {name} WHEN 0 THEN false WHEN 1 THEN true END"
+        )
+    if kind.name == "time":
+        return _time_sql(name, staged, kind.form)
+    if kind.name == "list":
+        if staged == "list":
+            return name
+        return f"CASE WHEN {name} IS NOT NULL THEN [CAST({name} AS VARCHAR)] END"
+    if staged == "decimal":
+        # 1.00 and 1 are one number, also where they are too large to be kept as one.
+        return (
+            f"CASE WHEN contains({name}, '.') THEN rtrim(rtrim({name}, '0'), '.') ELSE {name} END"
+        )
+    return name if is_text else f"CAST({name} AS VARCHAR)"
+
+
+#: What a staged kind can be turned into; everything can be text or be dropped.
+_TURNS = {
+    "integer": ("integer", "number", "boolean", "time"),
+    "number": ("integer", "number", "time"),
+    "seconds": ("integer", "number"),
+    "boolean": ("boolean", "integer", "number"),
+    "time": ("time",),
+    "list": ("list",),
+}
+
+
+def check_turn(where: str, staged: str, kind: ColumnType) -> None:
+    """Refuse a type that a column's values cannot be turned into."""
+    possible = (*_TURNS.get(staged, TYPES), "text", "drop", "list")
+    if kind.name not in possible:
+        raise SchemaError(
+            f"{where}: {staged} cannot become {kind.name}; it can become {', '.join(possible[:-1])}"
+        )
+
+
+def _number_text(name: str) -> str:
+    return f"CASE WHEN trim({name}) NOT IN {listed(MISSING)} THEN trim({name}) END"
+
+
+def _time_sql(name: str, staged: str, form: str) -> str:
+    if staged == "time":
+        return name
+    if form.startswith("epoch"):
+        scale = _EPOCHS[form.removeprefix("epoch ")]
+        number = f"TRY_CAST({name} AS HUGEINT)"
+        micros = f"{number} // 1000" if scale is None else f"{number} * {scale}"
+        # Zero is what programs write when they do not know the time.
+        return sane_time(f"make_timestamp(TRY_CAST(nullif({micros}, 0) AS BIGINT))")
+    if form:
+        # TRY_STRPTIME would take a zone; formats with one are ISO 8601 in practice.
+        text = f"trim(CAST({name} AS VARCHAR))"
+        if form == "%y%m%d":  # as a number it has lost its leading zeros
+            text = f"lpad({text}, 6, '0')"
+        return sane_time(_period_end(f"try_strptime({text}, '{_escaped(form)}')", form))
+    return iso_time(f"CAST({name} AS VARCHAR)")
+
+
+def period(form: str) -> str:
+    """What a format without a day leaves open: ``year`` or ``month``; else empty.
+
+    >>> period("%Y"), period("%m/%Y"), period("%d.%m.%Y"), period("epoch s")
+    ('year', 'month', '', '')
+    """
+    codes = set(re.findall("%-?([A-Za-z])", form))
+    if not codes & set("yYG") or codes & set("djUWVDFcx"):
+        return ""
+    return "month" if codes & set("mbBh") else "year"
+
+
+def _period_end(parsed: str, form: str) -> str:
+    """A time at the end of what its format leaves open: the last day of the year or month.
+
+    What is told of a year (a season's goals) is complete only when it is over; at its beginning
+    such a row would tell the future.
+    """
+    ends = {"year": f"{parsed} + INTERVAL 11 MONTH", "month": parsed}
+    end = ends.get(period(form))
+    return parsed if end is None else f"CAST(last_day({end}) AS TIMESTAMP)"
+
+
+def _escaped(form: str) -> str:
+    return form.replace("'", "''")
+
+
+def unusable(table: StagedTable, column: StagedColumn) -> str:
+    """Why a column can be no feature; empty if it can."""
+    facts = column.facts
+    if not table.rows:
+        return ""
+    if not facts.present:
+        return "all values are NULL"
+    if facts.constant and table.rows > 1 and facts.present - facts.infinite == table.rows:
+        value = "" if column.kind == "time" else f" ({_short(facts.low)})"
+        return f"the same value in every row{value}"
+    return ""
+
+
+def find_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
+    """The type that fits a column's values."""
+    if column.kind in ("boolean", "time", "list"):
+        return ColumnType(column.kind)
+    if column.kind in ("number", "seconds"):
+        return ColumnType("number", reason="in seconds" if column.kind == "seconds" else "")
+    if column.kind == "integer":
+        return _integer_type(staging, table, column)
+    if column.kind == "hex":
+        return ColumnType("text", reason="binary, as hexadecimal digits")
+    return _text_type(staging, table, column)
+
+
+def _integer_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
+    """An integer; or a time, if its name says so and its size allows it."""
+    if set(words(column.name)) & _TIME_WORDS and column.facts.present:
+        for way in number_times(staging, table, column):
+            if way.form not in ("%Y", "%y%m%d") and _all_fit(staging, table, column, way):
+                return replace(way, notice=True)
+    return ColumnType("integer")
+
+
+def number_times(staging: Staging, table: StagedTable, column: StagedColumn) -> list[ColumnType]:
+    """The ways in which numbers of this size can be times, the likeliest first."""
+    value = type_sql(column, ColumnType("integer"))
+    low, high = staging.row(
+        f"SELECT min({value}), max({value}) FROM {table.sql} WHERE {value} <> 0"
+    )
+    if low is None:
+        return []
+    ways = [
+        ColumnType("time", f"epoch {unit}", f"counts {unit} since 1970")
+        for unit, factor in (("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
+        if _1973 * factor <= low and high <= _2103 * factor
+    ]
+    for form, least, most in (
+        ("%Y%m%d", 10000101, 22001231),
+        ("%Y", 1000, 2200),
+        ("%y%m%d", 101, 991231),
+    ):
+        if least <= low and high <= most:
+            ways.append(ColumnType("time", form, f"a date written as a number ({form})"))
+    return ways
+
+
+def _all_fit(staging: Staging, table: StagedTable, column: StagedColumn, kind: ColumnType) -> bool:
+    # Zero is what programs write when they do not know the time.
+    present = f"nullif({type_sql(column, ColumnType('integer'))}, 0)"
+    (lost,) = staging.row(
+        f"SELECT count({present}) - count({type_sql(column, kind)}) FROM {table.sql}"
+    )
+    return bool(lost == 0)
+
+
+def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
+    """Text; or what an untyped column (CSV) or an exact number turns out to be."""
+    name = column.sql
+    if column.kind in ("untyped", "decimal"):
+        value = f"trim({name})"
+        known = f"{value} NOT IN {listed(MISSING)}"
+        integer = f"regexp_full_match({value}, '[+-]?(0|[1-9]\\d*)(\\.0*)?')"
+        spelled = f"lower({value})"
+        conditions = [
+            known,
+            f"{known} AND {integer}",
+            f"{known} AND {integer} AND TRY_CAST({value} AS BIGINT) IS NOT NULL",
+            f"{known} AND TRY_CAST({value} AS DOUBLE) IS NOT NULL",
+            f"{known} AND {spelled} IN {listed(_TRUE + _FALSE)}",
+            f"regexp_full_match({value}, '0\\d+')",
+        ]
+        counts = ", ".join(f"count(*) FILTER (WHERE {c})" for c in conditions)
+        present, integers, fitting, numbers, truths, padded, example = staging.row(
+            f"SELECT {counts}, any_value({name}) "
+            f"FILTER (WHERE {known} AND TRY_CAST({value} AS DOUBLE) IS NULL) FROM {table.sql}"
+        )
+        if table.rows and not present:
+            return ColumnType("drop", reason="all values are missing", notice=True)
+        # 01234 is a code; as a number it would lose its zero.
+        if present and not padded:
+            if integers == present:
+                if fitting == present:
+                    return _integer_type(staging, table, column)
+                return ColumnType("text", reason="whole numbers too large for 64 bits")
+            if numbers == present:
+                return ColumnType("number")
+            if truths == present:
+                return ColumnType("boolean")
+        if numbers >= 0.5 * present and numbers < present:
+            odd = present - numbers
+            reason = (
+                f"mixed: {odd:,} of {present:,} values are no numbers, such as {_short(example)}"
+            )
+            return ColumnType("text", reason=reason, notice=True)
+    return _time_in_text(staging, table, column) or ColumnType("text")
+
+
+def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType | None:
+    """A time, if every value reads as one in ISO 8601 or in exactly one other format."""
+    name = column.sql
+    known = f"trim({name}) NOT IN {listed(MISSING)}"
+    sample = f"(SELECT {name} FROM {table.sql} WHERE {known} LIMIT {_SAMPLE})"
+
+    def fits(condition: Callable[[str], str], rows: str) -> bool:
+        total, fitting = staging.row(
+            f"SELECT count(*), count(*) FILTER (WHERE {condition(name)}) FROM {rows}"
+        )
+        return bool(total and total == fitting)
+
+    def is_iso(text: str) -> str:
+        return f"regexp_matches({text}, '{ISO}') AND ({iso_time(text)}) IS NOT NULL"
+
+    def in_format(form: str) -> Callable[[str], str]:
+        return lambda text: f"try_strptime(trim({text}), '{form}') IS NOT NULL"
+
+    everything = f"(SELECT {name} FROM {table.sql} WHERE {known})"
+    if fits(is_iso, sample) and fits(is_iso, everything):
+        return ColumnType("time")
+    dated, count = staging.row(
+        f"SELECT count(*) FILTER (WHERE regexp_matches({name}, '\\d+[/.-]\\w+[/.-]\\d+')), "
+        f"count(*) FROM {sample}"
+    )
+    if not count or dated < 0.5 * count:
+        return None
+    parsed, total, odd = staging.row(
+        f"SELECT count({iso_time(name)}), count(*), any_value({name}) "
+        f"FILTER (WHERE ({iso_time(name)}) IS NULL) FROM {everything}"
+    )
+    if parsed >= 0.5 * total:
+        reason = (
+            f"mixed: {total - parsed:,} of {total:,} values are no times, such as {_short(odd)}; "
+            "left as text, unless it is made the table's time: --time"
+        )
+        return ColumnType("text", reason=reason, notice=True)
+    fitting = [f for f in _FORMATS if fits(in_format(f), sample) and fits(in_format(f), everything)]
+    if len(fitting) == 1:
+        return ColumnType("time", fitting[0], f"written as {fitting[0]}", notice=True)
+    if fitting:
+        reason = f"a time that reads as {' and as '.join(fitting)}; left as text"
+        return ColumnType("text", reason=reason, notice=True)
+    return None
+
+
+def _short(value: object) -> str:
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."

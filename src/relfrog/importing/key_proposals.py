@@ -1,0 +1,284 @@
+"""Keys that nobody declared: proposed by name, type and values, with evidence."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from relfrog.importing.column_types import type_sql
+from relfrog.importing.key_checks import Evidence, TypedTable, check_unique, match_keys
+from relfrog.importing.staging import Staging
+from relfrog.support.text import singular, words
+
+__all__ = [
+    "matching_columns", "propose_composite_key", "propose_foreign_keys", "propose_primary_key",
+    "with_words",
+]  # fmt: skip
+
+#: Names that say "key" and nothing else.
+_GENERIC = {("id",), ("uuid",), ("guid",), ("pk",), ("key",), ("rowid",)}
+_KEY_WORDS = {"id", "uuid", "guid", "pk", "key", "code", "no", "nr", "num", "number", "ref"}
+_SURE_KEY_WORDS = {"id", "uuid", "guid", "pk"}
+#: Words of columns that make a key together with others: a team is one team in each year.
+_PART_WORDS = _KEY_WORDS | {"year", "yearid", "season", "date", "month", "week", "day", "quarter"}
+#: Words for a row of the same table.
+_SELF_WORDS = {"parent", "manager", "supervisor", "boss", "reports", "reply", "root", "previous"}
+_SELF_WORDS |= {"prev", "next", "original", "ancestor", "duplicate", "superseded", "replaces"}
+
+#: From this share of matching values on, a key that does not hold is still worth a suggestion.
+_SUGGEST = 0.5
+#: ... and this much without any help from its name.
+_SURELY = 0.9
+
+
+def propose_primary_key(
+    staging: Staging, table: TypedTable, others: Iterable[TypedTable]
+) -> tuple[tuple[str, ...], str] | None:
+    """The column that is most likely the primary key, and why; None if there is none.
+
+    It must be unique and complete, and its name or place must say that it is a key.
+    """
+    rows = table.staged.rows
+    elsewhere = {w for other in others if other is not table for w in other.words.values()}
+    best: tuple[int, int, str, str] | None = None
+    for position, (name, column) in enumerate(table.staged.columns.items()):
+        if table.types[name].name not in ("integer", "text") or not rows:
+            continue
+        if column.facts.present < rows or column.facts.distinct < 0.8 * rows:
+            continue
+        score, reasons = _key_name(table.noun, table.words[name])
+        if position == 0:
+            score, reasons = score + 1, [*reasons, "first column"]
+        if table.words[name] in elsewhere and table.words[name] not in _GENERIC:
+            score, reasons = score + 1, [*reasons, "the name occurs in another table"]
+        if position == 0 and table.types[name].name == "text" and _is_code(staging, table, name):
+            score, reasons = score + 1, [*reasons, "short codes"]
+        better = best is None or (score, -position) > (best[0], best[1])
+        if score >= 2 and better and not check_unique(staging, table, [name]).duplicates:
+            best = (score, -position, name, f"{rows:,} distinct values; {', '.join(reasons)}")
+    return ((best[2],), best[3]) if best else None
+
+
+def propose_composite_key(
+    staging: Staging, table: TypedTable, others: Iterable[TypedTable]
+) -> tuple[tuple[str, ...], str] | None:
+    """Two or three columns that are the primary key together, and why; None if there are none.
+
+    They must be unique and complete, and another table must refer to them: it has columns of the
+    same names, with values that are all found here, and some more than once.
+    """
+    rows, others = table.staged.rows, [other for other in others if other is not table]
+    distinct = {
+        name: column.facts.distinct
+        for name, column in table.staged.columns.items()
+        if column.facts.present == rows
+        and table.types[name].name in ("integer", "text", "time")
+        and _PART_WORDS & set(table.words[name])
+    }
+    for size in (2, 3):
+        for columns in itertools.combinations(distinct, size):
+            if not rows or math.prod(distinct[c] for c in columns) < 0.9 * rows:
+                continue  # counts are approximate
+            children = [(c, matching_columns(c, table, columns)) for c in others]
+            children = [(child, names) for child, names in children if names]
+            if not children or not _is_unique(staging, table, columns):
+                continue
+            for child, names in children:
+                found = match_keys(staging, child, names, table, columns)
+                if found.values > found.distinct and not found.dangling:
+                    return columns, f"{rows:,} distinct values; {child.name} refers to them"
+    return None
+
+
+def _is_unique(staging: Staging, table: TypedTable, columns: Sequence[str]) -> bool:
+    """Whether complete columns are unique together, without the examples that are dear to find."""
+    listed = ", ".join(type_sql(table.column(c), table.types[c]) for c in columns)
+    (different,) = staging.row(
+        f"SELECT count(*) FROM (SELECT DISTINCT {listed} FROM {table.staged.sql})"
+    )
+    return bool(different == table.staged.rows)
+
+
+def matching_columns(
+    child: TypedTable, parent: TypedTable, columns: Sequence[str]
+) -> tuple[str, ...]:
+    """The child's columns with the names of the parent's; none if one is missing."""
+    names = {child.words[name]: name for name in child.types}
+    found = [names.get(parent.words[column], "") for column in columns]
+    for name, column in zip(found, columns, strict=True):
+        if not name or (child.types[name].name == "text") != (parent.types[column].name == "text"):
+            return ()
+    return tuple(found)
+
+
+def _key_name(owner: tuple[str, ...], name: tuple[str, ...]) -> tuple[int, list[str]]:
+    """How much a column's name says that it is its table's key."""
+    if name in _GENERIC or _is_owners(name, owner):
+        return 4, ["named as this table's key"]
+    if name and name[-1] in _SURE_KEY_WORDS:
+        return 2, ["named as a key"]
+    if name and name[-1] in _KEY_WORDS:
+        return 1, ["named as a code"]
+    return 0, []
+
+
+def _is_code(staging: Staging, table: TypedTable, column: str) -> bool:
+    name = table.column(column).sql
+    longest, spaced = staging.row(
+        f"SELECT max(length({name})), count(*) FILTER (WHERE contains({name}, ' ')) "
+        f"FROM {table.staged.sql}"
+    )
+    return bool(longest <= 40 and not spaced)
+
+
+def with_words(tables: Iterable[TypedTable]) -> dict[str, TypedTable]:
+    """The tables with the words of their names.
+
+    What most tables share (``olist_orders_dataset``) says nothing, nor what all columns of a table
+    share (``c_custkey``, ``c_name``).
+    """
+    tables = list(tables)
+    names = [words(t.name.rsplit(".", 1)[-1]) for t in tables]
+    names = _without_common(names)
+    names = [n[::-1] for n in _without_common([n[::-1] for n in names])]
+    out = {}
+    for table, name in zip(tables, names, strict=True):
+        columns = {c: words(c) for c in table.types}
+        firsts = {w[:1] for w in columns.values()}
+        if len(columns) > 2 and len(firsts) == 1 and all(len(w) > 1 for w in columns.values()):
+            columns = {c: w[1:] for c, w in columns.items()}
+        noun = tuple(singular(w) for w in name)
+        out[table.name] = replace(table, noun=noun, words=columns)
+    return out
+
+
+def _without_common(names: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Names without the first word that most of them share."""
+    firsts = Counter(n[0] for n in names if len(n) > 1)
+    word, count = firsts.most_common(1)[0] if firsts else ("", 0)
+    if count < 3 or count <= len(names) / 2:
+        return names
+    return [n[1:] if len(n) > 1 and n[0] == word else n for n in names]
+
+
+def _is_owners(name: tuple[str, ...], owner: tuple[str, ...]) -> bool:
+    """Whether a name is a table's own key: ``user_id`` and ``userid`` are those of users."""
+    if not name or not owner:
+        return False
+    stem = tuple(singular(w) for w in name[:-1])
+    if name[-1] in _KEY_WORDS and stem == owner:
+        return True
+    joined = "".join(name)
+    return any(
+        joined.endswith(key) and singular(joined[: -len(key)]) == "".join(owner)
+        for key in _SURE_KEY_WORDS | {"key"}
+    )
+
+
+def _reference_name(child: TypedTable, column: str, parent: TypedTable, key: str) -> int:
+    """How much a column's name says that it refers to a table.
+
+    0: nothing; 1: not enough; 2: enough if all values are found; 3 and 4: surely.
+    """
+    name, owner, key_name = child.words[column], parent.noun, parent.words[key]
+    if not name or not owner:
+        return 0
+    if child.name == parent.name:
+        # flight_number is the flight's own; only words such as "parent" lead to another row.
+        return 2 if _SELF_WORDS & set(name) else 0
+    if _is_owners(name, owner):
+        return 4 if name[-1] in _SURE_KEY_WORDS | {"key"} or len(name) == 1 else 2
+    if name == key_name and name not in _GENERIC:
+        return 3
+    stem = tuple(singular(w) for w in (name[:-1] if name[-1] in _KEY_WORDS else name))
+    if stem and stem[-len(owner) :] == owner:
+        if name[-1] in _SURE_KEY_WORDS | {"key", "code", "ref"}:
+            return 3
+        # "customer" names one; "customers", and "customer number", may count them.
+        plural = name[-1] != singular(name[-1]) and name[-1] == words(parent.name)[-1]
+        return 1 if plural or name[-1] in _KEY_WORDS else 2
+    if (
+        key_name not in _GENERIC
+        and len(name) > len(key_name)
+        and name[-len(key_name) :] == key_name
+    ):
+        return 2
+    if len(owner) > 1 and stem and stem[-1:] == owner[-1:] and name[-1] in _KEY_WORDS:
+        return 1
+    return 0
+
+
+def propose_foreign_keys(
+    staging: Staging,
+    child: TypedTable,
+    parents: Mapping[str, tuple[TypedTable, str]],
+    taken: Iterable[str],
+    own_key: Sequence[str],
+) -> list[tuple[str, str, Evidence, bool]]:
+    """Foreign keys that nobody declared.
+
+    Args:
+        staging: The workshop.
+        child: The table whose columns are looked at.
+        parents: Per table that has a primary key of one column: the table and that column.
+        taken: Columns that are foreign keys already.
+        own_key: The child's own primary key.
+
+    Returns:
+        (column, parent, evidence, holds). It holds if every value has a parent and the name or,
+        for text, the values themselves leave little doubt; otherwise it is a suggestion.
+    """
+    taken = set(taken)
+    found = []
+    for name, column in child.staged.columns.items():
+        kind = child.types[name].name
+        if name in taken or kind not in ("integer", "text", "number") or not column.facts.present:
+            continue
+        candidates = []
+        for parent_name, (parent, key) in parents.items():
+            if parent_name == child.name and name == key:
+                continue
+            strength = _reference_name(child, name, parent, key)
+            if (name,) == tuple(own_key) and strength < 4:
+                continue
+            candidate = _candidate(staging, child, name, parent, key, strength)
+            if candidate is not None:
+                candidates.append((strength, candidate.share, parent_name, candidate))
+        if candidates:
+            strength, share, parent_name, evidence = max(
+                candidates, key=lambda c: (c[0] >= 4, c[1] == 1, c[:2])
+            )
+            # Zero often stands for "none".
+            holds = share == 1 or (strength >= 2 and evidence.examples == ("0",))
+            by_itself = strength == 0 and kind == "text"
+            if holds and (strength >= 2 or by_itself):
+                found.append((name, parent_name, evidence, True))
+            elif strength >= 1 or share >= _SURELY:
+                found.append((name, parent_name, evidence, False))
+    return found
+
+
+def _candidate(
+    staging: Staging, child: TypedTable, name: str, parent: TypedTable, key: str, strength: int
+) -> Evidence | None:
+    """The evidence for one pair of columns, if it is worth looking for."""
+    kinds = {child.types[name].name, parent.types[key].name}
+    if "text" in kinds and kinds != {"text"}:
+        return None
+    if not strength:
+        # Small integers are found everywhere; only text can speak for itself.
+        low, high = child.column(name).facts.low, child.column(name).facts.high
+        key_facts = parent.column(key).facts
+        if kinds != {"text"} or key_facts.present == 0 or parent.staged.rows < 3:
+            return None
+        if type(low) is not type(key_facts.low) or not isinstance(low, str):
+            return None
+        if low < key_facts.low or high > key_facts.high or child.column(name).facts.distinct < 3:
+            return None
+        if len(low) < 2:  # M and F are everywhere, too
+            return None
+    evidence = match_keys(staging, child, [name], parent, [key])
+    return evidence if evidence.share >= _SUGGEST and evidence.values else None

@@ -1,0 +1,361 @@
+"""The mapping: what each table, column and key of the source becomes, and who decided it.
+
+``relfrog import --dry-run`` writes it as YAML; a user corrects it and gives it back with
+``--mapping``; the finished dataset folder keeps it as ``mapping.yaml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from relfrog.errors import SchemaError, UsageError, unknown
+from relfrog.importing.column_types import ColumnType
+from relfrog.io.sources import SourceTable
+
+__all__ = [
+    "Corrections",
+    "ForeignKeyMapping",
+    "ImportMapping",
+    "Notice",
+    "TableCorrections",
+    "TableMapping",
+    "apply_flags",
+    "read_corrections",
+]
+
+
+#: Who decided: the database, RelFrog (with evidence), or the user.
+Origin = Literal["declared", "proposed", "chosen", "none"]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the user should know.
+
+    Attributes:
+        kind: ``mended`` (changed so that it fits), ``left out``, ``suggestion``, ``leak`` (visible
+            earlier than it should be) or ``note``.
+        table: The source's table; empty if it is about all.
+        column: The column, if it is about one.
+        text: What, how many, and an example.
+    """
+
+    kind: Literal["mended", "left out", "suggestion", "leak", "note"]
+    table: str
+    column: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        """``table.column``, as far as it has them."""
+        return ".".join(part for part in (self.table, self.column) if part)
+
+
+@dataclass
+class ForeignKeyMapping:
+    """A foreign key with its evidence; ``used`` is False for a mere suggestion."""
+
+    columns: tuple[str, ...]
+    parent: str
+    parent_columns: tuple[str, ...]
+    origin: Origin
+    evidence: str = ""
+    used: bool = True
+    #: Compare text without regard to case and to spaces at the end, as the database does.
+    loose: bool = False
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.columns)} -> {self.parent}.{', '.join(self.parent_columns)}"
+
+
+@dataclass
+class TableMapping:
+    """One table: names are the source's, but for ``name``, which is the dataset's."""
+
+    name: str
+    rows: int
+    columns: dict[str, ColumnType]
+    primary_key: tuple[str, ...] = ()
+    primary_key_origin: Origin = "none"
+    primary_key_evidence: str = ""
+    time: str | None = None
+    time_origin: Origin = "none"
+    time_reason: str = ""
+    foreign_keys: list[ForeignKeyMapping] = field(default_factory=list)
+
+    def used_keys(self) -> list[ForeignKeyMapping]:
+        """The foreign keys that become part of the dataset."""
+        return [key for key in self.foreign_keys if key.used]
+
+
+@dataclass
+class ImportMapping:
+    """All tables, by their names in the source, and the split times."""
+
+    source: str
+    tables: dict[str, TableMapping]
+    val: str
+    test: str
+    split_reason: str
+
+    def to_yaml(self) -> str:
+        """The file a user reads and corrects."""
+        import yaml
+
+        head = (
+            "# What RelFrog makes of this source. Correct it, then: "
+            "relfrog import SOURCE DEST --mapping THIS_FILE\n"
+            "# Remove a table, a key or a column's line to leave it out or to have it proposed "
+            "anew.\n"
+            "# Types: integer, number, boolean, time, text, list, drop; 'time epoch ms' and\n"
+            "# 'time %d.%m.%Y' give a format. 'origin', 'evidence', 'reason' and 'rows' are only "
+            "for reading.\n"
+            "# To take up a suggestion, set its 'use' to true.\n"
+        )
+        body = yaml.safe_dump(
+            self.to_dict(), sort_keys=False, allow_unicode=True, width=100, default_flow_style=None
+        )
+        return head + body
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as in the YAML file."""
+        tables: dict[str, Any] = {}
+        for name, table in self.tables.items():
+            columns: dict[str, Any] = {}
+            for column, kind in table.columns.items():
+                columns[column] = str(kind)
+                if kind.reason and kind.reason != "chosen":
+                    columns[column] = {"type": str(kind), "reason": kind.reason}
+            tables[name] = {
+                "name": table.name,
+                "rows": table.rows,
+                "primary_key": {
+                    "columns": list(table.primary_key),
+                    "origin": table.primary_key_origin,
+                    "evidence": table.primary_key_evidence,
+                },
+                "time": {
+                    "column": table.time,
+                    "origin": table.time_origin,
+                    "reason": table.time_reason,
+                },
+                "foreign_keys": [
+                    {
+                        "columns": list(key.columns),
+                        "parent": key.parent,
+                        "parent_columns": list(key.parent_columns),
+                        "use": key.used,
+                        **({"loose": True} if key.loose else {}),
+                        "origin": key.origin,
+                        "evidence": key.evidence,
+                    }
+                    for key in table.foreign_keys
+                ],
+                "columns": columns,
+            }
+        return {
+            "source": self.source,
+            "val": self.val,
+            "test": self.test,
+            "split_reason": self.split_reason,
+            "tables": tables,
+        }
+
+
+@dataclass
+class TableCorrections:
+    """What the user said of one table; None where nothing was said."""
+
+    name: str | None = None
+    primary_key: tuple[str, ...] | None = None
+    time: str | None = None
+    #: The user said there is no time column.
+    no_time: bool = False
+    foreign_keys: list[ForeignKeyMapping] | None = None
+    added_keys: list[ForeignKeyMapping] = field(default_factory=list)
+    refused_keys: set[tuple[str, ...]] = field(default_factory=set)
+    columns: dict[str, ColumnType] = field(default_factory=dict)
+
+
+@dataclass
+class Corrections:
+    """What the user decided, from the mapping file and the flags."""
+
+    tables: dict[str, TableCorrections] = field(default_factory=dict)
+    #: Only the tables named are wanted (a mapping file lists all that are).
+    closed: bool = False
+    val: str | None = None
+    test: str | None = None
+
+    def table(self, name: str) -> TableCorrections:
+        """The corrections of a table, ready to be written to."""
+        return self.tables.setdefault(name, TableCorrections())
+
+
+_TOP = {"source", "val", "test", "split_reason", "tables"}
+_TABLE = {"name", "rows", "primary_key", "time", "foreign_keys", "columns"}
+_PRIMARY = {"columns", "origin", "evidence"}
+_TIME = {"column", "origin", "reason"}
+_FOREIGN = {"columns", "parent", "parent_columns", "use", "loose", "origin", "evidence"}
+_COLUMN = {"type", "reason"}
+
+
+def read_corrections(path: Path) -> Corrections:
+    """Read a mapping file.
+
+    Raises:
+        SchemaError: The file cannot be read, or holds something that means nothing.
+    """
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SchemaError(f"mapping file {path} cannot be read: {error}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise SchemaError(
+            f"mapping file {path} is no YAML: {' '.join(str(error).split())}"
+        ) from None
+    root = _mapping(content, _TOP, str(path))
+    corrections = Corrections(closed=True, val=_time(root.get("val")), test=_time(root.get("test")))
+    for name, given in _mapping(root.get("tables"), None, f"{path}: tables").items():
+        where = f"{path}: table {name}"
+        entry = _mapping(given, _TABLE, where)
+        table = corrections.table(str(name))
+        if entry.get("name") is not None:
+            table.name = str(entry["name"])
+        if "primary_key" in entry:
+            key = entry["primary_key"]
+            if isinstance(key, dict):
+                key = _mapping(key, _PRIMARY, f"{where}: primary_key").get("columns")
+            table.primary_key = _columns(key, f"{where}: primary_key")
+        if "time" in entry:
+            time = entry["time"]
+            if isinstance(time, dict):
+                time = _mapping(time, _TIME, f"{where}: time").get("column")
+            table.time, table.no_time = (str(time), False) if time is not None else (None, True)
+        if "foreign_keys" in entry:
+            table.foreign_keys = [
+                _foreign_key(key, f"{where}: foreign_keys") for key in _list(entry, where)
+            ]
+        for column, kind in _mapping(entry.get("columns"), None, f"{where}: columns").items():
+            if isinstance(kind, dict):
+                kind = _mapping(kind, _COLUMN, f"{where}: column {column}").get("type")
+            table.columns[str(column)] = ColumnType.parse(str(kind), f"{where}: column {column}")
+    return corrections
+
+
+def _foreign_key(given: object, where: str) -> ForeignKeyMapping:
+    entry = _mapping(given, _FOREIGN, where)
+    if not entry.get("columns") or not entry.get("parent"):
+        raise SchemaError(f"{where}: each needs 'columns' and 'parent'")
+    if not isinstance(entry.get("use", True), bool):
+        raise SchemaError(f"{where}: 'use' is true or false (got {entry['use']!r})")
+    return ForeignKeyMapping(
+        _columns(entry["columns"], where),
+        str(entry["parent"]),
+        _columns(entry.get("parent_columns"), where),
+        "chosen",
+        used=entry.get("use", True),
+        loose=entry.get("loose", False) is True,
+    )
+
+
+def _mapping(given: object, allowed: set[str] | None, where: str) -> dict[Any, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise SchemaError(f"{where}: expected names with values (got {given!r})")
+    for key in given:
+        if allowed is not None and key not in allowed:
+            raise SchemaError(
+                f"{where}: unknown entry {key!r}. Known: {', '.join(sorted(allowed))}"
+            )
+    return given
+
+
+def _list(entry: Mapping[str, Any], where: str) -> Sequence[Any]:
+    given = entry["foreign_keys"] or []
+    if not isinstance(given, list):
+        raise SchemaError(f"{where}: foreign_keys is a list (got {given!r})")
+    return given
+
+
+def _columns(given: object, where: str) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, list):
+        raise SchemaError(f"{where}: expected a column or a list of columns (got {given!r})")
+    return tuple(str(name) for name in given)
+
+
+def _time(given: object) -> str | None:
+    return None if given is None else str(given)
+
+
+def apply_flags(
+    corrections: Corrections,
+    tables: Sequence[SourceTable],
+    pk: Iterable[str],
+    fk: Iterable[str],
+    time: Iterable[str],
+) -> None:
+    """Add what ``--pk``, ``--fk`` and ``--time`` say to the corrections.
+
+    ``--pk TABLE.COL[,COL]``, ``--time TABLE.COL``, ``--fk TABLE.COL[,COL]=PARENT[.COL[,COL]]``;
+    ``none`` in place of the columns (or of the parent) takes a key or a time away.
+    """
+    known = {t.name: [c.name for c in t.columns] for t in tables}
+    for flag in pk:
+        table, columns = _place(flag, known, "--pk orders.id")
+        corrections.table(table).primary_key = columns
+    for flag in time:
+        table, columns = _place(flag, known, "--time orders.created_at")
+        if len(columns) > 1:
+            raise UsageError(f"--time {flag}: a table has one time column")
+        entry = corrections.table(table)
+        entry.time, entry.no_time = (columns[0], False) if columns else (None, True)
+    for flag in fk:
+        child, equals, parent = flag.rpartition("=")
+        if not equals:
+            raise UsageError(f"--fk {flag}: write it as --fk orders.customer_id=customers.id")
+        table, columns = _place(child, known, "--fk orders.customer_id=customers.id")
+        if not columns:
+            raise UsageError(f"--fk {flag}: name the columns of {table}")
+        if parent == "none":
+            corrections.table(table).refused_keys.add(columns)
+            continue
+        if parent in known:
+            parent_table: str = parent
+            parent_columns: tuple[str, ...] = ()
+        else:
+            parent_table, parent_columns = _place(parent, known, f"--fk {child}=customers.id")
+        corrections.table(table).added_keys.append(
+            ForeignKeyMapping(columns, parent_table, parent_columns, "chosen")
+        )
+
+
+def _place(text: str, known: dict[str, list[str]], example: str) -> tuple[str, tuple[str, ...]]:
+    """Split ``table.column,column``, where both may contain dots and commas."""
+    for table in sorted(known, key=len, reverse=True):
+        for mark in (".", "="):
+            if text.startswith(table + mark):
+                rest = text[len(table) + 1 :]
+                if rest == "none" and "none" not in known[table]:
+                    return table, ()
+                if rest in known[table]:
+                    return table, (rest,)
+                columns = tuple(part.strip() for part in rest.split(","))
+                for column in columns:
+                    if column not in known[table]:
+                        raise unknown(f"column in table {table}", column, known[table])
+                return table, columns
+    table = text.split(".")[0]
+    if table in known:
+        raise UsageError(f"{text!r} names no column. Write it as {example}")
+    raise unknown("table", table, known)

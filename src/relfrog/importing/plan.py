@@ -1,0 +1,277 @@
+"""Deciding what an import will do: declared facts, proposals and corrections together."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Literal
+
+from relfrog.errors import SchemaError, UsageError, unknown
+from relfrog.importing.column_types import (
+    ColumnType,
+    check_turn,
+    find_type,
+    number_times,
+    period,
+    type_sql,
+    unusable,
+)
+from relfrog.importing.key_checks import TypedTable
+from relfrog.importing.key_plan import Plan, plan_foreign_keys, plan_primary_key
+from relfrog.importing.key_proposals import with_words
+from relfrog.importing.mapping import (
+    Corrections,
+    ImportMapping,
+    Notice,
+    TableCorrections,
+    TableMapping,
+)
+from relfrog.importing.staging import StagedTable, Staging
+from relfrog.importing.time_proposals import TimeProposal, propose_split, propose_time, propose_year
+from relfrog.support.text import folder_names
+
+__all__ = ["make_plan"]
+
+
+def make_plan(
+    staging: Staging,
+    staged: Sequence[StagedTable],
+    corrections: Corrections,
+    source: str,
+    now: dt.datetime,
+) -> Plan:
+    """Decide everything.
+
+    Raises:
+        SchemaError: A correction names something that does not exist or cannot hold.
+    """
+    by_name = {t.name: t for t in staged}
+    for name in corrections.tables:
+        if name not in by_name:
+            raise unknown("table", name, by_name)
+    plan = Plan(ImportMapping(source, {}, "", "", ""), {})
+    folder = folder_names(by_name)
+    for name, table in by_name.items():
+        given = corrections.tables.get(name, TableCorrections())
+        plan.typed[name] = TypedTable(table, _types(staging, table, given))
+        plan.mapping.tables[name] = TableMapping(
+            given.name or folder[name], table.rows, dict(plan.typed[name].types)
+        )
+        plan.notices += [Notice("note", name, "", note) for note in table.source.notes]
+    plan.typed = with_words(plan.typed.values())
+    _check_names(plan)
+    for name in by_name:
+        plan_primary_key(staging, plan, name, corrections.tables.get(name))
+    for name in by_name:
+        plan_foreign_keys(staging, plan, name, corrections.tables.get(name))
+    for name, proposal in _propose_times(staging, plan, now).items():
+        _plan_time(staging, plan, name, corrections.tables.get(name), proposal)
+    for name, table in by_name.items():
+        _leave_out(plan, table, corrections.tables.get(name, TableCorrections()))
+    _plan_split(staging, plan, corrections)
+    return plan
+
+
+def _types(staging: Staging, table: StagedTable, given: TableCorrections) -> dict[str, ColumnType]:
+    names = [c.name for c in table.source.columns]
+    for wanted in given.columns:
+        if wanted not in names:
+            raise unknown(f"column in table {table.name}", wanted, names)
+    types = {}
+    for name, column in table.columns.items():
+        chosen = given.columns.get(name)
+        if chosen is not None:
+            check_turn(f"{table.name}.{name}", column.kind, chosen)
+        natural = find_type(staging, table, column)
+        # A dropped column may still be a key, which needs its natural type; so may the time.
+        aside = ("drop", "time") if name == given.time else ("drop",)
+        keep = chosen is not None and chosen.name not in aside and str(chosen) != str(natural)
+        types[name] = chosen if keep and chosen is not None else natural
+    return types
+
+
+def _check_names(plan: Plan) -> None:
+    seen: dict[str, str] = {"timestamps": "the seed times of label SQL"}
+    for source, table in plan.mapping.tables.items():
+        if folder_names([table.name])[table.name] != table.name and table.name != "timestamps":
+            raise SchemaError(f"table {source}: {table.name!r} cannot be the name of a file")
+        if table.name.lower() in seen:
+            raise SchemaError(
+                f"table {source}: the name {table.name!r} is taken by {seen[table.name.lower()]}"
+            )
+        seen[table.name.lower()] = f"table {source}"
+        if table.name != source:
+            plan.notices.append(Notice("mended", source, "", f"named {table.name} in the dataset"))
+
+
+def _propose_times(staging: Staging, plan: Plan, now: dt.datetime) -> dict[str, TimeProposal]:
+    """A time column for each table, or why there is none."""
+    found = {
+        name: propose_time(staging, table, now) if table.staged.rows else TimeProposal(None, "")
+        for name, table in plan.typed.items()
+    }
+    # Years are for tables that tell something of others, year after year. One that refers to none
+    # rather has the year in which a thing was made, and so has one that rows with better times
+    # refer to: films, which are rated before their year is over. In a key it is sure to be one.
+    tables = plan.mapping.tables
+    better = {k.parent for name in found if found[name].column for k in tables[name].used_keys()}
+    for name, table in plan.typed.items():
+        year = None if found[name].column else propose_year(staging, table, now)
+        tells = tables[name].used_keys() and name not in better
+        within = len(tables[name].primary_key) > 1 and year in tables[name].primary_key
+        if year is not None and (tells or within):
+            found[name] = TimeProposal(year, "the year that a row tells of")
+    return found
+
+
+def _plan_time(
+    staging: Staging,
+    plan: Plan,
+    name: str,
+    given: TableCorrections | None,
+    proposal: TimeProposal,
+) -> None:
+    table, entry = plan.typed[name], plan.mapping.tables[name]
+    entry.time, entry.time_reason = proposal.column, proposal.reason
+    entry.time_origin = "proposed" if proposal.column else "none"
+    if given is not None and given.no_time and entry.time is not None:
+        entry.time_reason = f"the user wants none, instead of {entry.time} ({entry.time_origin})"
+        entry.time, entry.time_origin = None, "chosen"
+    elif given is not None and given.time not in (None, entry.time):
+        assert given.time is not None
+        if given.time not in table.types:
+            raise unknown(f"column in table {name}", given.time, table.types)
+        entry.time_reason = f"instead of {entry.time} ({entry.time_origin})" if entry.time else ""
+        entry.time, entry.time_origin = given.time, "chosen"
+    if entry.time_reason.startswith("not taken"):
+        text = f"no time column ({entry.time_reason}). To choose one: --time {name}.COLUMN"
+        plan.notices.append(Notice("note", name, "", text))
+    if entry.time is None or not table.staged.rows:
+        # RelBench cannot take the minimum of no rows; an empty table needs no time.
+        entry.time = None
+        return
+    kind = _as_time(staging, table, entry.time, given)
+    # Only what is written: the source's own keys may rest on this very column.
+    entry.columns[entry.time] = kind
+    if period(kind.form):
+        text = f"holds {period(kind.form)}s: a row counts as known from the last day of its own"
+        plan.notices.append(Notice("note", name, entry.time, text))
+    value = type_sql(table.column(entry.time), kind)
+    (missing,) = staging.row(
+        f"SELECT count(*) FILTER (WHERE ({value}) IS NULL) FROM {table.staged.sql}"
+    )
+    if missing == table.staged.rows:
+        raise SchemaError(f"time column {name}.{entry.time}: no value can be read as a time")
+    if missing:
+        text = (
+            f"{missing:,} of {table.staged.rows:,} rows have no time: they get the first time of "
+            "all and are visible from the beginning, which may leak"
+        )
+        plan.notices.append(Notice("leak", name, entry.time, text))
+
+
+def _as_time(
+    staging: Staging, table: TypedTable, column: str, given: TableCorrections | None
+) -> ColumnType:
+    """The type with which a table's time column is read."""
+    kind = table.types[column]
+    if kind.name == "time":
+        return kind
+    staged = table.column(column)
+    ways = [ColumnType("time")]
+    if kind.name in ("integer", "number"):
+        ways = number_times(staging, table.staged, staged)
+    chosen = None if given is None else given.columns.get(column)
+    if chosen is not None and chosen.name == "time":
+        return next((way for way in ways if str(way) == str(chosen)), chosen)
+    for way in ways:
+        present, read = staging.row(
+            f"SELECT count({staged.sql}), count({type_sql(staged, way)}) FROM {table.staged.sql}"
+        )
+        if read and read >= 0.5 * present:
+            return way
+    raise SchemaError(
+        f"{table.name}.{column} ({kind.name}) cannot be read as a time. Give its format in a "
+        "mapping file, such as 'time %d.%m.%Y' or 'time epoch ms' (see --dry-run)"
+    )
+
+
+def _leave_out(plan: Plan, table: StagedTable, given: TableCorrections) -> None:
+    """Drop the columns that can be no feature, unless they are keys or the user wants them."""
+    entry, typed = plan.mapping.tables[table.name], plan.typed[table.name]
+    keys = {*entry.primary_key, entry.time, *(c for k in entry.used_keys() for c in k.columns)}
+    columns: dict[str, ColumnType] = {}
+    for source in table.source.columns:
+        name = source.name
+        if name not in table.columns:
+            reason = f"{source.declared}: not usable as a feature"
+            columns[name] = ColumnType("drop", reason=reason, notice=True)
+        elif name in keys:
+            columns[name] = (entry.columns if name == entry.time else typed.types)[name]
+        else:
+            reason = unusable(table, table.columns[name])
+            kind = typed.types[name]
+            kind = ColumnType("drop", reason=reason, notice=True) if reason else kind
+            chosen = given.columns.get(name, kind)
+            columns[name] = kind if str(chosen) == str(kind) else chosen
+        kind = columns[name]
+        if kind.notice:
+            sort: Literal["left out", "note"] = "left out" if kind.name == "drop" else "note"
+            plan.notices.append(Notice(sort, table.name, name, kind.reason))
+        if name in table.columns:
+            _report_losses(plan, table, name)
+    entry.columns = columns
+
+
+def _report_losses(plan: Plan, table: StagedTable, name: str) -> None:
+    column = table.columns[name]
+    if column.unreadable:
+        text = f"{column.unreadable:,} values cannot be read as {column.kind} and become NULL"
+        plan.notices.append(Notice("mended", table.name, name, text))
+    if column.facts.infinite:
+        text = f"{column.facts.infinite:,} NaN or infinite values become NULL"
+        plan.notices.append(Notice("mended", table.name, name, text))
+
+
+def _plan_split(staging: Staging, plan: Plan, corrections: Corrections) -> None:
+    mapping = plan.mapping
+    timed = [(t.rows, t.columns[t.time]) for t in mapping.tables.values() if t.time is not None]
+    dated = sum(rows for rows, kind in timed if period(kind.form) == "year")
+    yearly = 2 * dated > sum(rows for rows, _ in timed)
+    split = propose_split(staging, map(plan.time_of, mapping.tables), yearly)
+    for name, table in mapping.tables.items():
+        later = [k.parent for k in table.used_keys() if mapping.tables[k.parent].time]
+        if table.time is None and later and table.rows:
+            text = (
+                f"no time column, though it refers to {', '.join(sorted(set(later)))}, which has "
+                "one: rows are visible from the beginning, which may leak"
+            )
+            plan.notices.append(Notice("leak", name, "", text))
+    given = {}
+    for flag, stamp in (("--val", corrections.val), ("--test", corrections.test)):
+        if stamp is not None:
+            try:
+                given[flag] = dt.datetime.fromisoformat(stamp)
+            except ValueError:
+                raise UsageError(f"{flag} {stamp}: write a date such as 2024-06-30") from None
+            if given[flag].tzinfo is not None:
+                given[flag] = given[flag].astimezone(dt.timezone.utc).replace(tzinfo=None)
+    if split is None:
+        mapping.val, mapping.test = "1970-01-01", "1970-01-02"
+        mapping.split_reason = "no table has a time column: nothing can be predicted ahead of time"
+        text = f"{mapping.split_reason}. Choose one: --time TABLE.COLUMN"
+        plan.notices.append(Notice("note", "", "", text))
+    val = given.get("--val", split.val if split else dt.datetime(1970, 1, 1))
+    test = given.get("--test", split.test if split else dt.datetime(1970, 1, 2))
+    if val >= test:
+        raise UsageError(f"the validation time {val} must lie before the test time {test}")
+    mapping.val, mapping.test = _stamp(val), _stamp(test)
+    if split is not None:
+        proposed = (val, test) == (split.val, split.test)
+        mapping.split_reason = split.reason if proposed else "chosen"
+        if split.outliers:
+            plan.notices.append(Notice("note", "", "", split.outliers))
+
+
+def _stamp(time: dt.datetime) -> str:
+    return time.date().isoformat() if time.time() == dt.time() else time.isoformat(" ")

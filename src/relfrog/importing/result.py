@@ -1,0 +1,120 @@
+"""What an import leaves in the folder beside the tables, and tells its caller."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relfrog._version import __version__
+from relfrog.errors import UsageError
+from relfrog.importing.mapping import ImportMapping, Notice
+from relfrog.importing.writer import WrittenTable
+
+__all__ = ["ImportResult", "check_split", "import_record", "time_span", "write_records"]
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What an import did.
+
+    Attributes:
+        folder: The dataset folder.
+        tables: As they lie there.
+        mapping: What became of what, and who decided it.
+        notices: What was mended, left out, suggested, or may leak.
+        span: The earliest and latest time, if there is any.
+    """
+
+    folder: Path
+    tables: list[WrittenTable]
+    mapping: ImportMapping
+    notices: list[Notice]
+    span: tuple[dt.datetime, dt.datetime] | None
+
+
+def time_span(folder: Path, written: list[WrittenTable]) -> tuple[dt.datetime, dt.datetime] | None:
+    """The earliest and latest time in the dataset, from the Parquet files' own statistics."""
+    import pyarrow.parquet as pq
+
+    low: list[dt.datetime] = []
+    high: list[dt.datetime] = []
+    for table in written:
+        if table.time_col is None or not table.rows:
+            continue
+        data = pq.ParquetFile(folder / "db" / f"{table.name}.parquet")
+        index = data.schema_arrow.get_field_index(table.time_col)
+        for group in range(data.metadata.num_row_groups):
+            statistics = data.metadata.row_group(group).column(index).statistics
+            low.append(statistics.min)
+            high.append(statistics.max)
+    return (min(low), max(high)) if low else None
+
+
+def check_split(result: ImportResult) -> None:
+    """See that the split times lie within the data."""
+    if result.span is None:
+        return
+    low, high = result.span
+    val, test = (dt.datetime.fromisoformat(t) for t in (result.mapping.val, result.mapping.test))
+    if result.mapping.split_reason.startswith("all rows lie"):
+        result.notices.append(Notice("note", "", "", result.mapping.split_reason))
+        return
+    for flag, time in (("--val", val), ("--test", test)):
+        if not low < time < high:
+            text = (
+                f"{flag} {time:%Y-%m-%d} lies outside the data, which run from {low:%Y-%m-%d} to "
+                f"{high:%Y-%m-%d}"
+            )
+            if result.mapping.split_reason == "chosen":
+                raise UsageError(text + ". Choose a time in between.")
+            result.notices.append(Notice("note", "", "", text))
+
+
+def write_records(result: ImportResult, folder: Path, name: str) -> None:
+    """The manifest that RelBench reads, and our own account of what was done."""
+    from relbench.manifest import DatasetManifest, TableSpec
+
+    mapping = result.mapping
+    DatasetManifest(
+        name=name,
+        val_timestamp=mapping.val,
+        test_timestamp=mapping.test,
+        description=f"Imported by RelFrog {__version__} from {mapping.source}",
+        tables={t.name: TableSpec(t.pkey, t.time_col, t.fkeys) for t in result.tables},
+    ).save(folder / "manifest.yaml")
+    (folder / "mapping.yaml").write_text(mapping.to_yaml(), encoding="utf-8")
+    record = import_record(result)
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    (folder / "import.json").write_text(text, encoding="utf-8")
+
+
+def import_record(result: ImportResult) -> dict[str, Any]:
+    """The content of ``import.json``: where every column comes from, and what was noticed."""
+    return {
+        "relfrog": __version__,
+        "format": 1,
+        "source": result.mapping.source,
+        "val": result.mapping.val,
+        "test": result.mapping.test,
+        "split_reason": result.mapping.split_reason,
+        "span": [t.isoformat(" ") for t in result.span] if result.span else None,
+        "tables": {
+            t.name: {
+                "source": t.source,
+                "rows": t.rows,
+                "key": list(t.key),
+                "columns": {
+                    c: {"source": list(sources), "role": role}
+                    for c, (sources, role) in t.sources.items()
+                },
+            }
+            for t in result.tables
+        },
+        "notices": [
+            {"kind": n.kind, "table": n.table, "column": n.column, "text": n.text}
+            for n in result.notices
+        ],
+    }

@@ -1,0 +1,227 @@
+"""When a row came to be: proposing each table's time column, and the times that split the data."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from relfrog.importing.column_types import ColumnType, type_sql
+from relfrog.importing.key_checks import TypedTable
+from relfrog.importing.staging import Staging
+from relfrog.support.text import words
+
+__all__ = [
+    "Split", "TimeProposal", "is_foreseen", "propose_split", "propose_time", "propose_year",
+]  # fmt: skip
+
+_CREATION = {
+    "created", "creation", "create", "inserted", "insert", "added", "registered", "registration",
+    "signup", "joined", "opened", "started", "start", "begin", "began", "placed", "ordered",
+    "order", "purchase", "purchased", "posted", "published", "sent", "issued", "booked", "event",
+    "occurred", "happened", "logged", "recorded", "transaction", "invoice", "entered", "received",
+    "submitted", "submission",
+}  # fmt: skip
+_PLAIN = {"date", "time", "datetime", "timestamp", "ts", "day", "hour", "when"}
+_UPDATE = {"updated", "update", "modified", "modification", "changed", "edited"}
+#: The row's own future, as it was foreseen when it was written.
+_FUTURE = {
+    "due", "deadline", "expires", "expire", "expiry", "expiration", "expected", "estimated",
+    "estimate", "eta", "planned", "promised", "target", "next", "until", "valid", "required",
+    "renewal", "maturity", "forecast", "scheduled", "schedule", "sched", "limit",
+    "cutoff", "ends",
+}  # fmt: skip
+#: Facts about a thing, or a moment that keeps moving: neither says when the row appeared.
+_BIRTH = {"birth", "birthday", "birthdate", "dob", "born", "founded", "built", "death", "died"}
+_MOVING = {"last", "latest", "recent", "synced", "refreshed", "seen"}
+#: Words of a column that says which year a row tells of, and words that may stand beside them:
+#: a model year, or a year of marriage, is a fact about the thing.
+_YEAR = {"year", "yr", "season", "yearid"}
+_BESIDE_YEAR = {"id", "key", "fiscal", "financial", "calendar", "academic", "school"}
+
+
+@dataclass(frozen=True)
+class TimeProposal:
+    """The proposed time column, or None, and why."""
+
+    column: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """The times that divide the past for training, validation and test."""
+
+    val: dt.datetime
+    test: dt.datetime
+    reason: str
+    outliers: str = ""
+
+
+def is_foreseen(name: str) -> bool:
+    """Whether a column's name says that its time was planned or expected: a due date.
+
+    >>> is_foreseen("due_date"), is_foreseen("delivered_at")
+    (True, False)
+    """
+    return bool(set(words(name)) & _FUTURE)
+
+
+def _rank(name: str, noun: tuple[str, ...] = ()) -> tuple[int, str]:
+    """How likely a column's name makes it the creation time: higher is better, 0 is never.
+
+    The table's own noun says nothing: ``order_approved_at`` is not when the order was placed.
+    """
+    found = set(words(name))
+    found = found - set(noun) or found
+    if found & _FUTURE:
+        return 0, "lies in the row's future"
+    if found & _BIRTH:
+        return 0, "is a fact about the thing, not about the row"
+    if found & _MOVING:
+        return 0, "keeps moving"
+    if found & _UPDATE:
+        return 1, "an update time"
+    if found & _CREATION:
+        return 4, "a creation time"
+    return (3, "a plain time") if found & _PLAIN else (2, "a time")
+
+
+def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeProposal:
+    """The column that says when a row came to be.
+
+    Creation comes before update, and a column that lies in the row's future is never taken: by
+    its name (due, expires, expected ...) or because its values are later than now.
+    """
+    candidates, refused = [], []
+    for position, (name, column) in enumerate(table.staged.columns.items()):
+        if table.types[name].name != "time":
+            continue
+        rank, reason = _rank(name, table.noun)
+        value = type_sql(column, table.types[name])
+        present, later = staging.row(
+            f"SELECT count({value}), count(*) FILTER (WHERE {value} > "
+            f"TIMESTAMP '{now:%Y-%m-%d %H:%M:%S}') FROM {table.staged.sql}"
+        )
+        if not present:
+            continue
+        if rank and later > 0.01 * present:
+            rank, reason = 0, f"has {later:,} values later than now"
+        if not rank:
+            refused.append(f"{name} {reason}")
+            continue
+        complete = present >= 0.5 * table.staged.rows
+        candidates.append((complete, rank, -position, name, reason, value))
+    if not candidates:
+        reason = "no column holds a time"
+        if refused:
+            reason = f"not taken: {'; '.join(refused)}"
+        return TimeProposal(None, reason)
+    best = max(c[:2] for c in candidates)
+    level = [c for c in candidates if c[:2] == best]
+    chosen = level[0] if len(level) == 1 else _earliest(staging, table, level)
+    return TimeProposal(chosen[3], chosen[4])
+
+
+def propose_year(staging: Staging, table: TypedTable, now: dt.datetime) -> str | None:
+    """The column with the year that a row tells of, for a table that has no other time."""
+    for name, column in table.staged.columns.items():
+        found = set(words(name))
+        rest = found - _YEAR - _BESIDE_YEAR - _CREATION - _PLAIN - set(table.noun)
+        if not found & _YEAR or rest or table.types[name].name != "integer":
+            continue
+        year = f"nullif({type_sql(column, ColumnType('integer'))}, 0)"
+        low, high, different = staging.row(
+            f"SELECT min({year}), max({year}), count(DISTINCT {year}) FROM {table.staged.sql}"
+        )
+        if different > 1 and low >= 1000 and high <= now.year:
+            return name
+    return None
+
+
+_Candidate = tuple[bool, int, int, str, str, str]
+
+
+def _earliest(staging: Staging, table: TypedTable, level: Sequence[_Candidate]) -> _Candidate:
+    """Of columns with equally good names the one that comes first in most rows."""
+    least = f"least({', '.join(c[5] for c in level)})"
+    counts = staging.row(
+        "SELECT "
+        + ", ".join(f"count(*) FILTER (WHERE {c[5]} = {least})" for c in level)
+        + f" FROM {table.staged.sql}"
+    )
+    order = sorted(zip(counts, level, strict=True), key=lambda pair: (pair[0], pair[1][2]))
+    return order[-1][1]
+
+
+def _quantiles(staging: Staging, union: str) -> tuple[dt.datetime, dt.datetime] | None:
+    """The 1st percentile and the 99.9th, to the hour; to the second within a few days.
+
+    Counting per hour needs a fraction of the memory and time of sorting all rows.
+    """
+    first, last = staging.row(f"SELECT min(t), max(t) FROM ({union})")
+    if first is None:
+        return None
+    unit = "hour" if last - first >= dt.timedelta(days=20) else "second"
+    counts = staging.rows(
+        f"SELECT date_trunc('{unit}', t) AS u, count(*) FROM ({union}) WHERE t IS NOT NULL "
+        "GROUP BY u ORDER BY u"
+    )
+    total, passed = sum(n for _, n in counts), 0
+    low = high = counts[-1][0]
+    for time, count in counts:
+        if passed < 0.01 * total <= passed + count:
+            low = time
+        if passed < 0.999 * total <= passed + count:
+            high = time
+        passed += count
+    return low, high
+
+
+def propose_split(
+    staging: Staging, timed: Iterable[tuple[str, str] | None], yearly: bool = False
+) -> Split | None:
+    """Validation and test times: the last tenth of the time span for each.
+
+    The span runs from the 1st percentile of all rows' times to the 99.9th, so that a few wrong
+    dates (1900, 2099) do not decide. None if no table has a time column.
+
+    Args:
+        staging: The workshop.
+        timed: Per table its SQL and that of its time; None where it has none.
+        yearly: Whether most rows are dated by a year, and so all lie on its last day. Then the
+            times are those of midyear: from there each year's rows lie within 365 days, leap years
+            or not.
+    """
+    union = " UNION ALL ".join(f"SELECT {t[1]} AS t FROM {t[0]}" for t in timed if t is not None)
+    if not union:
+        return None
+    found = _quantiles(staging, union)
+    if found is None:
+        return None
+    low, high = found
+    span = high - low
+    val, test = high - span * 2 / 10, high - span / 10
+    if span >= dt.timedelta(days=20):
+        val, test = (t.replace(hour=0, minute=0, second=0, microsecond=0) for t in (val, test))
+    else:
+        val, test = (t.replace(microsecond=0) for t in (val, test))
+    if val >= test:
+        reason = f"all rows lie within seconds of {high}: there is no before and after to split"
+        return Split(low, low + dt.timedelta(seconds=1), reason)
+    reason = (
+        f"rows lie between {low:%Y-%m-%d} and {high:%Y-%m-%d} (outliers apart): the last tenth of "
+        "that time is for test, the tenth before for validation"
+    )
+    if yearly and val.year < test.year:
+        val, test = (t.replace(month=7, day=1) for t in (val, test))
+        reason += "; at midyear, so that 365 days from there hold the rows of one year"
+    first, last = staging.row(f"SELECT min(t), max(t) FROM ({union})")
+    outliers = ""
+    if low - first > span or last - high > span:
+        odd = first if low - first > span else last
+        outliers = (
+            f"some rows lie far from the rest, such as at {odd}; training would begin or end "
+            "there. Correct them in the source, or choose another time column"
+        )
+    return Split(val, test, reason, outliers)

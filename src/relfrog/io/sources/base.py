@@ -1,0 +1,189 @@
+"""What a source is: tables with their keys, and rows as Arrow batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+#: What a column holds, as far as the source can say before any row was read.
+#: ``decimal`` is an exact number as text, ``hex`` a binary key as text, ``seconds`` an interval or
+#: a time of day, ``untyped`` text whose type must be found by looking (CSV); ``blob`` and ``other``
+#: are never read.
+Kind = Literal[
+    "integer",
+    "decimal",
+    "number",
+    "boolean",
+    "time",
+    "seconds",
+    "text",
+    "untyped",
+    "list",
+    "hex",
+    "blob",
+    "other",
+]
+
+#: Rows per Arrow batch: large enough for speed, small enough for bounded memory.
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column as the source declares it.
+
+    Attributes:
+        name: Its name in the source.
+        kind: What it holds.
+        declared: The source's own name of the type, for messages.
+    """
+
+    name: str
+    kind: Kind
+    declared: str
+
+
+@dataclass(frozen=True)
+class SourceKey:
+    """A foreign key declared in the source; ``parent_columns`` empty means the primary key."""
+
+    columns: tuple[str, ...]
+    parent: str
+    parent_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table as the source declares it.
+
+    Attributes:
+        name: Its name, with the schema in front if several schemas are read.
+        schema: The schema it lies in, if the source has schemas.
+        local_name: Its name within the schema.
+        columns: In the source's order.
+        primary_key: Column names; empty if none is declared.
+        foreign_keys: As declared; the parent may be a table that is not read.
+        notes: What had to be done to read it at all, for the summary.
+    """
+
+    name: str
+    columns: tuple[SourceColumn, ...]
+    primary_key: tuple[str, ...] = ()
+    foreign_keys: tuple[SourceKey, ...] = ()
+    schema: str | None = None
+    local_name: str = ""
+    notes: list[str] = field(default_factory=list, compare=False)
+
+    def with_kind(self, column: str, kind: Kind) -> SourceTable:
+        """The same table, with another kind for one column."""
+        columns = tuple(replace(c, kind=kind) if c.name == column else c for c in self.columns)
+        return replace(self, columns=columns)
+
+
+def settled(tables: list[SourceTable]) -> list[SourceTable]:
+    """The tables with their keys made fit for use.
+
+    Databases compare names without regard to case where they declare keys, and people keep UUIDs
+    in binary columns: such keys are read as hexadecimal text.
+    """
+    lower = {t.name.lower(): t.name for t in tables}
+    names = {t.name: {c.name.lower(): c.name for c in t.columns} for t in tables}
+    keyed: dict[str, set[str]] = {t.name: set(t.primary_key) for t in tables}
+    out = []
+    for table in tables:
+        keys = []
+        for key in table.foreign_keys:
+            parent = (
+                key.parent if key.parent in names else lower.get(key.parent.lower(), key.parent)
+            )
+            own, theirs = names[table.name], names.get(parent, {})
+            keys.append(
+                SourceKey(
+                    tuple(
+                        own.get(c.lower(), c) if c not in own.values() else c for c in key.columns
+                    ),
+                    parent,
+                    tuple(
+                        theirs.get(c.lower(), c) if c not in theirs.values() else c
+                        for c in key.parent_columns
+                    ),
+                )
+            )
+            keyed[table.name] |= set(keys[-1].columns)
+            if parent in keyed:
+                keyed[parent] |= set(keys[-1].parent_columns)
+        out.append(replace(table, foreign_keys=tuple(keys)))
+    return [
+        replace(
+            t,
+            columns=tuple(
+                replace(c, kind="hex") if c.kind == "blob" and c.name in keyed[t.name] else c
+                for c in t.columns
+            ),
+        )
+        for t in out
+    ]
+
+
+class ReadAgain(Exception):
+    """Raised by a reader that has learnt something it needed to know from the first row on.
+
+    Typically a column holds values its kind has no room for. The rows read so far are thrown away,
+    and ``table`` is read instead.
+    """
+
+    def __init__(self, table: SourceTable) -> None:
+        super().__init__(f"{table.name} must be read again")
+        self.table = table
+
+
+class Source(ABC):
+    """A database or a folder of files, opened read-only.
+
+    Attributes:
+        label: How the source may be named in messages and files: never with a password.
+        secrets: Strings that must not appear in any message.
+    """
+
+    label: str
+    secrets: tuple[str, ...] = ()
+    #: What this class opens, for messages.
+    what: ClassVar[str] = ""
+
+    @classmethod
+    @abstractmethod
+    def accepts(cls, address: str) -> bool:
+        """Whether this class can open ``address``; must not connect."""
+
+    @abstractmethod
+    def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
+        """Open it, or raise :class:`~relfrog.errors.SourceError`."""
+
+    @abstractmethod
+    def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
+        """All tables with their declared keys; of the views only those named in ``also``."""
+
+    @abstractmethod
+    def read(self, table: SourceTable) -> Iterator[Any]:
+        """The rows as ``pyarrow.RecordBatch``, one column per readable column, by its name.
+
+        Raises:
+            ReadAgain: A value does not fit its column's kind.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the connection."""
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def readable(table: SourceTable) -> list[SourceColumn]:
+    """The columns whose values travel; blobs and unknown types stay where they are."""
+    return [c for c in table.columns if c.kind not in ("blob", "other")]

@@ -1,0 +1,208 @@
+"""DuckDB files, and what all sources that DuckDB reads have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from relfrog.errors import SourceError
+from relfrog.io.sources.base import (
+    BATCH_ROWS,
+    Kind,
+    Source,
+    SourceColumn,
+    SourceKey,
+    SourceTable,
+    readable,
+    settled,
+)
+from relfrog.support.duckdb import quoted
+
+
+def arrow_batches(connection: Any, query: str, rows: int = BATCH_ROWS) -> Iterator[Any]:
+    """The query's result as Arrow batches, one at a time."""
+    result = connection.sql(query)
+    # DuckDB renamed this method in version 2.
+    reader = getattr(result, "to_arrow_reader", None) or result.fetch_arrow_reader
+    yield from reader(rows)
+
+
+_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
+
+
+def duckdb_kind(declared: str) -> Kind:
+    """The kind of a DuckDB type."""
+    name = declared.upper()
+    if name.endswith("]"):
+        inner = duckdb_kind(declared[: declared.rindex("[")])
+        return "other" if inner in ("blob", "other", "list") else "list"
+    if name in _INTEGERS:
+        return "integer"
+    if name in ("HUGEINT", "UHUGEINT", "UBIGINT", "BIGNUM", "VARINT"):
+        return "decimal"
+    if match := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", name):
+        precision, scale = int(match[1]), int(match[2])
+        return "number" if scale else "integer" if precision <= 18 else "decimal"
+    if name in ("FLOAT", "DOUBLE", "REAL"):
+        return "number"
+    if name == "BOOLEAN":
+        return "boolean"
+    if name == "DATE" or name.startswith("TIMESTAMP"):
+        return "time"
+    if name.startswith("TIME") or name == "INTERVAL":
+        return "seconds"
+    if name in ("VARCHAR", "UUID", "JSON") or name.startswith("ENUM"):
+        return "text"
+    return "blob" if name in ("BLOB", "BIT") else "other"
+
+
+def _expression(column: SourceColumn) -> str:
+    """The SELECT expression that gives a column in the form its kind promises."""
+    name = quoted(column.name)
+    if column.kind == "integer":
+        return f"CAST({name} AS BIGINT)"
+    if column.kind == "number":
+        return f"CAST({name} AS DOUBLE)"
+    if column.kind == "seconds":
+        # TIME WITH TIME ZONE has no epoch of its own.
+        name = f"CAST({name} AS TIME)" if column.declared.upper().startswith("TIME ") else name
+        return f"CAST(epoch({name}) AS DOUBLE)"
+    if column.kind == "time" and column.declared.upper() == "DATE":
+        return f"CAST({name} AS TIMESTAMP)"
+    if column.kind == "list":
+        return f"CAST({name} AS VARCHAR[])"
+    if column.kind in ("text", "decimal"):
+        return f"CAST({name} AS VARCHAR)"
+    if column.kind == "hex":
+        return f"lower(hex({name}))"
+    return name
+
+
+def read_relation(connection: Any, table: SourceTable, relation: str) -> Iterator[Any]:
+    """The rows of a relation with ``table``'s columns."""
+    import duckdb
+
+    columns = readable(table)
+    if not columns:
+        yield from arrow_batches(connection, f"SELECT 1 AS no_column FROM {relation}")
+        return
+    wanted = ", ".join(f"{_expression(c)} AS {quoted(c.name)}" for c in columns)
+    try:
+        yield from arrow_batches(connection, f"SELECT {wanted} FROM {relation}")
+    except duckdb.Error as error:
+        raise SourceError(f"table {table.name} cannot be read: {error}") from None
+
+
+def memory_connection() -> Any:
+    """A DuckDB of its own, for reading files."""
+    import duckdb
+
+    return _settled(duckdb.connect())
+
+
+def _settled(connection: Any) -> Any:
+    """All times in UTC; and one thread, which alone keeps the order of rows while streaming."""
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET threads = 1")
+    return connection
+
+
+class DuckDBFile(Source):
+    """A DuckDB database file, opened with ``read_only``."""
+
+    what: ClassVar[str] = "a DuckDB database"
+
+    @classmethod
+    def accepts(cls, address: str) -> bool:
+        """``duckdb:///file``, or a file that carries DuckDB's mark."""
+        return address.startswith("duckdb:") or has_mark(address, b"DUCK", 8)
+
+    def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
+        import duckdb
+
+        path = Path(address.removeprefix("duckdb://").removeprefix("/")).expanduser()
+        if not address.startswith("duckdb:"):
+            path = Path(address).expanduser()
+        if not path.is_file():
+            raise SourceError(
+                f"there is no DuckDB file at {path}. An absolute path has four slashes: "
+                "duckdb:////data/shop.duckdb"
+            )
+        self.label = f"duckdb:///{path}"
+        self.schemas = schemas
+        try:
+            self._connection = _settled(duckdb.connect(str(path), read_only=True))
+        except duckdb.Error as error:
+            raise SourceError(f"{path} cannot be opened: {error}") from None
+
+    def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
+        """Tables from DuckDB's own catalogue."""
+        rows = self._connection.execute(
+            "SELECT schema_name, table_name, false FROM duckdb_tables() "
+            "WHERE NOT internal AND NOT temporary AND database_name = current_database() UNION ALL "
+            "SELECT schema_name, view_name, true FROM duckdb_views() "
+            "WHERE NOT internal AND database_name = current_database() ORDER BY ALL"
+        ).fetchall()
+        present = {schema for schema, _, _ in rows}
+        wanted = self.schemas or ("main",)
+        for schema in self.schemas:
+            if schema not in present:
+                raise SourceError(
+                    f"there is no table in schema {schema}; schemas with tables: "
+                    f"{', '.join(sorted(present)) or 'none'}"
+                )
+        tables = []
+        for schema, local, is_view in rows:
+            name = f"{schema}.{local}" if len(wanted) > 1 else local
+            if schema in wanted and (not is_view or name in also):
+                tables.append(self._table(schema, local, name, len(wanted) > 1))
+        return settled(tables)
+
+    def _table(self, schema: str, local: str, name: str, prefixed: bool) -> SourceTable:
+        columns = self._connection.execute(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE schema_name = ? "
+            "AND table_name = ? AND database_name = current_database() ORDER BY column_index",
+            [schema, local],
+        ).fetchall()
+        primary: tuple[str, ...] = ()
+        foreign = []
+        for kind, names, parent, parent_names in self._connection.execute(
+            "SELECT constraint_type, constraint_column_names, referenced_table, "
+            "referenced_column_names FROM duckdb_constraints() WHERE schema_name = ? "
+            "AND table_name = ? AND database_name = current_database() ORDER BY constraint_index",
+            [schema, local],
+        ).fetchall():
+            if kind == "PRIMARY KEY":
+                primary = tuple(names)
+            elif kind == "FOREIGN KEY":
+                parent = f"{schema}.{parent}" if prefixed else parent
+                foreign.append(SourceKey(tuple(names), parent, tuple(parent_names)))
+        return SourceTable(
+            name=name,
+            columns=tuple(SourceColumn(n, duckdb_kind(t), t) for n, t in columns),
+            primary_key=primary,
+            foreign_keys=tuple(foreign),
+            schema=schema,
+            local_name=local,
+        )
+
+    def read(self, table: SourceTable) -> Iterator[Any]:
+        """Stream the table."""
+        relation = f"{quoted(table.schema or 'main')}.{quoted(table.local_name)}"
+        return read_relation(self._connection.cursor(), table, relation)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
+def has_mark(address: str, mark: bytes, offset: int = 0) -> bool:
+    """Whether the file begins with a database's mark."""
+    try:
+        with open(Path(address).expanduser(), "rb") as file:
+            file.seek(offset)
+            return file.read(len(mark)) == mark
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,178 @@
+"""SQLite and DuckDB files as targets; a file that is not there yet appears with its table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
+
+from relfrog.errors import UsageError
+from relfrog.io.targets.base import Existing, Target, no_schema
+from relfrog.io.targets.sql import SqlTarget
+from relfrog.support.duckdb import quoted
+from relfrog.support.files import appearing_file, refuse_file
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+__all__ = ["DuckDBTable", "SQLiteTable"]
+
+
+class _FileTarget(Target):
+    """What the two share: a file, which is left alone or made whole."""
+
+    def __init__(self, address: str, table: str) -> None:
+        super().__init__(address, table)
+        tail = re.sub(r"^\w+(\+\w+)?://", "", self.address).removeprefix("/")
+        if tail in ("", ":memory:"):
+            scheme = self.schemes[0]
+            raise UsageError(f"{self.label} names no file. Write {scheme}:///FILE.{scheme}")
+        path = Path(tail if Path(tail).exists() else unquote(tail)).expanduser()
+        self.path = path.absolute()
+        self.label, self.secrets = f"{self.schemes[0]}:///{path}", ()
+
+    def check(self, overwrite: bool) -> None:
+        """A file that is not there needs a place; one that is there must take a table."""
+        refuse_file(self.path, overwrite=True)
+        if self.path.exists():
+            self._check(overwrite)
+
+    def write(self, data: Any, overwrite: bool) -> None:
+        """Into the file; one that is not there yet appears when it is complete."""
+        self._refuse_columns(data.column_names)
+        refuse_file(self.path, overwrite=True)
+        if self.path.exists():
+            self._write(data, overwrite)
+            return
+        final = self.path
+        try:
+            with appearing_file(final, overwrite=False) as self.path:
+                self._write(data, overwrite)
+        finally:
+            self.path = final
+
+
+class SQLiteTable(_FileTarget, SqlTarget):
+    """A table in a SQLite file."""
+
+    schemes: ClassVar[tuple[str, ...]] = ("sqlite",)
+    has_schemas: ClassVar[bool] = False
+    _mark: ClassVar[str] = "?"
+    _remedy: ClassVar[str] = (
+        "Check the path; an absolute one has four slashes: sqlite:////data/a.db"
+    )
+
+    def _engine(self) -> sa.Engine:
+        import sqlite3
+
+        import sqlalchemy as sa
+        import sqlalchemy.pool
+
+        def connect() -> sqlite3.Connection:
+            # Transactions are begun and ended by us alone: tables are made inside them.
+            return sqlite3.connect(self.path, isolation_level=None)
+
+        return sa.create_engine("sqlite://", creator=connect, poolclass=sa.pool.NullPool)
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        import sqlite3
+
+        import sqlalchemy.exc
+
+        return (sqlite3.Error, sqlalchemy.exc.SQLAlchemyError)
+
+    def _begin(self, connection: sa.Connection) -> None:
+        # Views on a replaced table are not asked whether they like it: it is there again at once.
+        connection.exec_driver_sql("PRAGMA legacy_alter_table = ON")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def _look(self, connection: sa.Connection) -> Existing | None:
+        import sqlalchemy as sa
+
+        place = {"name": self.name}
+        row = connection.execute(
+            sa.text("SELECT name, type, sql FROM sqlite_master WHERE lower(name) = lower(:name)"),
+            place,
+        ).first()
+        if row is None:
+            return None
+        virtual = str(row[2]).upper().startswith("CREATE VIRTUAL")
+        needed = connection.execute(
+            sa.text(
+                "SELECT DISTINCT m.name FROM sqlite_master m "
+                "JOIN pragma_foreign_key_list(m.name) f WHERE m.type = 'table' "
+                'AND lower(f."table") = lower(:name) AND lower(m.name) <> lower(:name) ORDER BY 1'
+            ),
+            place,
+        ).scalars()
+        return Existing("virtual table" if virtual else row[1], row[0], tuple(needed))
+
+
+class DuckDBTable(_FileTarget):
+    """A table in a DuckDB file, made by its own driver."""
+
+    schemes: ClassVar[tuple[str, ...]] = ("duckdb",)
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        import duckdb
+
+        return (duckdb.Error,)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        import duckdb
+
+        try:
+            connection = duckdb.connect(str(self.path))
+        except duckdb.Error as error:
+            remedy = "Check the path, and that no other program has the file open."
+            raise self._unopened(error, remedy) from None
+        try:
+            with self._telling():
+                connection.execute("BEGIN")
+                yield connection
+        finally:
+            # What was not committed is rolled back.
+            connection.close()
+
+    def _check(self, overwrite: bool) -> None:
+        with self._connected() as connection:
+            self._refuse(self._look(connection), overwrite)
+            connection.execute(f"CREATE TABLE {self._quoted(self._partial)} (x INTEGER)")
+            connection.execute("ROLLBACK")
+
+    def _write(self, data: Any, overwrite: bool) -> None:
+        with self._connected() as connection:
+            found = self._look(connection)
+            self._refuse(found, overwrite)
+            connection.register(self._partial, data)
+            new = "TABLE" if found is None else "OR REPLACE TABLE"
+            place = self._quoted(self.name)
+            connection.execute(f"CREATE {new} {place} AS SELECT * FROM {quoted(self._partial)}")
+            connection.execute("COMMIT")
+
+    def _quoted(self, name: str) -> str:
+        return quoted(name) if self.schema is None else f"{quoted(self.schema)}.{quoted(name)}"
+
+    def _look(self, connection: Any) -> Existing | None:
+        def ask(query: str, *values: str) -> list[Any]:
+            query = f"{query} database_name = current_database()"
+            return list(connection.execute(query, values).fetchall())
+
+        schema = self.schema or "main"
+        schemas = [r[0] for r in ask("SELECT schema_name FROM duckdb_schemas() WHERE")]
+        if schema.lower() not in map(str.lower, schemas):
+            raise no_schema(schema, sorted(schemas))
+        where = "lower(schema_name) = lower(?) AND lower({}) = lower(?) AND"
+        for kind in ("table", "view"):
+            column = where.format(f"{kind}_name")
+            query = f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE {column}"
+            for (name,) in ask(query, schema, self.name):
+                column = where.format("referenced_table")
+                query = f"SELECT DISTINCT table_name FROM duckdb_constraints() WHERE {column}"
+                needed = [t for (t,) in ask(query, schema, self.name) if t != name]
+                return Existing(kind, name, tuple(sorted(needed)))
+        return None

@@ -1,0 +1,139 @@
+"""What the databases behind SQLAlchemy share as targets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from relfrog.io.targets.base import Existing, Target
+from relfrog.io.targets.columns import column_type
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+__all__ = ["SqlTarget"]
+
+#: Rows that are inserted at once.
+_ROWS = 10_000
+
+
+class SqlTarget(Target):
+    """What the databases behind SQLAlchemy share."""
+
+    _remedy: ClassVar[str] = "Check host, port, user, password and database name."
+    #: What stands for a value in a statement.
+    _mark: ClassVar[str]
+
+    @abstractmethod
+    def _engine(self) -> sa.Engine:
+        """The engine; nothing is opened yet."""
+
+    def _begin(self, connection: sa.Connection) -> None:
+        """Begin the one transaction."""
+
+    @abstractmethod
+    def _look(self, connection: sa.Connection) -> Existing | None:
+        """What has the table's name."""
+
+    @contextmanager
+    def _connected(self) -> Iterator[sa.Connection]:
+        import sqlalchemy.exc
+
+        try:
+            engine = self._engine()
+            connection = engine.connect()
+        except (sqlalchemy.exc.SQLAlchemyError, OSError, TypeError, ValueError) as error:
+            raise self._unopened(error, self._remedy) from None
+        try:
+            with self._telling():
+                self._begin(connection)
+                yield connection
+        finally:
+            # What was not committed is rolled back.
+            connection.close()
+            engine.dispose()
+
+    def _check(self, overwrite: bool) -> None:
+        """Try to make a table, and take it back."""
+        import pyarrow as pa
+
+        with self._connected() as connection:
+            self._refuse(self._look(connection), overwrite)
+            try:
+                self._create(connection, pa.table({"x": pa.array([], pa.int64())}))
+            finally:
+                self._undo(connection)
+
+    def _write(self, data: Any, overwrite: bool) -> None:
+        """All in one transaction, where the database can."""
+        with self._connected() as connection:
+            found = self._look(connection)
+            self._refuse(found, overwrite)
+            try:
+                convert = self._create(connection, data)
+                self._insert(connection, len(convert), _rows(data, convert))
+                self._put_in_place(connection, found)
+                connection.commit()
+            except BaseException:
+                self._undo(connection)
+                raise
+
+    def _create(self, connection: sa.Connection, data: Any) -> list[Callable[[Any], Any] | None]:
+        """Make the table; per column what turns its values into the driver's."""
+        import sqlalchemy as sa
+        from sqlalchemy.schema import CreateTable
+
+        columns, convert = [], []
+        for i, name in enumerate(data.column_names):
+            kind, turn = column_type(data.column(i), connection.dialect.name)
+            columns.append(sa.Column(sa.sql.quoted_name(name, quote=True), kind))
+            convert.append(turn)
+        table = sa.Table(
+            sa.sql.quoted_name(self._partial, quote=True),
+            sa.MetaData(),
+            *columns,
+            schema=None if self.schema is None else sa.sql.quoted_name(self.schema, quote=True),
+            **self._options(connection),
+        )
+        connection.execute(CreateTable(table))
+        return convert
+
+    def _options(self, connection: sa.Connection) -> dict[str, Any]:
+        return {}
+
+    def _insert(
+        self, connection: sa.Connection, width: int, batches: Iterator[list[tuple[Any, ...]]]
+    ) -> None:
+        # Without the columns' names, which might look like marks.
+        marks = ", ".join([self._mark] * width)
+        place = self._quoted(connection, self._partial)
+        for rows in batches:
+            connection.exec_driver_sql(f"INSERT INTO {place} VALUES ({marks})", rows)
+
+    def _quoted(self, connection: sa.Connection, name: str, bare: bool = False) -> str:
+        quote = connection.dialect.identifier_preparer.quote_identifier
+        return quote(name) if bare or not self.schema else f"{quote(self.schema)}.{quote(name)}"
+
+    def _put_in_place(self, connection: sa.Connection, found: Existing | None) -> None:
+        if found is not None:
+            connection.exec_driver_sql(f"DROP TABLE {self._quoted(connection, found.name)}")
+        old = self._quoted(connection, self._partial)
+        new = self._quoted(connection, self.name, bare=True)
+        connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+
+    def _undo(self, connection: sa.Connection) -> None:
+        connection.rollback()
+
+
+def _rows(data: Any, convert: list[Callable[[Any], Any] | None]) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of an Arrow table as Python values, some at a time."""
+    for batch in data.to_batches(max_chunksize=_ROWS):
+        columns = []
+        for values, turn in zip(batch.columns, convert, strict=True):
+            listed = values.to_pylist()
+            columns.append(
+                listed if turn is None else [None if v is None else turn(v) for v in listed]
+            )
+        yield list(zip(*columns, strict=True))

@@ -1,0 +1,1 @@
+"""Everything that learns, behind one interface: fit, save, load, predict."""

@@ -1,0 +1,1 @@
+"""Features for boosted trees: aggregates over the past of each entity."""

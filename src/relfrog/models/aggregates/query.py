@@ -1,0 +1,346 @@
+"""Streams added up by DuckDB: per row and time, from the rows that were visible by then.
+
+Rows of a stream stand in order of owner and time, and each knows the sums of its owner's rows up to
+it. What was visible at a time is then a prefix, found by an ASOF join, and a recent window is the
+difference of two prefixes: the work does not grow with how often a row is seen.
+
+A row is visible from its own time on; a row without one from that of its latest parent, and a
+child's child when both are. Values of a parent that is later than its child are missing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.graph.relational import ForeignKey, RelationalGraph
+from relfrog.models.aggregates.columns import Cell, days
+from relfrog.models.aggregates.plan import WINDOWS, Measure, Stream
+from relfrog.support.duckdb import silence
+from relfrog.support.times import MISSING
+
+__all__ = ["Aggregator"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+#: Numbers that are kept between two questions.
+KEPT = 120_000_000
+#: Memory that DuckDB takes before it goes to disk.
+MEMORY = "4GB"
+
+
+class Aggregator:
+    """Answers for streams.
+
+    Args:
+        graph: pointers and times.
+        cells: per table its columns, and per column its numbers. Shapes [rows].
+        horizon: that of the task, in ticks of the graph.
+    """
+
+    def __init__(
+        self,
+        graph: RelationalGraph,
+        cells: dict[str, list[tuple[Cell, NDArray[np.float64]]]],
+        horizon: int,
+    ) -> None:
+        self.graph, self.horizon = graph, horizon
+        self._cells = cells
+        folder = tempfile.mkdtemp(prefix="relfrog-")
+        # Gone with this object, be it closed or forgotten.
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        # Names of tables and columns never reach the SQL: all of them are numbers there.
+        self._db = duckdb.connect(":memory:")
+        self._run(f"SET memory_limit = '{MEMORY}'")
+        self._run("SET temp_directory = ?", [folder])
+        silence(self._db)
+        self._tables: dict[str, str] = {}
+        self._streams: dict[Stream, str] = {}
+        self._weighed: set[Stream] = set()
+        self._kept = self._made = 0
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._db.close()
+        self._remove()
+
+    def __enter__(self) -> Aggregator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(
+        self, stream: Stream, owners: Ints, limits: Ints
+    ) -> tuple[Floats, dict[ForeignKey, Ints]]:
+        """What a stream adds up to.
+
+        Args:
+            stream: which rows, and what of them.
+            owners: the rows that they belong to; -1 for nobody. Shape [n].
+            limits: up to when each sees. Shape [n].
+
+        Returns:
+            The features that the stream names, shape [n, features]; and per pointer of the stream
+            the parent of the latest row, -1 for none. Shape [n].
+        """
+        pairs, place = np.unique(np.stack([owners, limits], 1), axis=0, return_inverse=True)
+        asked = pd.DataFrame({"ask": np.arange(len(pairs)), "owner": pairs[:, 0]})
+        for number, width in enumerate((0, *WINDOWS)):
+            # A limit may be as early as it likes, but not leave 64 bits.
+            span = min(width * self.horizon, np.iinfo(np.int64).max // 2)
+            early = pairs[:, 1] < MISSING + 1 + span
+            asked[f"l{number}"] = np.where(early, MISSING, pairs[:, 1] - span)
+            if width == 0:
+                asked["l0"] = pairs[:, 1]
+        made = self._make(stream)
+        self._db.register("asked", asked)
+        found = self._db.execute(self._question(stream, made)).fetchnumpy()
+        self._db.unregister("asked")
+        self._forget(stream, made)
+        count = len(stream.features)
+        columns = [_column(found, f"f{number}") for number in range(count)]
+        table = np.stack(columns, 1) if columns else np.zeros((len(pairs), 0), np.float32)
+        pointers = {
+            key: np.nan_to_num(_column(found, f"p{number}", np.float64), nan=-1.0).astype(np.int64)
+            for number, key in enumerate(stream.pointers)
+        }
+        place = place.ravel()
+        return table[place], {key: rows[place] for key, rows in pointers.items()}
+
+    def effective(self, table: str) -> Ints:
+        """From when on each row of a table counts as visible. Shape [rows]."""
+        known = self.graph.time(table)
+        if known is not None:
+            return known
+        found = np.full(self.graph.num_rows[table], MISSING, np.int64)
+        for key in self.graph.foreign_keys:
+            times = self.graph.time(key.parent) if key.table == table else None
+            if times is not None:
+                parent = self.graph.parent(key)
+                has = parent >= 0
+                found[has] = np.maximum(found[has], times[parent[has]])
+        return found
+
+    def _load(self, table: str) -> str:
+        """Make a table of DuckDB: place, tick, seen, pointers p.., cells c..; its name."""
+        if table not in self._tables:
+            name = f"t{len(self._tables)}"
+            count = self.graph.num_rows[table]
+            own = self.graph.time(table)
+            tick = self.effective(table)
+            columns: dict[str, Any] = {
+                "place": np.arange(count), "tick": tick,
+                "seen": own if own is not None else np.full(count, MISSING),
+            }  # fmt: skip
+            for number, key in enumerate(self._keys(table)):
+                columns[f"p{number}"] = self.graph.parent(key).astype(np.int64)
+            moments = days(tick, self.graph.unit)
+            for number, (cell, values) in enumerate(self._cells.get(table, [])):
+                if cell.kind == "moment" and own is not None:
+                    # How long before the row, which means the same at all times.
+                    values = moments - values - cell.center
+                columns[f"c{number}"] = values
+            frame = pd.DataFrame(columns)
+            self._db.register("frame", frame)
+            self._run(f"CREATE TEMP TABLE {name} AS FROM frame")
+            self._db.unregister("frame")
+            self._tables[table] = name
+        return self._tables[table]
+
+    def _keys(self, table: str) -> list[ForeignKey]:
+        return [key for key in self.graph.foreign_keys if key.table == table]
+
+    def _pointer(self, key: ForeignKey) -> str:
+        return f"p{self._keys(key.table).index(key)}"
+
+    def _cell(self, cell: Cell) -> str:
+        return f"c{[c for c, _ in self._cells[cell.table]].index(cell)}"
+
+    def _make(self, stream: Stream) -> str:
+        """Make the tables of a stream: rows with sums up to them, ends, firsts; their number."""
+        if stream in self._streams:
+            return self._streams[stream]
+        made = str(self._made)
+        self._made += 1
+        tables = f"{self._load(stream.table)} a"
+        owner, tick, where = "0::BIGINT", "a.tick", "true"
+        if stream.keys:
+            owner = f"a.{self._pointer(stream.keys[0])}"
+            where = f"{owner} >= 0"
+        if len(stream.keys) == 2:
+            middle = self._load(stream.keys[1].table)
+            tables += f" JOIN {middle} b ON b.place = {owner}"
+            owner = f"b.{self._pointer(stream.keys[1])}"
+            where, tick = f"{owner} >= 0", "greatest(a.tick, b.tick)"
+        joined: dict[ForeignKey, str] = {}
+        for measure in stream.measures:
+            if measure.via is not None and measure.via not in joined:
+                name = f"d{len(joined)}"
+                joined[measure.via] = name
+                tables += (
+                    f" LEFT JOIN {self._load(measure.via.parent)} {name} ON {name}.place = "
+                    f"a.{self._pointer(measure.via)} AND {name}.seen <= {tick}"
+                )
+        columns = [f"{owner} AS owner, {tick} AS tick, a.place AS place"]
+        for number, measure in enumerate(stream.measures):
+            side = "a" if measure.via is None else joined[measure.via]
+            value = f"{side}.{self._cell(measure.cell)}"
+            # NaN is how NumPy says NULL.
+            value = f"CASE WHEN NOT isnan({value}) THEN {value} END"
+            if measure.level >= 0:
+                value = f"(({value}) = {measure.level})::INTEGER::DOUBLE"
+            columns.append(f"{value} AS v{number}")
+        for number, code in enumerate(stream.codes):
+            value = f"a.{self._cell(code)}"
+            columns.append(f"CASE WHEN NOT isnan({value}) THEN {value} END AS k{number}")
+        for number, key in enumerate(stream.pointers):
+            columns.append(f"nullif(a.{self._pointer(key)}, -1) AS p{number}")
+        self._run(
+            f"CREATE TEMP TABLE s{made} AS SELECT row_number() OVER (ORDER BY owner, tick, place) "
+            f"AS g, * FROM (SELECT {', '.join(columns)} FROM {tables} WHERE {where})"
+        )
+        self._run(self._sums(stream, made))
+        self._run(
+            f"CREATE TEMP TABLE e{made} AS SELECT owner, tick, max(g) AS g FROM s{made} "
+            f"GROUP BY owner, tick"
+        )
+        self._run(
+            f"CREATE TEMP TABLE f{made} AS SELECT owner, min(g) AS g FROM s{made} GROUP BY owner"
+        )
+        self._run(f"DROP TABLE s{made}")
+        self._streams[stream] = made
+        return made
+
+    def _sums(self, stream: Stream, made: str) -> str:
+        """SQL for the rows with what is added up to each."""
+        columns = ["g", "tick"]
+        columns.append(f"min(CASE WHEN tick <> {MISSING} THEN tick END) OVER w AS t0")
+        for number, measure in enumerate(stream.measures):
+            v = f"v{number}"
+            columns += [f"{v}, count({v}) OVER w AS n{number}"]
+            columns += [f"coalesce(sum({v}) OVER w, 0) AS s{number}"]
+            if "std" in measure.stats:
+                columns.append(f"coalesce(sum({v} * {v}) OVER w, 0) AS q{number}")
+            for stat in ("min", "max"):
+                if stat in measure.stats:
+                    columns.append(f"{stat}({v}) OVER w AS {stat}{number}")
+        columns += [f"k{number}" for number in range(len(stream.codes))]
+        for number in range(len(stream.pointers)):
+            p = f"p{number}"
+            columns.append(f"{p}, count(CASE WHEN {p}_first = 1 THEN {p} END) OVER w AS u{number}")
+        firsts = "".join(
+            f", row_number() OVER (PARTITION BY owner, p{number} ORDER BY g) AS p{number}_first"
+            for number in range(len(stream.pointers))
+        )
+        return (
+            f"CREATE TEMP TABLE r{made} AS SELECT {', '.join(columns)} "
+            f"FROM (SELECT *{firsts} FROM s{made}) "
+            "WINDOW w AS (PARTITION BY owner ORDER BY g ROWS UNBOUNDED PRECEDING)"
+        )
+
+    def _question(self, stream: Stream, made: str) -> str:
+        """SQL for the features of the table `asked`, in its order."""
+        asof = "".join(
+            f" ASOF LEFT JOIN e{made} e{n} ON a.owner = e{n}.owner AND a.l{n} >= e{n}.tick"
+            for n in range(len(WINDOWS) + 1)
+        )
+        ends = ", ".join(f"e{n}.g AS g{n}" for n in range(len(WINDOWS) + 1))
+        # Prefixes to take off: of the rows before each window, and before the last few.
+        lows = {f"w{n}": f"x.g{n}" for n in range(1, len(WINDOWS) + 1)}
+        lows |= {f"b{n}": f"CASE WHEN x.g0 - {n} >= x.first THEN x.g0 - {n} END" for n in (3, 10)}
+        joins = "".join(f" LEFT JOIN r{made} {low} ON {low}.g = {g}" for low, g in lows.items())
+        horizon = float(self.horizon)
+        rows = [
+            "coalesce(x.g0 - x.first + 1, 0)",
+            *(
+                f"coalesce(x.g0 - coalesce(x.g{n}, x.first - 1), 0)"
+                for n in range(1, len(WINDOWS) + 1)
+            ),
+            f"CASE WHEN h.tick <> {MISSING} THEN (x.l0::DOUBLE - h.tick::DOUBLE) / {horizon} END",
+            f"(x.l0::DOUBLE - h.t0::DOUBLE) / {horizon}",
+            f"CASE WHEN x.g0 > x.first AND h.tick <> {MISSING} THEN "
+            f"(h.tick::DOUBLE - h.t0::DOUBLE) / {horizon} / (x.g0 - x.first) END",
+        ]
+        for number, measure in enumerate(stream.measures):
+            rows += [_stat(stat, number, measure) for stat in measure.stats]
+        rows += [f"h.k{number}" for number in range(len(stream.codes))]
+        rows += [f"coalesce(h.u{number}, 0)" for number in range(len(stream.pointers))]
+        columns = [f"({row})::FLOAT AS f{number}" for number, row in enumerate(rows)]
+        columns += [f"h.p{number}::DOUBLE AS p{number}" for number in range(len(stream.pointers))]
+        return (
+            f"WITH x AS (SELECT a.ask, a.l0, f.g AS first, {ends} FROM asked a "
+            f"LEFT JOIN f{made} f ON f.owner = a.owner{asof}) "
+            f"SELECT {', '.join(columns)} FROM x LEFT JOIN r{made} h ON h.g = x.g0{joins} "
+            "ORDER BY x.ask"
+        )
+
+    def _forget(self, stream: Stream, made: str) -> None:
+        """Drop what is too much to keep."""
+        if stream in self._weighed:
+            return
+        rows = self._run(f"SELECT count(*) FROM r{made}")[0][0]
+        size = rows * (4 * len(stream.measures) + 8)
+        if self._kept + size > KEPT:
+            for kind in "ref":
+                self._run(f"DROP TABLE {kind}{made}")
+            del self._streams[stream]
+        else:
+            self._kept += size
+            self._weighed.add(stream)
+
+    def _run(self, sql: str, given: Any = None) -> list[Any]:
+        """Run SQL to its end: DuckDB takes no new question before."""
+        return list(self._db.execute(sql, given).fetchall())
+
+
+def _stat(stat: str, number: int, measure: Measure) -> str:
+    """SQL for one number from the sums up to the latest row, less those of a prefix."""
+    center = repr(0.0 if measure.level >= 0 else _center(measure))
+
+    def over(low: str | None) -> tuple[str, str]:
+        if low is None:
+            return f"h.n{number}", f"h.s{number}"
+        return tuple(f"(h.{c}{number} - coalesce({low}.{c}{number}, 0))" for c in "ns")  # type: ignore[return-value]
+
+    def mean(low: str | None) -> str:
+        n, s = over(low)
+        return f"(CASE WHEN {n} > 0 THEN {s} / {n} + {center} END)"
+
+    lows = {
+        "mean": None, "mean of last 3": "b3", "mean of last 10": "b10", "mean in 1": "w1",
+        "mean in 3": "w2", "mean in 12": "w3",
+    }  # fmt: skip
+    if stat in lows:
+        return mean(lows[stat])
+    if stat in ("last", "min", "max"):
+        return f"h.{'v' if stat == 'last' else stat}{number} + {center}"
+    if stat in ("sum", "sum in 3"):
+        n, s = over("w2" if stat == "sum in 3" else None)
+        return f"CASE WHEN {n} > 0 THEN {s} + {n} * {center} END"
+    if stat == "trend":
+        return f"{mean('b3')} - {mean('b10')}"
+    assert stat == "std", stat
+    n, s = over(None)
+    return (
+        f"CASE WHEN {n} > 1 THEN sqrt(greatest(h.q{number} / {n} - ({s} / {n}) * ({s} / {n}), 0)) "
+        "END"
+    )
+
+
+def _center(measure: Measure) -> float:
+    """What was taken off; moments in streams have none left."""
+    return 0.0 if measure.cell.kind == "moment" else measure.cell.center
+
+
+def _column(table: dict[str, Any], name: str, kind: Any = np.float32) -> NDArray[Any]:
+    """A column of DuckDB's answer, NaN for NULL."""
+    return np.asarray(np.ma.filled(table[name].astype(kind), np.nan))

@@ -1,0 +1,347 @@
+"""LightGBM for tasks with one label per entity: on automatic features, or on own columns alone.
+
+Settings are searched at random within a stated number of trials, each stopped early by validation;
+the best few by the validation metric are averaged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from copy import copy
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.errors import RunError, TaskError
+from relfrog.graph.popularity import Wish
+from relfrog.models.aggregates.features import FeatureMaker
+from relfrog.models.model import Baseline, Tell, silent
+from relfrog.models.prepared import Prepared, Seeds, seeds_of, with_validation
+from relfrog.nn.heads import HEADS
+from relfrog.support.files import read_json, write_json, write_text
+
+__all__ = [
+    "LightGBMBaseline",
+    "QuickLightGBM",
+    "boosted",
+    "load_lightgbm",
+    "read_booster",
+    "write_booster",
+]
+
+
+Floats = NDArray[np.float32]
+
+#: Where the search begins; the other trials change some of it.
+FIRST: dict[str, Any] = {
+    "learning_rate": 0.05, "num_leaves": 15, "min_data_in_leaf": 50, "feature_fraction": 0.4,
+    "bagging_fraction": 0.8, "lambda_l2": 1.0,
+}  # fmt: skip
+SEARCHED: dict[str, tuple[Any, ...]] = {
+    "learning_rate": (0.03, 0.05, 0.1), "num_leaves": (4, 7, 15, 31, 63),
+    "min_data_in_leaf": (10, 20, 50, 100, 200), "feature_fraction": (0.1, 0.2, 0.4, 0.7),
+    "bagging_fraction": (0.5, 0.8, 1.0), "lambda_l2": (0.0, 1.0, 10.0),
+}  # fmt: skip
+
+
+class LightGBMBaseline(Baseline):
+    """Gradient-boosted trees on features that are cut at the time of the seed."""
+
+    name = "lightgbm"
+    FILE = "lightgbm.json"
+    #: Seeds that a trial learns from, and the final models, at most.
+    SEARCH_SEEDS, SEEDS = 30_000, 300_000
+    #: Rounds at most, and rounds without improvement.
+    ROUNDS, PATIENCE = 2000, 60
+    #: Where the search begins.
+    FIRST: ClassVar[dict[str, Any]] = FIRST
+    #: Models that are averaged.
+    BEST = 3
+    #: Labels of a task with several; each has a model of its own.
+    MOST_LABELS = 30
+
+    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
+        super().__init__(prepared, about)
+        self.models: list[list[Any]] = []
+        self._chosen: list[list[Any]] = []
+        self._saved: dict[str, Any] | None = None
+
+    @cached_property
+    def maker(self) -> FeatureMaker:
+        """What makes features of seeds."""
+        maker = FeatureMaker(self.prepared, self.about, self._saved)
+        if self._saved is not None and self._saved.get("names") != maker.names:
+            raise RunError("the features do not fit the dataset as it is now: train again.")
+        return maker
+
+    def fit(self, tell: Tell = silent) -> None:
+        """Search, and learn with the best settings."""
+        train, val = self.prepared.train_seeds, seeds_of(self.prepared.task, "val")
+        assert train is not None
+        assert train.labels is not None
+        if int(self.about.get("labels", 0)) > self.MOST_LABELS:
+            raise TaskError(
+                f"lightgbm: {self.about['labels']} labels; it learns {self.MOST_LABELS} at most, "
+                "one model each. Take frog or recent."
+            )
+        rng = np.random.default_rng(self.prepared.config.seed)
+        train = _some(train, self.SEEDS, rng)
+        assert train.labels is not None
+        left = self.maker.plan.left_out
+        tell(
+            f"lightgbm: {len(self.maker.names)} features"
+            + (f"; no room for {len(left)} more, such as {left[0]}" if left else "")
+        )
+        x = self.maker.make(np.asarray(train.rows), self._stale(train, rng), train.times)
+        regime = self.prepared.config.regime
+        cutoff = self.prepared.cutoff("val", regime)
+        seen = self.maker.make(np.asarray(val.rows), self.limits(val, cutoff), val.times)
+        y, z = (self._targets(seeds) for seeds in (train, val))
+        few = np.sort(rng.permutation(len(x))[: self.SEARCH_SEEDS])
+        metric, higher = HEADS[self.kind].metric
+        found: list[tuple[float, int, dict[str, Any], list[Any]]] = []
+        trials = self.prepared.config.trials
+        for number in range(trials):
+            if number and time.monotonic() > self.until:
+                tell(f"lightgbm: time is over after {number} of {trials} trials")
+                break
+            settings = self._settings(number, rng)
+            models = self._train(settings, x[few], y[few], seen, z)
+            scores = self.metrics(val, self._answer([models], seen))
+            rounds = [model.best_iteration for model in models]
+            self.trials.append(
+                {"trial": number, "settings": settings, "rounds": rounds, "regime": regime,
+                 "val": scores}
+            )  # fmt: skip
+            score = scores[metric] if higher else -scores[metric]
+            found.append((score if np.isfinite(score) else -np.inf, -number, settings, models))
+            tell(f"lightgbm: trial {number + 1} of {trials}, val {metric} {scores[metric]:.4f}")
+        found.sort(key=lambda entry: entry[:2], reverse=True)
+        best = found[: self.BEST]
+        if len(few) < len(x) and time.monotonic() <= self.until:
+            tell(f"lightgbm: the best settings with all {len(x):,} seeds")
+            self.models = [self._train(settings, x, y, seen, z) for _, _, settings, _ in best]
+        else:
+            self.models = [models for *_, models in best]
+        if self.prepared.config.refit:
+            tell("lightgbm: once more, from training and validation labels")
+            both = with_validation(self.prepared, train)
+            more = Seeds(
+                both.rows[len(x) :], both.times[len(x) :].reset_index(drop=True),
+                both.labels[len(x) :] if both.labels is not None else None,
+            )  # fmt: skip
+            x = np.concatenate([x, self.maker.make(more.rows, self._stale(more, rng), more.times)])
+            y = np.concatenate([y, self._targets(more)])
+            self._chosen = self.models
+            self.models = [
+                self._train(settings, x, y, rounds=[model.best_iteration for model in models])
+                for (*_, settings, _), models in zip(best, self._chosen, strict=True)
+            ]
+
+    @property
+    def selected(self) -> LightGBMBaseline:
+        """The same with the models that were chosen."""
+        if not self._chosen:
+            return self
+        other = copy(self)
+        other.models, other._chosen = self._chosen, []
+        return other
+
+    def save(self, folder: Path) -> None:
+        """As LightGBM's text, with what makes the features."""
+        for number, models in enumerate(self.models):
+            for part, model in enumerate(models):
+                write_booster(folder / f"lightgbm-{number}-{part}.txt", model)
+        about = {"models": len(self.models), "parts": len(self.models[0])}
+        write_json(folder / self.FILE, about | {"features": self.maker.to_json()})
+
+    def load(self, folder: Path) -> None:
+        """From LightGBM's text."""
+        found = read_json(folder / self.FILE)
+        try:
+            self._saved = dict(found["features"])
+            sizes = int(found["models"]), int(found["parts"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{folder / self.FILE} is damaged ({error}). Train again.") from None
+        try:
+            width = len(self.maker.names)
+        except RunError as error:
+            raise RunError(f"{folder}: {error}") from None
+        self.models = [
+            [read_booster(folder / f"lightgbm-{n}-{part}.txt") for part in range(sizes[1])]
+            for n in range(sizes[0])
+        ]
+        if any(model.num_feature() != width for models in self.models for model in models):
+            raise RunError(f"{folder}: the models do not fit their features. Train again.")
+
+    def predict(
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+    ) -> NDArray[Any]:
+        """What the trees say."""
+        limits = self.limits(seeds, cutoff)
+        return self._answer(
+            self.models, self.maker.make(np.asarray(seeds.rows), limits, seeds.times)
+        )
+
+    def importance(self) -> pd.DataFrame:
+        """How much each feature has gained, the most first."""
+        gain = np.zeros(len(self.maker.names))
+        for models in self.models:
+            for model in models:
+                gain += model.feature_importance("gain")
+        frame = pd.DataFrame({"feature": self.maker.names, "gain": gain / max(gain.sum(), 1e-12)})
+        return frame.sort_values("gain", ascending=False, kind="stable", ignore_index=True)
+
+    def _stale(self, train: Seeds, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Up to when training seeds see: some time less than their own, where that is asked for."""
+        limits = self.limits(train, None)
+        most = self.prepared.config.staleness
+        if not most:
+            return limits
+        less = rng.random(len(limits)) * most * self.maker.horizon
+        return np.asarray(limits - less.astype(np.int64))
+
+    def _settings(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
+        chosen = {name: rng.choice(np.array(values)) for name, values in SEARCHED.items()}
+        settings = dict(self.FIRST) if number == 0 else {k: v.item() for k, v in chosen.items()}
+        if self.kind == "regression":
+            objective = str(rng.choice(np.array(["l1", "huber"])))
+            settings["objective"] = "l1" if number == 0 else objective
+        return settings
+
+    def _targets(self, seeds: Seeds) -> NDArray[np.float64]:
+        """Labels as LightGBM wants them: one column per model. Shape [seeds, models]."""
+        assert seeds.labels is not None
+        if self.kind == "multilabel_classification":
+            return np.stack([np.asarray(row, float) for row in seeds.labels])
+        return np.asarray(self.head.truth(seeds.labels), float)[:, None]
+
+    def _train(
+        self, settings: dict[str, Any], x: Floats, y: NDArray[np.float64],
+        seen: Floats | None = None, z: NDArray[np.float64] | None = None,
+        rounds: Sequence[int] = (),
+    ) -> list[Any]:  # fmt: skip
+        """One model for each column of y, stopped early, or for as many rounds as are given."""
+        if seen is None or z is None:
+            seen, z = x[:0], y[:0]
+        return [
+            self._booster(settings, x, y[:, n], seen, z[:, n], rounds[n] if rounds else None)
+            for n in range(y.shape[1])
+        ]
+
+    def _booster(
+        self, settings: dict[str, Any], x: Floats, y: NDArray[np.float64], seen: Floats,
+        z: NDArray[np.float64], rounds: int | None,
+    ) -> Any:  # fmt: skip
+        lightgbm = load_lightgbm()
+        given: dict[str, Any] = {
+            "objective": "binary", "metric": "auc", "verbosity": -1, "bagging_freq": 1,
+            "seed": self.prepared.config.seed, "deterministic": True, "force_col_wise": True,
+            # One thread: the same model each time, and no quarrel with others over cores.
+            "num_threads": 1, "feature_pre_filter": False,
+        }  # fmt: skip
+        if self.kind == "regression":
+            low, high = float(self.about["low"]), float(self.about["high"])
+            y = np.clip(y, low, high)
+            given |= {"metric": "l1", "alpha": 0.5 * float(self.about["scale"])}
+        elif self.kind == "multiclass_classification":
+            classes = len(self.about["classes"])
+            given |= {"objective": "multiclass", "metric": "multi_logloss", "num_class": classes}
+            # A class not seen in training has no number.
+            x, y, seen, z = x[y >= 0], y[y >= 0], seen[z >= 0], z[z >= 0]
+        if len(np.unique(z)) < 2 and given["metric"] == "auc":
+            given["metric"] = "binary_logloss"
+        codes = self.maker.categorical
+        data = lightgbm.Dataset(x, y, categorical_feature=codes, params=given, free_raw_data=False)
+        callbacks, valid = [], []
+        if len(seen):
+            valid = [lightgbm.Dataset(seen, z, reference=data, free_raw_data=False)]
+            callbacks = [lightgbm.early_stopping(self.PATIENCE, verbose=False)]
+        rounds = rounds or (self.ROUNDS if valid else 200)
+        return boosted(given | settings, data, rounds, valid, callbacks)
+
+    def _answer(self, models: list[list[Any]], x: Floats) -> NDArray[Any]:
+        """The mean of the models, as the metrics want it."""
+        classes = len(self.about.get("classes", ()))
+        if not len(x):
+            wide = classes or int(self.about.get("labels", 0))
+            return np.zeros((0, wide)) if wide else np.zeros(0)
+        found: Any = 0.0
+        for some in models:
+            parts = [np.asarray(m.predict(x, num_iteration=m.best_iteration)) for m in some]
+            single = self.kind != "multilabel_classification"
+            found = found + (parts[0] if single else np.stack(parts, 1))
+        found = found / len(models)
+        if self.kind == "regression":
+            found = np.clip(found, float(self.about["low"]), float(self.about["high"]))
+        return np.asarray(found)
+
+
+class QuickLightGBM(LightGBMBaseline):
+    """The same with few seeds and rounds, to stand beside a network."""
+
+    SEARCH_SEEDS = SEEDS = 10_000
+    ROUNDS, PATIENCE = 300, 30
+    FIRST: ClassVar[dict[str, Any]] = FIRST | {"learning_rate": 0.1, "feature_fraction": 0.2}
+
+
+def _some(seeds: Seeds, most: int, rng: np.random.Generator) -> Seeds:
+    """At most so many of the seeds, at random."""
+    if len(seeds) <= most:
+        return seeds
+    assert seeds.labels is not None
+    chosen = np.sort(rng.permutation(len(seeds))[:most])
+    times = seeds.times.iloc[chosen].reset_index(drop=True)
+    return Seeds(seeds.rows[chosen], times, seeds.labels[chosen])
+
+
+def load_lightgbm() -> Any:
+    """The library.
+
+    Raises:
+        RunError: It cannot be loaded.
+    """
+    try:
+        import lightgbm
+    except (ImportError, OSError) as error:
+        text = str(error).splitlines()[0]
+        raise RunError(f"LightGBM cannot be loaded ({text}). pip install lightgbm") from None
+    return lightgbm
+
+
+def boosted(
+    settings: dict[str, Any], data: Any, rounds: int, valid: list[Any], callbacks: list[Any]
+) -> Any:
+    """A model trained on LightGBM's datasets.
+
+    Raises:
+        RunError: LightGBM refuses.
+    """
+    lightgbm = load_lightgbm()
+    try:
+        return lightgbm.train(settings, data, rounds, valid, callbacks=callbacks)
+    except lightgbm.basic.LightGBMError as error:
+        raise RunError(f"LightGBM cannot learn from these labels: {error}") from None
+
+
+def write_booster(path: Path, model: Any) -> None:
+    """Write a model up to its best round, as LightGBM's text."""
+    write_text(path, model.model_to_string(num_iteration=model.best_iteration))
+
+
+def read_booster(path: Path) -> Any:
+    """Read a model.
+
+    Raises:
+        RunError: The file is missing or damaged.
+    """
+    lightgbm = load_lightgbm()
+    try:
+        return lightgbm.Booster(model_str=path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, lightgbm.basic.LightGBMError) as error:
+        raise RunError(f"{path} is damaged ({error}). Train again.") from None

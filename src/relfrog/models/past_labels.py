@@ -1,0 +1,230 @@
+"""Answers from earlier labels alone: of the entity itself, of its latest, of everyone.
+
+A label is known from the end of its window on. So each of these sees the labels whose windows had
+closed by the time of the seed, or by the time at which the database stops.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.datasets.metrics import better
+from relfrog.errors import RunError
+from relfrog.graph.popularity import Wish
+from relfrog.models.model import Baseline, Tell, silent
+from relfrog.models.prepared import Prepared, Seeds, seeds_of
+from relfrog.nn.heads import HEADS
+from relfrog.support.files import read_json, write_json
+
+__all__ = [
+    "GlobalMeanBaseline", "GlobalMedianBaseline", "MeanBaseline", "MedianBaseline",
+    "PastLabels", "RecentBaseline", "label_rows",
+]  # fmt: skip
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def label_rows(kind: str, labels: NDArray[Any], about: dict[str, Any]) -> Floats:
+    """Labels as numbers whose mean is a prediction; NaN for an unknown class. Shape [n, outputs].
+
+    A value, 0 or 1; for several classes 1 at the right one; for several labels 0 or 1 for each.
+    """
+    if kind == "multilabel_classification":
+        if not len(labels):
+            return np.zeros((0, int(about["labels"])))
+        return np.stack([np.asarray(row, float) for row in labels])
+    if kind == "multiclass_classification":
+        number = {value: at for at, value in enumerate(about["classes"])}
+        codes = np.array([number.get(value, -1) for value in labels.tolist()], np.int64)
+        rows = np.zeros((len(labels), len(number)))
+        rows[np.arange(len(labels)), codes] = 1.0
+        rows[codes < 0] = np.nan
+        return rows
+    return labels.astype(float)[:, None]
+
+
+class PastLabels:
+    """All known labels, by entity and time; which of them a seed may see.
+
+    Attributes:
+        values: labels as numbers, by entity and then by end of the window. Shape [labels, outputs].
+        in_time: the same in order of time.
+    """
+
+    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
+        kind = prepared.task.task_type.value
+        assert prepared.history is not None
+        frame = prepared.db.table_dict[prepared.history].df
+        values = label_rows(kind, frame["label"].to_numpy(), about)
+        ends = prepared.graph.time(prepared.history)
+        assert ends is not None
+        known = ~np.isnan(values).any(1)
+        entity, ends = frame["entity"].to_numpy(np.int64)[known], ends[known]
+        order = np.argsort(ends, kind="stable")
+        self.in_time, self._ends = values[known][order], ends[order]
+        self._moments = np.unique(ends)
+        order = order[np.argsort(entity[order], kind="stable")]
+        self.values = values[known][order]
+        self._places = entity[order] * self._step + np.searchsorted(self._moments, ends[order])
+
+    @property
+    def _step(self) -> int:
+        return len(self._moments) + 1
+
+    def own(self, rows: Ints, limits: Ints) -> tuple[Ints, Ints]:
+        """Where in `values` the labels that each seed sees of its own entity begin and end."""
+        begin = np.searchsorted(self._places, rows * self._step)
+        moment = np.searchsorted(self._moments, limits, "right")
+        return begin, np.searchsorted(self._places, rows * self._step + moment)
+
+    def all(self, limits: Ints) -> Ints:
+        """How many of `in_time` each seed sees."""
+        return np.searchsorted(self._ends, limits, "right")
+
+
+def slice_means(values: Floats, begin: Ints, end: Ints) -> Floats:
+    """Means of values[begin:end], NaN where that is empty. Shape [n, outputs]."""
+    found = np.full((len(begin), values.shape[1]), np.nan)
+    some = np.flatnonzero(end > begin)
+    if len(some):
+        pairs = np.stack([begin[some], end[some]], 1).ravel()
+        # One row more, because the end of the last slice must be a row.
+        padded = np.concatenate([values, np.zeros((1, values.shape[1]))])
+        sums = np.add.reduceat(padded, pairs, axis=0)[::2]
+        found[some] = sums / (end - begin)[some, None]
+    return found
+
+
+def slice_medians(values: Floats, begin: Ints, end: Ints) -> Floats:
+    """Medians of values[begin:end], NaN where that is empty. Shape [n, outputs]."""
+    found = np.full((len(begin), values.shape[1]), np.nan)
+    some = np.flatnonzero(end > begin)
+    pairs, place = np.unique(np.stack([begin[some], end[some]], 1), axis=0, return_inverse=True)
+    if len(pairs):
+        medians = np.stack([np.median(values[first:last], axis=0) for first, last in pairs])
+        found[some] = medians[place.ravel()]
+    return found
+
+
+class _Past(Baseline):
+    """Answers from earlier labels; where there are none, those of everyone by then."""
+
+    FILE = "baseline.json"
+    #: Whether it is the median rather than the mean.
+    median: ClassVar[bool] = False
+    #: Whether it looks at the entity's own labels first.
+    own: ClassVar[bool] = True
+    #: How many of the latest labels of the entity it looks at; None for all.
+    last: int | None = None
+
+    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
+        super().__init__(prepared, about)
+        self.constant: Floats = np.zeros(0)
+
+    @cached_property
+    def past(self) -> PastLabels:
+        """All known labels."""
+        return PastLabels(self.prepared, self.about)
+
+    def fit(self, tell: Tell = silent) -> None:
+        """Keep the answer for times at which no label was known yet."""
+        seeds = self.prepared.train_seeds
+        assert seeds is not None
+        assert seeds.labels is not None
+        rows = label_rows(self.kind, seeds.labels, self.about)
+        self.constant = np.median(rows, 0) if self.median else np.mean(rows, 0)
+
+    def save(self, folder: Path) -> None:
+        """As JSON."""
+        found = {"constant": self.constant.tolist(), "last": self.last}
+        write_json(folder / self.FILE, found)
+
+    def load(self, folder: Path) -> None:
+        """From JSON."""
+        found = read_json(folder / self.FILE)
+        try:
+            self.constant = np.array(found["constant"], float).reshape(-1)
+            self.last = None if found["last"] is None else int(found["last"])
+            wrong = len(self.constant) != self.past.values.shape[1]
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{folder / self.FILE} is damaged ({error}). Train again.") from None
+        if wrong:
+            raise RunError(f"{folder / self.FILE} does not fit the labels. Train again.")
+
+    def predict(
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+    ) -> NDArray[Any]:
+        """The mean or median of what is known."""
+        return self._answer(seeds, self.limits(seeds, cutoff), self.last)
+
+    def _answer(self, seeds: Seeds, limits: Ints, last: int | None) -> NDArray[Any]:
+        found = np.full((len(seeds), len(self.constant)), np.nan)
+        middle = slice_medians if self.median else slice_means
+        if self.own:
+            begin, end = self.past.own(np.asarray(seeds.rows), limits)
+            if last is not None:
+                begin = np.maximum(begin, end - last)
+            found = middle(self.past.values, begin, end)
+        count, place = np.unique(self.past.all(limits), return_inverse=True)
+        everyone = middle(self.past.in_time, np.zeros_like(count), count)[place]
+        found = np.where(np.isnan(found), everyone, found)
+        found = np.where(np.isnan(found), self.constant, found)
+        single = self.kind in ("binary_classification", "regression")
+        return found[:, 0] if single else found
+
+
+class MeanBaseline(_Past):
+    """The mean of the entity's earlier labels: a value, a share, or the shares of classes."""
+
+    name = "mean"
+
+
+class MedianBaseline(_Past):
+    """The median of the entity's earlier labels."""
+
+    name = "median"
+    median = True
+
+
+class GlobalMeanBaseline(_Past):
+    """The mean of everyone's earlier labels."""
+
+    name = "global-mean"
+    own = False
+
+
+class GlobalMedianBaseline(_Past):
+    """The median of everyone's earlier labels."""
+
+    name = "global-median"
+    own, median = False, True
+
+
+class RecentBaseline(_Past):
+    """The mean of the entity's last n labels; n by validation."""
+
+    name = "recent"
+    #: The numbers of labels that are tried; None for all.
+    TRIED = (1, 2, 3, 5, 10, 20, 50, None)
+
+    def fit(self, tell: Tell = silent) -> None:
+        """Try each number on the validation seeds."""
+        super().fit(tell)
+        regime = self.prepared.config.regime
+        metric, higher = HEADS[self.kind].metric
+        seeds = seeds_of(self.prepared.task, "val")
+        limits = self.limits(seeds, self.prepared.cutoff("val", regime))
+        best: float | None = None
+        for last in self.TRIED:
+            scores = self.metrics(seeds, self._answer(seeds, limits, last))
+            self.trials.append({"last": last, "regime": regime, "val": scores})
+            if better(scores[metric], best, higher):
+                best, self.last = scores[metric], last
+        tell(f"recent: the last {self.last or 'of all'} labels, val {metric} {best:.4f}")

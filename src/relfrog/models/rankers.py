@@ -1,0 +1,309 @@
+"""Recommendations without a network: what most get, what one had before, and LightGBM on both."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from copy import copy
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.errors import TaskError
+from relfrog.graph.popularity import Popularity, Wish, children_at, joined_before
+from relfrog.graph.relational import ForeignKey
+from relfrog.models.boosting import boosted, load_lightgbm, read_booster, write_booster
+from relfrog.models.model import Baseline, Tell, silent
+from relfrog.models.prepared import Prepared, Seeds, seeds_of, with_validation
+
+__all__ = ["LightGBMRanker", "PastVisitRanker", "PopularityRanker", "QuickLightGBMRanker", "Ranker"]
+
+Ints = NDArray[np.int64]
+
+
+class Ranker(Baseline):
+    """Lists of targets for seeds, from what was known at their times.
+
+    Args:
+        prepared: the database with its label history.
+        about: of the training labels; `k` is the length of the lists.
+    """
+
+    #: Whether labels of the last window say which targets are asked for most, or those of all time.
+    latest: ClassVar[bool] = True
+
+    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
+        super().__init__(prepared, about)
+        self.graph, self.k = prepared.graph, int(about["k"])
+        task = prepared.task
+        self.source, self.target = task.entity_table, task.dst_entity_table
+        labels = {
+            key.column: key for key in self.graph.foreign_keys if key.table == prepared.history
+        }
+        self.of_source: ForeignKey = labels["entity"]
+        self.of_target: ForeignKey = labels["label"]
+        self.popularity = Popularity(
+            self.graph, self.target, task.timedelta.total_seconds(), self.of_target,
+            latest=self.latest,
+        )  # fmt: skip
+
+    @abstractmethod
+    def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """Targets that are worth a thought: the number of the seed, the target, its score.
+
+        Those that are not among them come later, the most asked for first.
+
+        Args:
+            seed: rows of the source table. Shape [n].
+            limits: up to when each sees. Shape [n].
+        """
+
+    def predict(
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+    ) -> NDArray[np.float64]:
+        """The best targets and their scores; -1 where there are no more. Shape [seeds, k, 2]."""
+        wish = wish or Wish(self.k)
+        limits = self.limits(seeds, cutoff)
+        found = np.full((len(seeds), wish.k, 2), -1.0)
+        found[:, :, 1] = -np.inf
+        who, rows, scores = self.scores(np.asarray(seeds.rows), limits)
+        order = np.lexsort((rows, -scores, who))
+        who, rows, scores = who[order], rows[order], scores[order]
+        begin = np.searchsorted(who, np.arange(len(seeds) + 1))
+        for tick in np.unique(limits):
+            standing = self.popularity.at(int(tick))
+            popular, visible = standing.order.numpy(), standing.visible.numpy()
+            if wish.allowed is not None:
+                popular, visible = popular[wish.allowed[popular]], visible & wish.allowed
+            for i in np.flatnonzero(limits == tick):
+                banned = np.zeros(0, np.int64)
+                if wish.exclude is not None:
+                    first, known = wish.exclude
+                    banned = known[first[i] : first[i + 1]]
+                own, marks = rows[begin[i] : begin[i + 1]], scores[begin[i] : begin[i + 1]]
+                own, marks = own[visible[own]], marks[visible[own]]
+                rest = popular[: wish.k + len(own) + len(banned)]
+                # Below everything that has a score of its own, and in this order.
+                lowest = float(marks.min(initial=0.0))
+                both = np.concatenate([own, rest])
+                marks = np.concatenate([marks, lowest - 1.0 - np.arange(len(rest))])
+                keep = np.sort(np.unique(both, return_index=True)[1])
+                keep = keep[~np.isin(both[keep], banned)][: wish.k]
+                found[i, : len(keep), 0], found[i, : len(keep), 1] = both[keep], marks[keep]
+        return found
+
+
+class PopularityRanker(Ranker):
+    """The same list for everyone: the targets with most labels so far, as the paper has it."""
+
+    name = "popularity"
+    latest = False
+
+    def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """None: the most asked for come first."""
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+
+
+class PastVisitRanker(Ranker):
+    """What was in the seed's own earlier labels, the most frequent first; then popularity."""
+
+    name = "past-visit"
+    latest = False
+
+    def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """How often each was a label."""
+        who, label = children_at(self.graph, self.of_source, seed, limits)
+        target = self.graph.parent(self.of_target)[label].astype(np.int64)
+        pairs, count = np.unique(np.stack([who, target], 1), axis=0, return_counts=True)
+        return pairs[:, 0], pairs[:, 1], count.astype(float)
+
+
+class LightGBMRanker(Ranker):
+    """LightGBM's LambdaRank on counts and columns of seed and target.
+
+    Candidates are what the seed was joined to before and what most get; features: how often and
+    how lately the two were joined, by earlier labels and by rows that name both, how much the
+    target is asked for, and the columns of both.
+    """
+
+    name = "lightgbm"
+    encoded = True
+    #: Popular targets that every seed is asked about.
+    POPULAR = 100
+    #: Targets that a seed was joined to, at most: LightGBM takes 10,000 candidates of a seed.
+    OWN = 5_000
+    #: Pairs that it learns from, at most.
+    PAIRS = 1_000_000
+    ROUNDS, PATIENCE = 300, 30
+    FILE = "lightgbm.txt"
+
+    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
+        super().__init__(prepared, about)
+        self.model: Any = None
+        self._chosen: Any = None
+
+    def fit(self, tell: Tell = silent) -> None:
+        """Learn on training seeds, the latest first; stop by validation."""
+        lightgbm = load_lightgbm()
+        task = self.prepared.task
+        train, val = (seeds_of(task, split) for split in ("train", "val"))
+        sets = [self._data(self._latest(train)), self._data(val)]
+        if not sets[0][1].any():
+            raise TaskError("lightgbm: no label is among the candidates. Try --model popularity.")
+        data = [lightgbm.Dataset(x, y, group=g) for x, y, g in sets if len(x)]
+        settings = {
+            "objective": "lambdarank", "metric": "map", "eval_at": [self.k], "verbosity": -1,
+            "learning_rate": 0.05, "num_leaves": 31, "min_data_in_leaf": 50,
+            "seed": self.prepared.config.seed, "lambdarank_truncation_level": 2 * self.k,
+            # With two threads, LambdaRank gave another model in one of twenty fits of the same
+            # data, `deterministic` or not; and left to itself LightGBM takes rows or columns
+            # first, whichever was faster in a trial.
+            "deterministic": True, "force_col_wise": True, "num_threads": 1,
+        }  # fmt: skip
+        # Without candidates at validation there is nothing to stop by.
+        stop = [lightgbm.early_stopping(self.PATIENCE, verbose=False)] * len(data[1:])
+        rounds = self.ROUNDS if stop else self.PATIENCE
+        self.model = boosted(settings, data[0], rounds, data[1:], stop)
+        if self.prepared.config.refit:
+            tell("lightgbm: once more, from training and validation labels")
+            x, y, g = self._data(self._latest(with_validation(self.prepared, train)))
+            # Without early stopping there is no best round, and all of them count.
+            rounds = self.model.best_iteration or rounds
+            self._chosen = self.model
+            self.model = boosted(settings, lightgbm.Dataset(x, y, group=g), rounds, [], [])
+
+    @property
+    def selected(self) -> LightGBMRanker:
+        """The same with the model that was chosen."""
+        if self._chosen is None:
+            return self
+        other = copy(self)
+        other.model, other._chosen = self._chosen, None
+        return other
+
+    def save(self, folder: Path) -> None:
+        """As LightGBM's text."""
+        write_booster(folder / self.FILE, self.model)
+
+    def load(self, folder: Path) -> None:
+        """From LightGBM's text."""
+        self.model = read_booster(folder / self.FILE)
+
+    def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """What the model says of the candidates."""
+        who, rows = self._candidates(seed, limits)
+        if not len(who):
+            return who, rows, np.zeros(0)
+        parts = np.array_split(np.arange(len(who)), max(1, len(who) // 200_000))
+        found = [
+            self.model.predict(self._features(seed, limits, who[at], rows[at])) for at in parts
+        ]
+        return who, rows, np.concatenate(found)
+
+    def _latest(self, seeds: Seeds) -> Seeds:
+        """As many of the latest seeds as there may be pairs of."""
+        most = max(1, self.PAIRS // (2 * self.POPULAR))
+        order = np.argsort(seeds.times.to_numpy(), kind="stable")[::-1]
+        rng = np.random.default_rng(self.prepared.config.seed)
+        late = order[: 4 * most]
+        chosen = np.sort(rng.permutation(late)[:most])
+        assert seeds.labels is not None
+        times = seeds.times.iloc[chosen].reset_index(drop=True)
+        return Seeds(seeds.rows[chosen], times, seeds.labels[chosen])
+
+    def _data(self, seeds: Seeds) -> tuple[NDArray[np.float32], NDArray[np.bool_], Ints]:
+        """Features, labels, and candidates per seed."""
+        limits = self.graph.ticks(seeds.times)
+        who, rows = self._candidates(np.asarray(seeds.rows), limits)
+        assert seeds.labels is not None
+        lengths = [len(some) for some in seeds.labels]
+        labels = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, seeds.labels)])
+        count = self.graph.num_rows[self.target]
+        wanted = np.repeat(np.arange(len(seeds)), lengths) * count + labels.astype(np.int64)
+        right = np.isin(who * count + rows, wanted)
+        group = np.bincount(who, minlength=len(seeds))
+        x = self._features(np.asarray(seeds.rows), limits, who, rows)
+        return x, right, group[group > 0]
+
+    def _candidates(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints]:
+        begin, known = joined_before(self.graph, self.source, self.target, seed, limits, ticks=True)
+        own = np.repeat(np.arange(len(seed)), np.diff(begin))
+        ticks, moment = np.unique(limits, return_inverse=True)
+        for i in np.flatnonzero(np.diff(begin) > self.OWN):
+            # Of very many those that are asked for most.
+            named = self.popularity.at(int(limits[i])).named.numpy()
+            named = named[known[begin[i] : begin[i + 1]]]
+            least = np.argsort(-named, kind="stable")[self.OWN :]
+            own[begin[i] + least] = -1
+        own, known = own[own >= 0], known[own >= 0]
+        tops = [self.popularity.at(int(t)).order.numpy()[: self.POPULAR] for t in ticks]
+        popular = np.concatenate([np.zeros(0, np.int64), *(tops[m] for m in moment)])
+        sizes = np.array([len(top) for top in tops], np.int64)[moment]
+        both = np.stack([
+            np.concatenate([own, np.repeat(np.arange(len(seed)), sizes)]),
+            np.concatenate([known, popular]),
+        ], 1)  # fmt: skip
+        both = np.unique(both, axis=0)
+        return both[:, 0].copy(), both[:, 1].copy()
+
+    def _features(self, seed: Ints, limits: Ints, who: Ints, rows: Ints) -> NDArray[np.float32]:
+        """Numbers of pairs of a seed and a target. Shape [pairs, features]."""
+        ticks, moment = np.unique(limits, return_inverse=True)
+        standing = [self.popularity.at(int(t)).counts.numpy() for t in ticks]
+        asked = np.empty((len(who), self.popularity.parts), np.float32)
+        for number, counts in enumerate(standing):
+            at = moment[who] == number
+            asked[at] = counts[rows[at]]
+        parts = [asked]
+        for first, second in self._joins():
+            parts.append(self._joined(first, second, seed, limits, who, rows))
+        for table, chosen in ((self.source, seed[who]), (self.target, rows)):
+            parts.append(self.prepared.features[table].dense.numpy()[chosen])
+        return np.concatenate(parts, 1)
+
+    def _joins(self) -> list[tuple[ForeignKey, ForeignKey]]:
+        keys = self.graph.foreign_keys
+        return [
+            (first, second)
+            for first in keys
+            for second in keys
+            if first.table == second.table and first != second
+            and first.parent == self.source and second.parent == self.target
+        ]  # fmt: skip
+
+    def _joined(
+        self, first: ForeignKey, second: ForeignKey, seed: Ints, limits: Ints, who: Ints, rows: Ints
+    ) -> NDArray[np.float32]:
+        """How often and how lately rows name both: count, share, windows since the last one."""
+        owner, child = children_at(self.graph, first, seed, limits)
+        target = self.graph.parent(second)[child].astype(np.int64)
+        size = self.graph.num_rows[self.target]
+        pair = owner * size + target
+        pair, owner, child = pair[target >= 0], owner[target >= 0], child[target >= 0]
+        known, place, count = np.unique(pair, return_inverse=True, return_counts=True)
+        times = self.graph.time(first.table)
+        since = np.full(len(known), np.nan)
+        if times is not None and len(known):
+            last = np.full(len(known), np.iinfo(np.int64).min)
+            np.maximum.at(last, place, times[child])
+            since = (limits[known // size] - last) / self.popularity.window
+        at = np.searchsorted(known, who * size + rows)
+        at = np.minimum(at, max(len(known) - 1, 0))
+        total = np.bincount(owner, minlength=len(seed))
+        out = np.zeros((len(who), 3), np.float32)
+        out[:, 2] = np.nan
+        if len(known):
+            met = known[at] == who * size + rows
+            out[met, 0] = count[at[met]]
+            out[met, 1] = count[at[met]] / total[who[met]]
+            out[met, 2] = since[at[met]]
+        return out
+
+
+class QuickLightGBMRanker(LightGBMRanker):
+    """The same with few pairs and rounds, to stand beside a network."""
+
+    PAIRS = 100_000
+    ROUNDS, PATIENCE = 100, 10

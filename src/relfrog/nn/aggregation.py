@@ -1,0 +1,219 @@
+"""Sums over links, and their gradients, without a copy of the rows per link."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numba
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag, linear
+
+from relfrog.nn.batch_plan import Links
+
+__all__ = ["Aggregation", "Known", "add_product", "aggregate", "first", "largest", "linked_sum",
+           "matched_sum"]  # fmt: skip
+
+
+class Aggregation(str, Enum):
+    """How the messages that reach a row become one."""
+
+    SUM = "sum"
+    MEAN = "mean"
+    MAX = "max"
+    #: A mean in which recent rows count more, where rows have times; elsewhere the plain mean.
+    RECENT = "recent"
+
+
+#: What has been aggregated in a layer, by the identity of the links or of the weights: routes on
+#: the same relation often have the same links to w.
+Known = dict[int, Tensor]
+
+
+class _LinkedSum(torch.autograd.Function):
+    """out[i] = sum over links j -> i of weight[link] * x[j]. Shapes: [sources, c] -> [targets, c].
+
+    The weights, if any, stand in the order of `Links.source`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, links: Links) -> Tensor:
+        ctx.links = links
+        ctx.save_for_backward(*((x, weight) if weight is not None else ()))
+        return _bags(x, links.source, links.begin, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        links: Links = ctx.links
+        grad = grads[0].contiguous()
+        if not ctx.saved_tensors:
+            return _bags(grad, links.target, links.begin_back, None), None, None
+        x, weight = ctx.saved_tensors
+        grad_x = _bags(grad, links.target, links.begin_back, weight[links.position])
+        grad_weight = None
+        if ctx.needs_input_grad[1]:
+            into = torch.repeat_interleave(links.begin.diff())
+            grad_weight = (grad.index_select(0, into) * x.index_select(0, links.source)).sum(-1)
+        return grad_x, grad_weight, None
+
+
+class _MatchedSum(torch.autograd.Function):
+    """out[i] = sum over matches m that reach i of weight[v of m] * x[u of m].
+
+    Shapes: x [sources of u, c], weight [sources of v, c] -> [targets, c].
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, u: Links, v: Links) -> Tensor:
+        ctx.u, ctx.v = u, v
+        ctx.save_for_backward(x, weight)
+        return _products(x, u.source, weight, v.source, u.begin)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        u, v = ctx.u, ctx.v
+        x, weight = ctx.saved_tensors
+        grad = grads[0]
+        grad_x = _products(weight, v.source[u.position], grad, u.target, u.begin_back)
+        grad_weight = _products(x, u.source[v.position], grad, v.target, v.begin_back)
+        return grad_x, grad_weight, None, None
+
+
+class _GatedSum(torch.autograd.Function):
+    """The same, with one more weight for each match. Shapes: gate [matches]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, gate: Tensor, u: Links, v: Links) -> Tensor:
+        ctx.u, ctx.v = u, v
+        ctx.save_for_backward(x, weight, gate)
+        sent = x.index_select(0, u.source).mul_(weight.index_select(0, v.source))
+        return _bags(sent, _each(sent), u.begin, gate)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        u, v = ctx.u, ctx.v
+        x, weight, gate = ctx.saved_tensors
+        into = torch.repeat_interleave(u.begin.diff())
+        grad = grads[0].index_select(0, into)
+        grad_gate = None
+        x, weight = x.index_select(0, u.source), weight.index_select(0, v.source)
+        if ctx.needs_input_grad[2]:
+            grad_gate = (grad * x * weight).sum(-1)
+        grad.mul_(gate.unsqueeze(1))
+        grad_x = _bags(weight.mul_(grad), u.position, u.begin_back, None)
+        grad_weight = _bags(x.mul_(grad), v.position, v.begin_back, None)
+        return grad_x, grad_weight, grad_gate, None, None
+
+
+def _each(rows: Tensor) -> Tensor:
+    return torch.arange(len(rows), device=rows.device)
+
+
+def _bags(x: Tensor, source: Tensor, begin: Tensor, weight: Tensor | None) -> Tensor:
+    if not len(source):
+        return x.new_zeros(len(begin) - 1, x.shape[1])
+    return embedding_bag(
+        source, x, begin, mode="sum", include_last_offset=True, per_sample_weights=weight
+    )
+
+
+def _products(x: Tensor, of_x: Tensor, y: Tensor, of_y: Tensor, begin: Tensor) -> Tensor:
+    """Sum of x[of_x] * y[of_y] between one beginning and the next.
+
+    Shapes: [n, c], [links], [m, c], [links], [targets + 1] -> [targets, c].
+    """
+    if x.device.type != "cpu" or x.dtype != y.dtype or x.dtype not in (torch.float32, torch.double):
+        sent = x.index_select(0, of_x).mul_(y.index_select(0, of_y))
+        return _bags(sent, _each(sent), begin, None)
+    out = x.new_empty(len(begin) - 1, x.shape[1])
+    arrays = (x.contiguous(), of_x, y.contiguous(), of_y, begin, out)
+    _sum_products(*(array.detach().numpy() for array in arrays))
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _sum_products(x: Any, of_x: Any, y: Any, of_y: Any, begin: Any, out: Any) -> None:
+    """`_products` without a copy of the rows per link."""
+    for i in range(len(out)):
+        total = out[i]
+        total[:] = 0.0
+        for link in range(begin[i], begin[i + 1]):
+            left, right = x[of_x[link]], y[of_y[link]]
+            for c in range(len(total)):
+                total[c] += left[c] * right[c]
+
+
+def first(x: Tensor, count: int) -> Tensor:
+    """The first so many rows. All of them are no slice, whose gradient would be a copy."""
+    return x if len(x) == count else x[:count]
+
+
+def add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """Add x W^T to a total, which is overwritten where that can be.
+
+    Shapes: total [n, d], x [n, c], weight [d, c] -> [n, d].
+    """
+    if torch.is_autocast_enabled(total.device.type):  # which casts for no such function
+        return total + linear(x, weight)
+    return total.addmm_(x, weight.T)
+
+
+def linked_sum(x: Tensor, links: Links, weight: Tensor | None = None) -> Tensor:
+    """Sum, for each target, of the rows that are linked to it, each times the weight of its link.
+
+    Shapes: x [sources or more, c], weight [links] -> [targets, c].
+    """
+    weight = None if weight is None else weight.to(x.dtype)  # mixed precision mixes them
+    return _LinkedSum.apply(first(x, links.sources), weight, links)
+
+
+def matched_sum(
+    x: Tensor, weight: Tensor, u: Links, v: Links, gate: Tensor | None = None
+) -> Tensor:
+    """Sum, for each w of a route, of the u that reach it, each times the weight of its v.
+
+    Args:
+        x: rows u. Shape [sources or more, c].
+        weight: of rows v, by channel. Shape [sources or more, c].
+        u: links from u to w, one for each match.
+        v: links from v to w, in the same order.
+        gate: one more weight for each match. Shape [matches].
+    """
+    x, weight = first(x, u.sources), first(weight, v.sources).to(x.dtype)
+    if gate is None:
+        return _MatchedSum.apply(x, weight, u, v)
+    return _GatedSum.apply(x, weight, gate.to(x.dtype), u, v)
+
+
+def largest(x: Tensor, source: Tensor, begin: Tensor) -> Tensor:
+    """Maximum of the rows x[source] between one beginning and the next; 0 where there is none.
+
+    Shapes: [n, c], [links], [targets + 1] -> [targets, c].
+    """
+    if not len(source):
+        return x.new_zeros(len(begin) - 1, x.shape[1])
+    return embedding_bag(source, x, begin, mode="max", include_last_offset=True)
+
+
+def aggregate(x: Tensor, links: Links, how: Aggregation, known: Known | None = None) -> Tensor:
+    """Sum, mean or maximum of the rows linked to each target; 0 where there is none.
+
+    Shapes: [sources or more, c] -> [targets, c].
+
+    Args:
+        x: the senders.
+        links: from them to the receivers.
+        how: what becomes of several.
+        known: what has been computed of the same senders already, to be looked up and added to.
+    """
+    if known is not None:
+        if id(links) not in known:
+            known[id(links)] = aggregate(x, links, how)
+        return known[id(links)]
+    if how is Aggregation.MAX:
+        return largest(x, links.source, links.begin)
+    total = linked_sum(x, links)
+    if how in (Aggregation.MEAN, Aggregation.RECENT):
+        total = total / links.counts.clamp(min=1).unsqueeze(1)
+    return total

@@ -1,0 +1,219 @@
+"""The network: rows are encoded once, role-gated layers join them, a head answers for the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from relfrog.features.columns import Features, TableColumns
+from relfrog.graph.relational import ForeignKey
+from relfrog.graph.routes import Route
+from relfrog.nn.aggregation import Aggregation
+from relfrog.nn.atomic_layer import AtomicLayer
+from relfrog.nn.batch_plan import Plan
+from relfrog.nn.dependency import Dependencies, Pairs
+from relfrog.nn.encoders import RowEncoder, SeedEncoder, TimeEncoder, age_parts
+from relfrog.nn.heads import Head
+from relfrog.nn.role_layer import RoleLayer
+from relfrog.nn.roles import RoleMode, Roles
+from relfrog.support import times as clock
+
+__all__ = ["Network", "Output"]
+
+
+class Output(NamedTuple):
+    """What a forward pass gives.
+
+    Attributes:
+        seeds: what the head says of the seeds; for most [seeds, outputs].
+        states: embeddings per table, before the first layer and after each; each layer has
+            computed a prefix of the occurrences.
+    """
+
+    seeds: Any
+    states: list[dict[str, Tensor]]
+
+
+class Network(nn.Module):
+    """Encoders, layers, roles and a head for one database and one task.
+
+    Args:
+        columns: the columns of every table.
+        timed: tables with a time column.
+        keys: all foreign keys.
+        routes: those along which tables may act as edges; none for a plain relational GNN.
+        seed_table: the table of the entities.
+        head: what is predicted.
+        channels: size of all embeddings.
+        layers: rounds of messages.
+        aggregation: how messages become one.
+        dropout: in layers and head.
+        encoder_depth: residual blocks in the row encoders.
+        bins: pieces per number in the row encoders.
+        column_dropout: share of columns that are hidden from the row encoders while training.
+        mode: where roles come from.
+        alpha: how slowly the average gate moves.
+        roles: the gates, where they are fixed.
+        unit: of the graph's times.
+        marked: whether the seed carries a vector that tells it from all other rows; subgraphs
+            must then be separate.
+        atomic: whether messages are those of RelGNN: along atomic routes, without roles.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, TableColumns],
+        timed: Sequence[str],
+        keys: Sequence[ForeignKey],
+        routes: Sequence[Route],
+        seed_table: str,
+        head: Head,
+        *,
+        channels: int = 128,
+        layers: int = 2,
+        aggregation: Aggregation | str = Aggregation.SUM,
+        dropout: float = 0.0,
+        encoder_depth: int = 1,
+        bins: int = 8,
+        column_dropout: float = 0.0,
+        mode: RoleMode | str = RoleMode.LEARNED,
+        alpha: float = 0.99,
+        roles: Mapping[str, float] | None = None,
+        unit: str = "us",
+        marked: bool = False,
+        atomic: bool = False,
+    ) -> None:
+        super().__init__()
+        self.tables = tuple(sorted(columns))
+        self.seed_table, self.unit = seed_table, unit
+        how = Aggregation(aggregation)
+        self.encoders = nn.ModuleList(
+            RowEncoder(columns[name], channels, encoder_depth, bins, column_dropout)
+            for name in self.tables
+        )
+        self.times = nn.ModuleList(
+            TimeEncoder(channels, name in timed, len(columns[name].moment_names))
+            for name in self.tables
+        )
+        self.seed_encoder = SeedEncoder(channels, marked)
+        self.roles = None
+        if len(routes) and not atomic:
+            self.roles = Roles(routes, channels, RoleMode(mode), alpha, roles)
+        self.layers = nn.ModuleList(
+            AtomicLayer(self.tables, keys, routes, channels, dropout)
+            if atomic
+            else RoleLayer(self.tables, keys, routes, channels, how, dropout, timed)
+            for _ in range(layers)
+        )
+        self.head = head
+
+    def forward(self, plan: Plan, features: Mapping[str, Features]) -> Output:
+        """Everything that the plan asks for."""
+        ages = {
+            name: age_parts(rows.age[: plan.sizes[name]])
+            for name, rows in plan.batch.tables.items()
+            if rows.age is not None
+        }
+        h = self.encode(plan, features, ages)
+        states = [h]
+        for layer, layer_plan in zip(self.layers, plan.layers, strict=True):
+            h = layer(h, layer_plan, self.roles, ages)
+            states.append(h)
+        return Output(self.head.read(h, plan), states)
+
+    def encode(
+        self, plan: Plan, features: Mapping[str, Features], ages: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Embeddings before the first layer: each distinct row once, then its occurrences."""
+        batch = plan.batch
+        per_second = float(clock.PER_SECOND[self.unit])
+        # In double precision: as float32 a time in this century is only known to 128 s.
+        seconds = batch.group_times.double() / per_second
+        # Where the database stops before the seeds, rows are seen as they were seen there: a
+        # network that has always known yesterday has not learned what the same rows say in years.
+        ends = seconds - batch.group_lags
+        h = {}
+        for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):
+            rows, count = batch.tables[name], plan.sizes[name]
+            chosen, index = rows.rows, rows.index[:count]
+            if count < len(rows):
+                used, index = index.unique(return_inverse=True)
+                chosen = chosen[used]
+            own = encoder(features[name], chosen)
+            spans = None
+            if times.moments is not None:
+                moments = features[name].moments.index_select(0, chosen)[index]
+                spans = ends[rows.group[:count].long()].unsqueeze(1) - moments
+            h[name] = times(own.index_select(0, index), ages.get(name), spans)
+        x, rows = h[self.seed_table], batch.tables[self.seed_table]
+        hidden = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        hidden[batch.seeds] = batch.hidden()
+        h[self.seed_table] = self.seed_encoder(
+            x, rows.group[: len(x)].long(), hidden, seconds, batch.group_lags, batch.seeds
+        )
+        return h
+
+
+def dependency_pairs(
+    output: Output, plan: Plan, keys: Sequence[ForeignKey], most: int,
+    generator: torch.Generator | None = None,
+) -> dict[ForeignKey, Pairs]:  # fmt: skip
+    """Foreign-key pairs of a batch, at most so many per key, drawn at random.
+
+    Both ends are taken from the last layer that has computed both of them.
+    """
+    batch = plan.batch
+    # Rows are gathered per table: each time costs a gradient of the size of the whole table.
+    wanted: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    found: dict[ForeignKey, Tensor] = {}
+    for key in keys:
+        pointers = batch.parents[key][: plan.sizes[key.table]]
+        children = torch.nonzero((pointers >= 0) & (pointers < plan.sizes[key.parent])).squeeze(1)
+        if not len(children):
+            continue
+        if most and len(children) > most:
+            drawn = torch.randint(len(children), (most,), generator=generator)
+            children = children[drawn.to(children.device)]
+        parents = pointers[children]
+        depth = torch.zeros_like(children)
+        for number, state in enumerate(output.states):
+            depth[(children < len(state[key.table])) & (parents < len(state[key.parent]))] = number
+        wanted.setdefault(key.table, []).append((children, depth))
+        wanted.setdefault(key.parent, []).append((parents, depth))
+        found[key] = parents
+    gathered = {
+        name: iter(_gather([state[name] for state in output.states], some))
+        for name, some in wanted.items()
+    }
+    return {
+        key: Pairs(
+            _precise(next(gathered[key.table])),
+            _precise(next(gathered[key.parent])),
+            batch.tables[key.parent].index[parents],
+        )
+        for key, parents in found.items()
+    }
+
+
+def _precise(x: Tensor) -> Tensor:
+    """The losses of dependencies are not for mixed precision. Shape [...]."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+def _gather(states: Sequence[Tensor], wanted: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """Some rows of a table, each after so many layers. Shapes: [n] each -> [n, c] each."""
+    rows, depth = (torch.cat(parts) for parts in zip(*wanted, strict=True))
+    order = [(depth == number).nonzero().squeeze(1) for number in range(len(states))]
+    parts = [
+        state.index_select(0, rows[at]) for state, at in zip(states, order, strict=True) if len(at)
+    ]
+    back = torch.empty_like(rows)
+    back[torch.cat(order)] = torch.arange(len(rows), device=rows.device)
+    sizes = [len(some) for some, _ in wanted]
+    return list(torch.cat(parts).index_select(0, back).split(sizes))
+
+
+__all__ += ["Dependencies", "dependency_pairs"]

@@ -1,0 +1,145 @@
+"""One role-gated layer: every message into every table, fused by the roles of the routes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from relfrog.graph.relational import ForeignKey
+from relfrog.graph.routes import Route
+from relfrog.nn.aggregation import Aggregation, Known, add_product, first
+from relfrog.nn.batch_plan import LayerPlan, Links
+from relfrog.nn.encoders import Recency
+from relfrog.nn.messages import NodeMessage, message_for
+from relfrog.nn.roles import Roles
+
+__all__ = ["RoleLayer"]
+
+#: A relation into a table: its message, what is sent (rows, links, weights), and its routes.
+_Relation = tuple[NodeMessage, tuple[Tensor, Links, Tensor | None], Sequence[int]]
+
+
+class RoleLayer(nn.Module):
+    """h_w <- dropout(relu(LayerNorm(h_w + fused messages))), for the rows that are needed.
+
+    Eq. (8): for every relation into w the sum over its routes of g h^E + (1 - g) h^N; a relation
+    that no route is built on adds h^N as it is.
+
+    Shapes: {table: [sources, c]} -> {table: [targets, c]}.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[str],
+        keys: Sequence[ForeignKey],
+        routes: Sequence[Route],
+        channels: int,
+        aggregation: Aggregation = Aggregation.SUM,
+        dropout: float = 0.0,
+        timed: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        self.tables, self.keys, self.routes = tuple(tables), tuple(keys), tuple(routes)
+        self.up = nn.ModuleList(NodeMessage(channels, aggregation) for _ in keys)
+        self.down = nn.ModuleList(NodeMessage(channels, aggregation) for _ in keys)
+        self.edges = nn.ModuleList(
+            message_for(route.paradigm)(channels, aggregation) for route in routes
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in tables)
+        self.dropout = nn.Dropout(dropout)
+        # Table names may hold anything, so modules go by the number of the table.
+        self.recency = nn.ModuleDict(
+            {
+                str(number): Recency(channels)
+                for number, name in enumerate(tables)
+                if aggregation is Aggregation.RECENT and name in timed
+            }
+        )
+        # Per table the relations into it: the number of the key, the key, whether from its child.
+        self.into: dict[str, list[tuple[int, ForeignKey, bool]]] = {name: [] for name in tables}
+        for number, key in enumerate(keys):
+            self.into[key.parent].append((number, key, True))
+            self.into[key.table].append((number, key, False))
+        # The routes built on each relation: the foreign key between v and w, as it is walked.
+        self.built_on: dict[tuple[ForeignKey, bool], list[int]] = {}
+        for number, route in enumerate(routes):
+            upwards = route.paradigm.arrows[1].forward
+            self.built_on.setdefault((route.second, upwards), []).append(number)
+
+    def forward(
+        self,
+        h: Mapping[str, Tensor],
+        plan: LayerPlan,
+        roles: Roles | None,
+        ages: Mapping[str, Tensor] | None = None,
+    ) -> dict[str, Tensor]:
+        """The next embedding of every row that the plan asks for.
+
+        Args:
+            h: the embeddings so far.
+            plan: what to compute.
+            roles: the gates; without them every table is a node.
+            ages: `age_parts` of the rows of tables with times.
+        """
+        out = {}
+        weights = {}
+        known: Known = {}
+        for number, recency in self.recency.items():
+            name = self.tables[int(number)]
+            if ages is not None and len(h[name]):
+                weights[name] = recency(first(ages[name], len(h[name])))
+        for name, norm in zip(self.tables, self.norms, strict=True):
+            count = plan.targets[name]
+            h_w = first(h[name], count)
+            if count:
+                total = self._fused(name, h_w, h, plan, roles, weights, known)
+                h_w = self.dropout(norm(total).relu_())
+            out[name] = h_w
+        return out
+
+    def _fused(
+        self,
+        name: str,
+        h_w: Tensor,
+        h: Mapping[str, Tensor],
+        plan: LayerPlan,
+        roles: Roles | None,
+        weights: Mapping[str, Tensor],
+        known: Known,
+    ) -> Tensor:
+        """h_w + Eq. (8), for the rows of one table. Shapes: [n, c] -> [n, c]."""
+        plain: list[_Relation] = []  # that add their message as it is
+        mixed: list[_Relation] = []
+        for number, key, upwards in self.into[name]:
+            node = (self.up if upwards else self.down)[number]
+            assert isinstance(node, NodeMessage)
+            other, links = (key.table, plan.up[key]) if upwards else (key.parent, plan.down[key])
+            senders = (h[other], links, weights.get(other) if upwards else None)
+            built: Sequence[int] = ()
+            if roles is not None:
+                built = self.built_on.get((key, upwards), ())
+            (mixed if built else plain).append((node, senders, built))
+        total = h_w
+        if plain:
+            # One product for all of them: sum of W2 h_w over relations = (sum of W2) h_w.
+            own = torch.stack([node.self.weight for node, _, _ in plain]).sum(0)
+            bias = torch.stack([node.neighbor.bias for node, _, _ in plain]).sum(0)
+            total = add_product(h_w + bias, h_w, own)
+            for node, senders, _ in plain:
+                total = node.add_neighbors(total, *senders, known)
+        for node, (x, links, weight), built in mixed:
+            message = node(x, h_w, links, weight, known)
+            for number in built:
+                route = self.routes[number]
+                matches = plan.routes[route]
+                u, v, _ = route.tables
+                # The weight of the relation is that of v: a match counts as its v does.
+                edge = self.edges[number](h[u], h[v], h_w, matches, known, weight)
+                assert roles is not None
+                gate = roles(route, message, edge, matches.v.begin.diff() > 0)
+                # In mixed precision the three may have come out in different types.
+                both = torch.lerp(message, edge.to(message.dtype), gate.to(message.dtype))
+                total = h_w + both if total is h_w else total.add_(both)
+        return total

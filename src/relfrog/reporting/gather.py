@@ -1,0 +1,187 @@
+"""Gather what a report shows: from the run folder, and from the data where they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relfrog.analysis.explanation import explain_row
+from relfrog.analysis.fd_space import differences
+from relfrog.analysis.importance import importance
+from relfrog.datasets.entities import key_frame
+from relfrog.errors import RelFrogError
+from relfrog.graph.popularity import children_at
+from relfrog.models.prepared import Seeds
+from relfrog.reporting.material import (
+    ENTRIES,
+    Answers,
+    Material,
+    listed,
+    missed,
+    read_folder,
+    sentence,
+    shown_lists,
+)
+from relfrog.reporting.saved import PARTS, keep, recall
+from relfrog.reporting.schema import read_schema
+from relfrog.training.run import Run
+from relfrog.training.run_folder import describe_database, fingerprint
+
+__all__ = ["gather"]
+
+
+#: Whatever reading labels and data may raise, of ours and of RelBench.
+ERRORS = (RelFrogError, OSError, ValueError, LookupError, RuntimeError, AssertionError)
+
+
+def gather(
+    run: Run,
+    *,
+    deep: bool = False,
+    brief: bool = False,
+    fresh: bool = False,
+    told: Callable[[str], None] = lambda text: None,
+) -> Material:
+    """Read the run folder, and compute what needs the data unless it was kept.
+
+    Args:
+        run: the run.
+        deep: whether to take more time for the worth of tables and for more explanations.
+        brief: whether the schema and what training left will do.
+        fresh: whether to compute anew what was kept.
+        told: what is being done.
+    """
+    found = Material(run)
+    read_folder(found)
+    complete = found.database is not None
+    if not (brief and complete) and not (complete and not fresh and recall(found, deep)):
+        _read_data(found, told)
+        if not found.why.keys() & set(PARTS):
+            _compute(found, deep, told)
+            try:
+                keep(found, deep)
+            except OSError as error:
+                told(f"what was computed cannot be kept: {sentence(error)}")
+        elif not fresh:
+            recall(found, deep=False)  # not as thorough as asked for, but more than nothing
+    if found.database is not None:
+        history = run.config.history != "off"
+        found.schema = read_schema(found.database, found.roles, history=history)
+    else:
+        found.why["schema"] = (
+            "The run folder does not hold its schema (database.json is missing), and the dataset "
+            "cannot be read."
+        )
+    return found
+
+
+def _read_data(found: Material, told: Callable[[str], None]) -> None:
+    told("reading the data")
+    try:
+        prepared = found.run.prepared
+        if found.database is None:
+            found.database = describe_database(prepared, found.run.about["task"])
+        found.same_data = found.database.get("fingerprint") == fingerprint(prepared)
+    except ERRORS as error:
+        reason = (
+            f"The dataset cannot be read, and the run folder does not hold what it gave: "
+            f"{sentence(error)}"
+        )
+        found.why |= dict.fromkeys(PARTS, reason)
+
+
+def _compute(found: Material, deep: bool, told: Callable[[str], None]) -> None:
+    """What needs the data; each part may fail by itself."""
+    run = found.run
+    told("predicting the test labels")
+    try:
+        seeds, truth, predicted = run.answers("test", "rolling")
+        if not len(seeds):
+            raise ValueError("test has no labels.")
+        keys = entity_names(run, seeds.rows)
+        targets = target_names(run, truth, predicted) if found.kind == "recommendation" else {}
+        found.answers = Answers(seeds, truth, predicted, count_past(run, seeds), keys, targets)
+    except ERRORS as error:
+        found.why["answers"] = f"There are no predictions on test: {sentence(error)}"
+    if not found.network:
+        words = f"Model {run.config.model} is no network: this part is about networks."
+        found.why |= dict.fromkeys(("importance", "explanations", "differences"), words)
+        return
+    if found.answers is None:
+        found.why["importance"] = found.why["explanations"] = found.why["answers"]
+    else:
+        try:
+            found.importance = importance(run, deep=deep, told=told)
+        except ERRORS as error:
+            found.why["importance"] = sentence(error)
+        told("explaining some predictions")
+        try:
+            for number in telling(found, 6 if deep else 3):
+                row = int(found.answers.seeds.rows[number])
+                time = pd.Timestamp(found.answers.seeds.times.iloc[number])
+                found.explanations.append(explain_row(run, row, time, rows=60 if deep else 28))
+        except ERRORS as error:
+            found.why["explanations"] = sentence(error)
+    told("comparing foreign-key pairs")
+    try:
+        found.differences = differences(run)
+    except ERRORS as error:
+        found.why["differences"] = sentence(error)
+
+
+def count_past(run: Run, seeds: Seeds) -> NDArray[np.int64]:
+    """Rows that refer to each entity and were known at its time. Shape [seeds]."""
+    prepared = run.prepared
+    graph, table = prepared.graph, prepared.task.entity_table
+    ticks = graph.ticks(seeds.times)
+    total = np.zeros(len(seeds), np.int64)
+    for key in graph.foreign_keys:
+        if key.parent == table and key.table != prepared.history:
+            for first in range(0, len(seeds), 4096):  # a child is named once per seed: not all
+                part = slice(first, first + 4096)
+                owner, _ = children_at(graph, key, np.asarray(seeds.rows)[part], ticks[part])
+                total[part] += np.bincount(owner, minlength=len(total[part]))
+    return total
+
+
+def entity_names(run: Run, rows: NDArray[np.int64], table: str | None = None) -> list[str]:
+    """The source's keys of rows, as text."""
+    dataset = run.prepared.dataset
+    table = table or run.prepared.task.entity_table
+    frame = key_frame(dataset.dataset_dir, table, dataset.manifest.tables[table].pkey, rows)
+    return [", ".join(map(str, values)) for values in frame.itertuples(index=False)]
+
+
+def target_names(run: Run, truth: NDArray[Any], predicted: NDArray[Any]) -> dict[int, str]:
+    """The source's keys of the targets in the lists that are shown, by row."""
+    rows = sorted(
+        {
+            row
+            for i in shown_lists(truth, predicted)[0]
+            for row in (*listed(predicted[i]), *missed(truth[i], predicted[i])[:ENTRIES])
+        }
+    )
+    table = run.prepared.task.dst_entity_table
+    names = entity_names(run, np.array(rows, np.int64), table)
+    return dict(zip(rows, names, strict=True))
+
+
+def telling(found: Material, count: int) -> list[int]:
+    """Seeds worth explaining: sure and right, sure and wrong, and some in between."""
+    answers = found.answers
+    assert answers is not None
+    truth, predicted = answers.truth, answers.predicted
+    if found.kind in ("binary_classification", "regression"):
+        truth = truth.astype(float)
+        order = np.argsort(predicted, kind="stable")
+        error = np.abs(truth - predicted)
+        right = order[::-1][error[order[::-1]] <= np.median(error)]
+        chosen = [*right[:1], int(np.argmax(error)), int(order[0])]
+        chosen += order[np.linspace(0, len(order) - 1, count + 2).astype(int)[1:-1]].tolist()
+    else:
+        chosen = np.linspace(0, len(predicted) - 1, count).astype(int).tolist()
+    return [int(number) for number in dict.fromkeys(chosen)][:count]

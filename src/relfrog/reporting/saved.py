@@ -1,0 +1,208 @@
+"""What a report computed from the data, kept in the run folder: `shown.json`, `shown.safetensors`.
+
+With it the report can be made again from the run folder alone: elsewhere, and when the data are
+gone or have changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from relfrog.analysis.bootstrap import Interval
+from relfrog.analysis.explanation import Explanation, Reason, TableShare
+from relfrog.analysis.fd_space import Differences
+from relfrog.analysis.importance import Importance, TableImportance
+from relfrog.errors import RunError
+from relfrog.models.prepared import Seeds
+from relfrog.reporting.material import Answers, Material
+from relfrog.support.files import load_tensors, save_tensors, write_json
+
+__all__ = ["PARTS", "keep", "recall"]
+
+#: Of what is kept; another one is computed anew.
+FORMAT = 1
+#: The parts that come from the data.
+PARTS = ("answers", "importance", "explanations", "differences")
+#: Files that decide what a run predicts.
+MODEL = (
+    "config.yaml", "columns.json", "model.safetensors", "baseline.json", "lightgbm.json",
+    "blend.json",
+)  # fmt: skip
+
+
+def keep(found: Material, deep: bool) -> None:
+    """Write what was computed into the run folder.
+
+    Raises:
+        OSError: It cannot be written to.
+    """
+    folder = found.run.folder
+    answers = None
+    tensors: dict[str, torch.Tensor] = {}
+    if found.answers is not None:
+        arrays = _arrays(found.answers)
+        tensors = {name: torch.tensor(array) for name, array in arrays.items()}
+        answers = {"keys": found.answers.keys, "targets": found.answers.targets}
+    # The tensors first: what names them is complete when it is there.
+    (folder / "shown.json").unlink(missing_ok=True)
+    save_tensors(folder / "shown.safetensors", tensors)
+    differences = found.differences
+    write_json(
+        folder / "shown.json",
+        {
+            "format": FORMAT,
+            "model": _model(folder),
+            "deep": deep,
+            "why": {name: found.why[name] for name in PARTS if name in found.why},
+            "answers": answers,
+            "importance": found.importance and dataclasses.asdict(found.importance),
+            "explanations": [dataclasses.asdict(one) for one in found.explanations],
+            "differences": differences
+            and {
+                **dataclasses.asdict(differences),
+                "points": differences.points.tolist(), "matched": differences.matched.tolist(),
+            },
+        },
+    )  # fmt: skip
+
+
+def recall(found: Material, deep: bool) -> bool:
+    """Read what was kept, if it is of this model and as thorough as asked for.
+
+    Returns:
+        Whether it was there. If not, or if it is damaged, nothing has changed.
+    """
+    folder = found.run.folder
+    try:
+        content = json.loads((folder / "shown.json").read_text(encoding="utf-8"))
+        if content["format"] != FORMAT or content["model"] != _model(folder):
+            return False
+        if deep and not content["deep"]:
+            return False
+        parts = {
+            "answers": content["answers"]
+            and _answers(content["answers"], load_tensors(folder / "shown.safetensors")),
+            "importance": content["importance"] and _importance(content["importance"]),
+            "explanations": [_explanation(one) for one in content["explanations"]],
+            "differences": content["differences"] and _differences(content["differences"]),
+        }
+        why = {name: str(content["why"][name]) for name in PARTS if name in content["why"]}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, RunError):
+        return False
+    if any(not parts[name] and name not in why for name in PARTS):
+        return False
+    for name, part in parts.items():
+        setattr(found, name, part)
+    found.why = {name: text for name, text in found.why.items() if name not in PARTS} | why
+    found.kept = True
+    return True
+
+
+def _model(folder: Path) -> str:
+    """A name for exactly this model."""
+    digest = hashlib.blake2b(digest_size=12)
+    for name in MODEL:
+        path = folder / name
+        if path.is_file():
+            digest.update(f"{name}:{path.stat().st_size}:".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _arrays(answers: Answers) -> dict[str, NDArray[Any]]:
+    """Answers as plain arrays; labels that are lists one after the other."""
+    truth = np.asarray(answers.truth)
+    arrays = {
+        "rows": np.asarray(answers.seeds.rows, np.int64),
+        "times": answers.seeds.times.to_numpy("datetime64[ns]").astype(np.int64),
+        "past": np.asarray(answers.past, np.int64),
+        "predicted": np.ascontiguousarray(answers.predicted),
+    }
+    if truth.dtype != object:
+        return {**arrays, "truth": np.ascontiguousarray(truth)}
+    lists = [np.asarray(one).reshape(-1) for one in truth]
+    offsets = np.cumsum([0, *map(len, lists)])
+    return {**arrays, "truth": np.concatenate(lists), "truth_offsets": offsets.astype(np.int64)}
+
+
+def _answers(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Answers:
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    truth = arrays["truth"]
+    if "truth_offsets" in arrays:
+        offsets = arrays["truth_offsets"]
+        lists = np.empty(len(offsets) - 1, object)
+        for i in range(len(lists)):
+            lists[i] = truth[offsets[i] : offsets[i + 1]]
+        truth = lists
+    times = pd.Series(arrays["times"].astype("datetime64[ns]"))
+    keys = [str(key) for key in content["keys"]]
+    sizes = {len(part) for part in (arrays["rows"], times, truth, arrays["predicted"],
+                                    arrays["past"], keys)}  # fmt: skip
+    if len(sizes) != 1:
+        raise ValueError("answers of different lengths")
+    targets = {int(row): str(name) for row, name in content["targets"].items()}
+    return Answers(
+        Seeds(arrays["rows"], times), truth, arrays["predicted"], arrays["past"], keys, targets
+    )
+
+
+def _importance(content: dict[str, Any]) -> Importance:
+    def entry(one: dict[str, Any]) -> TableImportance:
+        both = (one["hidden"], one["shuffled"])
+        hidden, shuffled = (None if x is None else Interval(*map(_number, x)) for x in both)
+        return TableImportance(one["table"], one["column"], hidden, shuffled)
+
+    return Importance(
+        content["metric"], _number(content["score"]), int(content["seeds"]), int(content["of"]),
+        tuple(entry(one) for one in content["tables"]),
+        tuple(entry(one) for one in content["columns"]),
+    )  # fmt: skip
+
+
+def _explanation(content: dict[str, Any]) -> Explanation:
+    tables = tuple(
+        TableShare(one["table"], int(one["rows"]), _time(one["newest"]),
+                   None if one["effect"] is None else float(one["effect"]))
+        for one in content["tables"]
+    )  # fmt: skip
+    rows = tuple(
+        Reason(
+            one["table"], one["key"], _time(one["time"]), int(one["hops"]), _number(one["effect"]),
+            dict(one["cells"]), tuple(map(int, one["leads_to"])),
+        )
+        for one in content["rows"]
+    )  # fmt: skip
+    return Explanation(
+        content["table"], content["key"], pd.Timestamp(content["time"]),
+        _number(content["prediction"]), content["answer"], tables, rows, int(content["looked_at"]),
+    )  # fmt: skip
+
+
+def _differences(content: dict[str, Any]) -> Differences:
+    points = np.array(content["points"], float).reshape(-1, 2)
+    if not len(points) == len(content["key"]) == len(content["matched"]):
+        raise ValueError("points of different lengths")
+    return Differences(
+        points, [str(key) for key in content["key"]], np.array(content["matched"], bool),
+        {key: _number(value) for key, value in content["separation"].items()},
+        {key: _number(value) for key, value in content["scored"].items()},
+        _number(content["silhouette"]), _number(content["explained"]),
+    )  # fmt: skip
+
+
+def _number(value: float | None) -> float:
+    """JSON has no NaN."""
+    return float("nan") if value is None else float(value)
+
+
+def _time(value: str | None) -> pd.Timestamp | None:
+    return None if value is None else pd.Timestamp(value)

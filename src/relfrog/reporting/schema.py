@@ -1,0 +1,234 @@
+"""The schema as the model sees it: tables, foreign keys, and a strand for every route."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relfrog.graph.relational import ForeignKey
+from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, Route, routes
+from relfrog.nn.roles import role_of
+from relfrog.reporting.html import Html, amount, gate_colour, join, tag
+from relfrog.reporting.schema_layout import Box, Join, Line, Placement, place
+
+__all__ = ["Schema", "draw_schema", "read_schema"]
+
+#: Width of a strand, and of all strands of a foreign key together at most: in a small schema, and
+#: in one with more foreign keys than FEW.
+STRAND, BUNDLE, THIN, FEW = 3.5, 18.0, 9.0, 20
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """Tables and keys of a run with the gates of its routes.
+
+    Attributes:
+        tables: per table what `database.json` says of it.
+        keys: the foreign keys.
+        routes: the routes that the run has, by their name.
+        gates: their gates.
+        entity: the table that is predicted for.
+        target: the table of recommendations.
+    """
+
+    tables: dict[str, dict[str, Any]]
+    keys: tuple[ForeignKey, ...]
+    routes: dict[str, Route]
+    gates: dict[str, float]
+    entity: str
+    target: str | None = None
+
+
+def read_schema(
+    database: Mapping[str, Any], roles: Sequence[Mapping[str, Any]], *, history: bool = True
+) -> Schema:
+    """The schema of a run, from its `database.json` and `roles.json`.
+
+    Args:
+        database: what the first holds.
+        roles: what the second holds.
+        history: whether the run sees earlier labels.
+    """
+    tables = {t["name"]: t for t in database["tables"] if history or not t.get("history")}
+    keys = tuple(
+        ForeignKey(k["table"], k["column"], k["parent"])
+        for k in database["foreign_keys"]
+        if k["table"] in tables and k["parent"] in tables
+    )
+    every = {str(r): r for r in routes(keys, (CoOccurrence(), Completion(), CompletionAgainst()))}
+    gates = {str(r["route"]): float(r["gate"]) for r in roles}
+    task = database["task"]
+    return Schema(
+        tables, keys, {name: every[name] for name in gates if name in every}, gates,
+        task["entity_table"], task.get("target_table"),
+    )  # fmt: skip
+
+
+def _sizes(schema: Schema) -> dict[str, tuple[float, float]]:
+    """Boxes: as wide as the name needs, and larger the more rows there are."""
+    most = math.log10(max([10, *(t["rows"] for t in schema.tables.values())]))
+    found = {}
+    for name, table in schema.tables.items():
+        share = math.log10(max(table["rows"], 1)) / most
+        text = 7.6 * min(len(name), 22) + 26
+        found[name] = (max(text, 92.0) + 36 * share, 40.0 + 36 * share)
+    return found
+
+
+def placement(schema: Schema) -> Placement:
+    """Where everything goes."""
+    used = _strands(schema)
+    joins = [
+        Join(key.table, key.parent, max(2.0, _thickness(schema, len(used[key])) * len(used[key])))
+        for key in schema.keys
+    ]
+    return place(_sizes(schema), joins)
+
+
+def _strands(schema: Schema) -> dict[ForeignKey, list[str]]:
+    """Per foreign key the routes that run along it, from node to edge."""
+    used: dict[ForeignKey, list[str]] = {key: [] for key in schema.keys}
+    for name, route in sorted(schema.routes.items(), key=lambda r: (schema.gates[r[0]], r[0])):
+        for key in dict.fromkeys((route.first, route.second)):
+            used[key].append(name)
+    return used
+
+
+def _thickness(schema: Schema, count: int) -> float:
+    most = BUNDLE if len(schema.keys) <= FEW else THIN
+    return min(STRAND, most / max(count, 1))
+
+
+def draw_schema(
+    schema: Schema, *, title: str, number: int = 0, marked: Mapping[str, str] | None = None
+) -> Html:
+    """The picture, as SVG that the page's script brings to life.
+
+    Args:
+        schema: what to draw.
+        title: the text alternative.
+        number: of the picture, where there are several.
+        marked: routes to mark, with what is remarkable about them.
+    """
+    placed = placement(schema)
+    used = _strands(schema)
+    order = {name: i for i, name in enumerate(schema.gates)}
+    marked = marked or {}
+    keys = [
+        _key(key, line, used[key], schema, order, marked)
+        for key, line in zip(schema.keys, placed.lines, strict=True)
+    ]
+    tables = [_table(name, placed.boxes[name], schema) for name in schema.tables]
+    width, height = math.ceil(placed.width), math.ceil(placed.height)
+    return tag(
+        "svg", tag("title", title), *keys, *tables,
+        class_="schema", role="group", aria_label=title, id=f"schema-{number}",
+        viewBox=f"0 0 {width} {height}", style=f"min-width:{min(width, round(width * 0.72))}px;"
+        f"max-width:{round(width * 1.25)}px",
+    )  # fmt: skip
+
+
+def _path(line: Line, shift: float) -> str:
+    """A curve through the points of a line, level in each of them, moved down by `shift`."""
+    (x, y), *rest = line.points
+    parts = [f"M{x:.1f},{y + shift:.1f}"]
+    if len(line.points) == 3:  # a table that refers to itself
+        (far, _), (_, end) = rest
+        reach = far + 8
+        parts.append(f"C{reach:.1f},{y - 6 + shift:.1f} {reach:.1f},{end + 6 + shift:.1f} "
+                     f"{x:.1f},{end + shift:.1f}")  # fmt: skip
+        return "".join(parts)
+    for nx, ny in rest:
+        if abs(ny - y) < 0.05:
+            parts.append(f"L{nx:.1f},{ny + shift:.1f}")
+        else:
+            middle = (x + nx) / 2
+            parts.append(f"C{middle:.1f},{y + shift:.1f} {middle:.1f},{ny + shift:.1f} "
+                         f"{nx:.1f},{ny + shift:.1f}")  # fmt: skip
+        x, y = nx, ny
+    return "".join(parts)
+
+
+def _key(
+    key: ForeignKey,
+    line: Line,
+    names: list[str],
+    schema: Schema,
+    order: Mapping[str, int],
+    marked: Mapping[str, str],
+) -> Html:
+    step = _thickness(schema, len(names))
+    whole = max(2.0, step * len(names))
+    words = f"{key.table}.{key.column} refers to {key.parent}"
+    strands = [
+        tag(
+            "path", tag("title", f"{name}: gate {amount(schema.gates[name], 3)}, "
+                        f"{role_of(schema.gates[name])}"),
+            d=_path(line, (i + 0.5) * step - whole / 2), class_="strand",
+            stroke=gate_colour(schema.gates[name]),
+            stroke_width=f"{max(step - min(0.4, step / 5), 0.4):.2f}", data_route=order[name],
+        )
+        for i, name in enumerate(names)
+    ]  # fmt: skip
+    marks = [
+        tag("path", d=_path(line, (i + 0.5) * step - whole / 2), class_="mark",
+            data_route=order[name])
+        for i, name in enumerate(names) if name in marked
+    ]  # fmt: skip
+    (x0, _), (x1, y1) = line.points[-2], line.points[-1]
+    back = 1 if x1 < x0 else -1
+    half = whole / 2 + 2.5
+    head = f"M{x1:.1f},{y1:.1f} l{back * 7},{-half:.1f} v{2 * half:.1f} z"
+    return tag(
+        "g", tag("title", words),
+        tag("path", d=_path(line, 0), class_="casing", stroke_width=f"{whole + 3:.1f}"),
+        tag("path", d=_path(line, 0), class_="thread") if not names else None, *strands, *marks,
+        tag("path", d=head, class_="head"),
+        class_="key", data_key=words, data_child=key.table, data_parent=key.parent,
+    )  # fmt: skip
+
+
+def _table(name: str, box: Box, schema: Schema) -> Html:
+    table = schema.tables[name]
+    rows = f"{table['rows']:,} row{'' if table['rows'] == 1 else 's'}"
+    shown = name if len(name) <= 22 else name[:21] + "…"
+    kind, words = "table", ""
+    if table.get("history"):
+        kind, words = "table history", "earlier labels"
+    elif name == schema.entity:
+        kind, words = "table entity", "predicted for"
+    elif name == schema.target:
+        kind, words = "table entity", "recommended"
+    middle, centre = box.x + box.width / 2, box.y + box.height / 2
+    times = ""
+    if table.get("first_time"):
+        times = f", {table['first_time'][:10]} to {table['last_time'][:10]}"
+    elif not table.get("time_column"):
+        times = ", no time column"
+    text = f"{name}: {rows}, {table.get('columns', 0)} columns{times}"
+    lines = [
+        tag("text", shown, x=f"{middle:.1f}", y=f"{centre - 3:.1f}", class_="name"),
+        tag("text", rows, x=f"{middle:.1f}", y=f"{centre + 13:.1f}", class_="rows"),
+    ]
+    if words:
+        lines.append(tag("text", words, x=f"{middle:.1f}", y=f"{box.y - 4:.1f}", class_="word"))
+    return tag(
+        "g", tag("title", text),
+        tag("rect", x=f"{box.x:.1f}", y=f"{box.y:.1f}", width=f"{box.width:.1f}",
+            height=f"{box.height:.1f}", rx=8),
+        *lines, class_=kind, data_table=name, data_words=text, tabindex="0", role="button",
+        aria_label=text,
+    )  # fmt: skip
+
+
+def legend() -> Html:
+    """What the colours and sizes mean."""
+    stops = [tag("i", style=f"background:{gate_colour(i / 20)}") for i in range(21)]
+    return tag(
+        "div", tag("span", "0 · node"), tag("span", join(stops), class_="ramp"),
+        tag("span", "edge · 1"), tag("span", "the learned gate of a route", class_="faint"),
+        class_="legend", role="img",
+        aria_label="Colours: blue is node, gate 0; grey is undecided; orange is edge, gate 1",
+    )  # fmt: skip

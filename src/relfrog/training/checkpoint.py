@@ -1,0 +1,174 @@
+"""Checkpoints: where an interrupted run goes on, written so that one of two can always be read.
+
+A checkpoint is one file of safetensors with all tensors and, beside them, where training is and a
+SHA-256 of everything. The one before it stays until the next: if the last cannot be read, because
+a disk or a machine failed, it is named and the one before is used, and the run ends the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relfrog.errors import RelFrogWarning, RunError
+from relfrog.support.files import save_tensors, write_text
+
+__all__ = ["Progress", "clear", "load", "save"]
+
+LAST, BEFORE = "checkpoint.safetensors", "checkpoint-before.safetensors"
+
+
+@dataclass
+class Progress:
+    """Where training is; with the weights and the random state this is all there is.
+
+    Attributes:
+        epoch: the present one.
+        step: steps of it that are done.
+        steps: steps that are done at all.
+        best: the best validation metric.
+        best_epoch: where it was.
+        waited: epochs since then.
+        sums: seeds and sums of losses of the epoch.
+        seconds: of the epoch.
+        pieces: into how many a batch is split, because it did not fit into memory.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    steps: int = 0
+    best: float | None = None
+    best_epoch: int = -1
+    waited: int = 0
+    sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0, 0.0])
+    seconds: float = 0.0
+    pieces: int = 1
+
+
+def save(trainer: Any) -> None:
+    """Write all that is needed to go on as if nothing had happened."""
+    tensors = {f"network.{k}": v for k, v in trainer.network.state_dict().items()}
+    tensors |= {f"average.{k}": v for k, v in trainer.averaged.items()}
+    if trainer.dependencies is not None:
+        tensors |= {f"fd.{k}": v for k, v in trainer.dependencies.state_dict().items()}
+    for name, optimizer in trainer.optimizers().items():
+        for number, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"{name}.{number}.{k}": v for k, v in state.items()}
+    tensors["random"] = torch.get_rng_state()
+    if trainer.device.type == "cuda":
+        tensors["random.cuda"] = torch.cuda.get_rng_state(trainer.device)
+    tensors = {k: v.detach().contiguous().cpu() for k, v in tensors.items()}
+    progress = json.dumps(trainer.at.__dict__)
+    path = trainer.folder / LAST
+    if path.exists():
+        path.replace(trainer.folder / BEFORE)
+    save_tensors(path, tensors, {"progress": progress, "sha256": _digest(tensors, progress)})
+
+
+def load(trainer: Any) -> None:
+    """Take up where `save` left off; from the beginning if it never did.
+
+    Raises:
+        RunError: No checkpoint can be read, or it is of another model.
+
+    Warns:
+        RelFrogWarning: The last one is damaged, and the one before it is used.
+    """
+    found, wrong = None, []
+    for name in (LAST, BEFORE):
+        path = trainer.folder / name
+        if not path.exists():
+            continue
+        try:
+            found = (path, *_read(path))
+            break
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            wrong.append(f"{path} is damaged ({' '.join(str(error).split())[:200]})")
+    if wrong and found is None:
+        raise RunError(
+            f"{'; '.join(wrong)}: no checkpoint is left to go on from. Train anew with --overwrite."
+        )
+    if wrong and found is not None:
+        text = f"{wrong[0]}. The one before it is used, {found[0].name}; some steps are done again."
+        warnings.warn(text, RelFrogWarning, stacklevel=2)
+    if found is not None:
+        _restore(trainer, *found)
+    _cut_history(trainer)
+
+
+def clear(folder: Path) -> None:
+    """Remove what only an interrupted run needs."""
+    for name in (LAST, BEFORE):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _digest(tensors: dict[str, Tensor], progress: str) -> str:
+    digest = hashlib.sha256(progress.encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], Progress]:
+    """Tensors and progress of a checkpoint.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: It is damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            about = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except SafetensorError as error:
+        raise ValueError(str(error)) from None
+    if "progress" not in about or "random" not in tensors:
+        raise ValueError("it is no checkpoint")
+    # One that was written before there were checksums has none.
+    if about.get("sha256", "") not in ("", _digest(tensors, about["progress"])):
+        raise ValueError("its checksum is wrong")
+    return tensors, Progress(**json.loads(about["progress"]))
+
+
+def _restore(trainer: Any, path: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
+    def part(prefix: str) -> dict[str, Tensor]:
+        start = f"{prefix}."
+        return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}
+
+    try:
+        trainer.at = progress
+        trainer.network.load_state_dict(part("network"))
+        trainer.averaged = {k: v.to(trainer.device) for k, v in part("average").items()}
+        if trainer.dependencies is not None:
+            trainer.dependencies.load_state_dict(part("fd"))
+        for name, optimizer in trainer.optimizers().items():
+            state: dict[int, dict[str, Tensor]] = {}
+            for key, value in part(name).items():
+                number, _, entry = key.partition(".")
+                state.setdefault(int(number), {})[entry] = value
+            groups = optimizer.state_dict()["param_groups"]
+            optimizer.load_state_dict({"state": state, "param_groups": groups})
+        torch.set_rng_state(tensors["random"])
+        if trainer.device.type == "cuda" and "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"], trainer.device)
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        text = " ".join(str(error).split())[:300]
+        raise RunError(f"{path} does not fit this run ({text}). Train again.") from None
+
+
+def _cut_history(trainer: Any) -> None:
+    """Drop lines of epochs that will be run again."""
+    path = trainer.folder / "history.jsonl"
+    if path.exists():
+        lines = path.read_bytes().splitlines(keepends=True)  # a torn line may be no UTF-8
+        write_text(path, b"".join(lines[: trainer.at.epoch]).decode())

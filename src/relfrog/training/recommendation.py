@@ -1,0 +1,77 @@
+"""Lists of recommendations: what is wanted of them, and what came out as a table with keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from relfrog.datasets.entities import Keys, key_frame, read_entities
+from relfrog.errors import UsageError
+from relfrog.graph.popularity import Wish, joined_before
+from relfrog.models.prepared import Prepared, Seeds
+from relfrog.support.text import free_name
+
+__all__ = ["list_table", "wanted_lists"]
+
+
+def wanted_lists(
+    prepared: Prepared, seeds: Seeds, k: int | None, targets: Keys | None, exclude: bool
+) -> Wish:
+    """What the lists shall be, in terms of rows.
+
+    Args:
+        prepared: the task and the database.
+        seeds: whom for, and when.
+        k: their length; None for that of the task.
+        targets: what may be in them; None for everything.
+        exclude: whether to leave out what the entity was joined to before.
+
+    Raises:
+        UsageError: A list cannot have this length.
+    """
+    task, graph = prepared.task, prepared.graph
+    table = task.dst_entity_table
+    count = graph.num_rows[table]
+    if k is not None and k < 1:
+        raise UsageError(f"k must be 1 or more (got {k}).")
+    allowed = None
+    if targets is not None:
+        dataset = prepared.dataset
+        primary = dataset.manifest.tables[table].pkey
+        chosen = read_entities(dataset.dataset_dir, table, primary, count, targets)
+        allowed = np.zeros(count, bool)
+        allowed[chosen.rows] = True
+    known = None
+    if exclude:
+        known = joined_before(graph, task.entity_table, table, seeds.rows, seeds.times)
+    return Wish(min(k or int(task.eval_k), count), allowed, known)
+
+
+def list_table(
+    prepared: Prepared, keys: pd.DataFrame, seeds: Seeds, predicted: Any
+) -> pd.DataFrame:
+    """Lists as a table: one row per entity and rank.
+
+    Args:
+        prepared: the task and the database.
+        keys: of the entities, one row per seed.
+        seeds: whom for, and when.
+        predicted: rows and scores; a negative row ends a list. Shape [seeds, k, 2].
+    """
+    table, dataset = prepared.task.dst_entity_table, prepared.dataset
+    primary = dataset.manifest.tables[table].pkey
+    lists = predicted.reshape(len(seeds), -1, 2)
+    who, rank = np.nonzero(lists[:, :, 0] >= 0)
+    frame = keys.iloc[who].reset_index(drop=True)
+    taken = {str(column).lower() for column in frame}
+    frame[free_name("time", taken)] = seeds.times.to_numpy()[who]
+    frame[free_name("rank", taken)] = rank + 1
+    found = key_frame(dataset.dataset_dir, table, primary, lists[who, rank, 0].astype(np.int64))
+    for column in found:
+        # Where both tables call their key the same, the target's says whose it is.
+        name = str(column) if str(column).lower() not in taken else f"{table}.{column}"
+        frame[free_name(name, taken)] = found[column]
+    frame[free_name("score", taken)] = lists[who, rank, 1]
+    return frame

@@ -1,0 +1,422 @@
+"""Training: two phases per step, validation after each epoch, a run that can be taken up again.
+
+`Trainer.fit` runs epochs, `run_epoch` steps, and a step two phases: `fit_model` with the
+regulariser fixed (Eq. 17), `fit_regulariser` with the model fixed (Eq. 16), on embeddings of the
+same forward pass. With `fd_every="epoch"` the second phase is a pass of its own after the first,
+as in Algorithm 2 of the paper.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from relfrog.datasets.metrics import better, compute_metrics
+from relfrog.errors import RelFrogWarning, RunError
+from relfrog.models.network import predict_seeds
+from relfrog.models.prepared import Prepared, Seeds, seeds_of
+from relfrog.nn.batch_plan import Plan
+from relfrog.nn.dependency import Dependencies, Pairs
+from relfrog.nn.network import dependency_pairs
+from relfrog.support.files import append_line, load_tensors, save_tensors
+from relfrog.support.memory import is_out_of_memory
+from relfrog.training import checkpoint as checkpoints
+from relfrog.training.callbacks import Callback, EpochRecord
+from relfrog.training.nonfinite import blame
+
+__all__ = ["Callback", "EpochRecord", "Trainer"]
+
+
+class Trainer:
+    """Trains one network.
+
+    Args:
+        prepared: the data.
+        folder: the run folder.
+        roles: gates by route, where they are fixed.
+        device: where to compute.
+        callbacks: told what happens.
+        checkpoint_seconds: at least so long between two checkpoints inside an epoch.
+        about: of the labels, as the head describes them; by default the training labels are.
+        last: epochs to train for when nothing is selected any more: validation labels may then be
+            among those that are learned from, and the weights of the last epoch are kept.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        folder: Path,
+        *,
+        roles: dict[str, float] | None = None,
+        device: torch.device | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoint_seconds: float = 30.0,
+        about: dict[str, Any] | None = None,
+        last: int | None = None,
+    ) -> None:
+        self.last = last
+        self.prepared, self.folder, self.config = prepared, folder, prepared.config
+        self.device = device or torch.device("cpu")
+        self.callbacks = tuple(callbacks)
+        self.checkpoint_seconds = checkpoint_seconds
+        config, task = self.config, prepared.task
+        assert prepared.train_seeds is not None
+        self.train_seeds, self.val_seeds = prepared.train_seeds, seeds_of(task, "val")
+        self.about = about or prepared.describe_labels(self.train_seeds)
+        torch.manual_seed(config.seed)
+        self.network = prepared.network(self.about, roles).to(self.device)
+        self.dependencies: Dependencies | None = None
+        if config.model == "frog" and (config.beta or config.gamma):
+            self.dependencies = Dependencies(
+                prepared.graph.foreign_keys, config.channels, config.fd_negatives, config.fd_tau,
+                config.fd_orthonormal,
+            ).to(self.device)  # fmt: skip
+        self.optimizer = torch.optim.AdamW(
+            self.network.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
+        )
+        self.fd_optimizer = (
+            torch.optim.Adam(self.dependencies.parameters(), lr=config.lr, fused=True)
+            if self.dependencies is not None
+            else None
+        )
+        self.averaged: dict[str, Tensor] = {}
+        self.features = {name: f.to(self.device) for name, f in prepared.features.items()}
+        assert self.train_seeds.labels is not None
+        self.targets = self.network.head.targets(self.train_seeds.labels).to(self.device)
+        self.loader = prepared.loader(
+            self.train_seeds, staleness=config.staleness * task.timedelta.total_seconds()
+        )
+        self.metric, self.higher = self.network.head.metric
+        self.at = checkpoints.Progress()
+
+    @property
+    def epochs(self) -> int:
+        """At most so many."""
+        return self.config.epochs if self.last is None else self.last
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps from one validation to the next."""
+        return min(len(self.loader), self.config.steps_per_epoch or len(self.loader))
+
+    # The loop.
+
+    def fit(self) -> None:
+        """Train to the end: the last epoch, or no better validation metric for too long."""
+        if self.config.precision == "mixed" and self.device.type != "cuda":
+            text = f"precision mixed is for CUDA devices; on {self.device.type} it stays float32."
+            warnings.warn(text, RelFrogWarning, stacklevel=2)
+        for callback in self.callbacks:
+            callback.on_start(self)
+        while self.at.epoch < self.epochs and (self.last or self.at.waited < self.config.patience):
+            self.run_epoch()
+            self.end_epoch()
+        self.network.load_state_dict(self._best_weights())
+        for callback in self.callbacks:
+            callback.on_end(self)
+
+    def run_epoch(self) -> None:
+        """All steps of an epoch, from where it was left."""
+        started = saved = time.monotonic()
+        plans = self.loader.epoch(self.at.epoch, self.at.step)
+        try:
+            for plan in plans:
+                if self.at.step >= self.steps_per_epoch:
+                    break
+                loss = self.train_step(plan.to(self.device))
+                self.at.step += 1
+                for callback in self.callbacks:
+                    callback.on_step(self, loss)
+                now = time.monotonic()
+                if now - saved > self.checkpoint_seconds:
+                    self.at.seconds += now - started
+                    started = saved = now
+                    self.save_checkpoint()
+        finally:
+            plans.close()  # type: ignore[attr-defined]
+        self.at.seconds += time.monotonic() - started
+
+    def train_step(self, plan: Plan) -> float:
+        """One step: both phases on one forward pass."""
+        self._set_learning_rate()
+        loss, pairs, emb, pair = self.fit_model(plan)
+        if self.config.fd_every == "step":
+            self.fit_regulariser(pairs)
+        self._move_average()
+        self.at.steps += 1
+        count = len(plan.batch)
+        for i, value in enumerate((count, loss * count, emb * count, pair * count)):
+            self.at.sums[i] += value
+        return loss
+
+    # The two phases.
+
+    def fit_model(self, plan: Plan) -> tuple[float, dict[Any, Pairs], float, float]:
+        """The model learns, with the regulariser fixed: L_task + L_FD, Eq. (17).
+
+        A batch that does not fit into memory is split, and the gradients of its pieces are added
+        up: the same sum, but for what is drawn at random (dropout, pairs of rows), for rows that
+        seeds of different pieces would have shared, and for gates, which move once per piece.
+        """
+        state = torch.get_rng_state(), self._gates().clone()
+        while True:
+            try:
+                found = self._gradients(plan)
+                break
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            # Outside the handler, which holds on to everything that was computed.
+            self._halve(len(plan.batch))
+            self.optimizer.zero_grad(set_to_none=True)
+            torch.set_rng_state(state[0])
+            self._gates().copy_(state[1])
+        largest = self.config.clip or float("inf")
+        norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), largest))
+        if not np.isfinite(norm):
+            self._stop(plan, f"the gradient is {norm}")
+        self.optimizer.step()
+        return found
+
+    def _gradients(self, plan: Plan) -> tuple[float, dict[Any, Pairs], float, float]:
+        """The gradient of a batch, piece by piece; the pairs of rows are those of the first."""
+        config, count = self.config, len(plan.batch)
+        self.network.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        parts = [plan]
+        if self.at.pieces > 1:
+            pieces = np.array_split(np.arange(count), min(self.at.pieces, count))
+            parts = [self.loader.part(plan.batch, some, self.at.epoch) for some in pieces]
+        sums, first = np.zeros(3), None
+        for part in parts:
+            part = part.to(self.device)
+            share = len(part.batch) / count
+            with self._precision():
+                output = self.network(part, self.features)
+                task = self.network.head.batch_loss(output.seeds, part, self.targets, self.features)
+            total, pairs = task, {}
+            emb = pair = 0.0
+            if self.dependencies is not None:
+                keys = self.prepared.graph.foreign_keys
+                pairs = dependency_pairs(output, part, keys, config.fd_pairs)
+                self.dependencies.requires_grad_(False)
+                losses = self.dependencies(pairs)
+                total = task + config.beta * losses.emb + config.gamma * losses.pair
+                emb, pair = float(losses.emb.detach()), float(losses.pair.detach())
+            loss = float(task.detach())
+            if not np.isfinite(loss):
+                self._stop(part, f"the loss is {loss}")
+            (total if share == 1 else total * share).backward()
+            sums += share * np.array([loss, emb, pair])
+            first = pairs if first is None else first
+        loss, emb, pair = sums.tolist()
+        return loss, first or {}, emb, pair
+
+    def _gates(self) -> Tensor:
+        roles = self.network.roles
+        return torch.zeros(0) if roles is None else roles.average
+
+    def _halve(self, size: int) -> None:
+        """Split batches into twice as many pieces from now on.
+
+        Raises:
+            RunError: A single seed does not fit.
+        """
+        if self.at.pieces >= size:
+            raise RunError(
+                "a single seed does not fit into memory. Take fewer neighbours or channels: "
+                f"--set neighbors={max(1, self.config.neighbors // 2)} or --size small"
+            )
+        self.at.pieces *= 2
+        text = (
+            f"a batch of {size} seeds does not fit into memory; batches are split into "
+            f"{self.at.pieces} pieces from epoch {self.at.epoch}, step {self.at.step} on."
+        )
+        warnings.warn(text, RelFrogWarning, stacklevel=2)
+
+    def _stop(self, plan: Plan, what: str) -> None:
+        """End training because of what is no number.
+
+        Raises:
+            RunError: Always.
+        """
+        why = blame(self.network, plan, self.features, self.prepared.columns.tables, self.targets)
+        if (self.folder / "model.safetensors").exists():
+            self.network.load_state_dict(self._best_weights())
+        raise RunError(
+            f"{what} in epoch {self.at.epoch}, step {self.at.step}: {why}. The best weights so "
+            "far are kept. Lower the learning rate: --set lr=0.0003"
+        )
+
+    def fit_regulariser(self, pairs: dict[Any, Pairs]) -> None:
+        """P, s and the scorers learn, with the model fixed: L_FD, Eq. (16)."""
+        if self.dependencies is None or self.fd_optimizer is None or not pairs:
+            return
+        self.dependencies.requires_grad_(True)
+        losses = self.dependencies({key: some.detach() for key, some in pairs.items()})
+        self.fd_optimizer.zero_grad(set_to_none=True)
+        (self.config.beta * losses.emb + self.config.gamma * losses.pair).backward()
+        self.fd_optimizer.step()
+
+    def fit_regulariser_epoch(self) -> None:
+        """The second phase as a pass of its own over the seeds; gates do not move in it."""
+        self.network.eval()
+        plans = self.loader.epoch(self.at.epoch)
+        try:
+            for _, plan in zip(range(self.steps_per_epoch), plans, strict=False):
+                self._fit_regulariser_on(plan)
+        finally:
+            plans.close()  # type: ignore[attr-defined]
+
+    def _fit_regulariser_on(self, plan: Plan) -> None:
+        """A step of the second phase; of a batch that does not fit, on its first piece."""
+        keys, count = self.prepared.graph.foreign_keys, len(plan.batch)
+        state = torch.get_rng_state()
+        while True:
+            part = plan
+            if self.at.pieces > 1:
+                some = np.array_split(np.arange(count), min(self.at.pieces, count))[0]
+                part = self.loader.part(plan.batch, some, self.at.epoch)
+            try:
+                part = part.to(self.device)
+                with torch.no_grad():
+                    output = self.network(part, self.features)
+                pairs = dependency_pairs(output, part, keys, self.config.fd_pairs)
+                break
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            self._halve(count)
+            torch.set_rng_state(state)
+        self.fit_regulariser(pairs)
+
+    # Validation and what is kept.
+
+    def end_epoch(self) -> None:
+        """The second phase if it waits for this, validation, and everything to disk."""
+        if self.dependencies is not None and self.config.fd_every == "epoch":
+            self.fit_regulariser_epoch()
+        live = self._use_average()
+        scores = self.validate() if self.last is None else {}
+        score = scores.get(self.metric)
+        improved = score is None or better(score, self.at.best, self.higher)
+        if improved:
+            self.at.best, self.at.best_epoch, self.at.waited = score, self.at.epoch, 0
+            save_tensors(self.folder / "model.safetensors", self._weights())
+        else:
+            self.at.waited += 1
+        count, *sums = self.at.sums
+        loss, emb, pair = (value / max(count, 1) for value in sums)
+        record = EpochRecord(
+            self.at.epoch, loss, emb, pair, scores, improved, self.at.seconds,
+            count / max(self.at.seconds, 1e-9), self.gates(),
+        )  # fmt: skip
+        if live is not None:
+            self.network.load_state_dict(live)
+        append_line(self.folder / "history.jsonl", record.__dict__)
+        self.at.epoch, self.at.step = self.at.epoch + 1, 0
+        self.at.sums, self.at.seconds = [0.0] * 4, 0.0
+        self.save_checkpoint()
+        for callback in self.callbacks:
+            callback.on_epoch(self, record)
+
+    def validate(self) -> dict[str, float]:
+        """Validation metrics of the network as it is, in the regime that selects."""
+        return self.score(self.val_seeds, "val", self.config.regime)
+
+    def score(self, seeds: Seeds, split: str, regime: str) -> dict[str, float]:
+        """Metrics on a split's seeds."""
+        loader = self.prepared.loader(seeds, cutoff=self.prepared.cutoff(split, regime))
+        predicted = predict_seeds(self.network, loader, self.features, self.device)
+        assert seeds.labels is not None
+        kind = self.prepared.task.task_type.value
+        return compute_metrics(
+            kind, self.network.head.truth(seeds.labels), predicted, self.about.get("std")
+        )
+
+    def gates(self) -> dict[str, float]:
+        """The average gate of each route."""
+        roles = self.network.roles
+        if roles is None:
+            return {}
+        values = roles.average.tolist()
+        return {str(route): round(values[i], 6) for route, i in roles.number.items()}
+
+    # Interruption and resumption.
+
+    def save_checkpoint(self) -> None:
+        """Write all that is needed to go on as if nothing had happened."""
+        checkpoints.save(self)
+
+    def load_checkpoint(self) -> None:
+        """Take up where `save_checkpoint` left off; from the beginning if it never did."""
+        checkpoints.load(self)
+
+    # Small things.
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """By name, those that there are."""
+        found: dict[str, torch.optim.Optimizer] = {"optimizer": self.optimizer}
+        if self.fd_optimizer is not None:
+            found["fd_optimizer"] = self.fd_optimizer
+        return found
+
+    def _precision(self) -> Any:
+        if self.config.precision == "mixed" and self.device.type == "cuda":
+            return torch.autocast("cuda", torch.bfloat16)
+        return nullcontext()
+
+    def _set_learning_rate(self) -> None:
+        """Constant, or up over the first steps and down along a cosine."""
+        if self.config.schedule == "constant":
+            return
+        total = self.config.epochs * self.steps_per_epoch
+        rise = min(1.0, (self.at.steps + 1) / 20)
+        fall = 0.5 * (1 + np.cos(np.pi * min(1.0, self.at.steps / max(total, 1))))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.lr * rise * fall
+
+    def _move_average(self) -> None:
+        """Move the average of the weights towards the weights; quickly in the first steps."""
+        if not self.config.average:
+            return
+        state = self.network.state_dict()
+        if not self.averaged:
+            self.averaged = {k: v.clone() for k, v in state.items()}
+            return
+        keep = min(self.config.average, (1 + self.at.steps) / (10 + self.at.steps))
+        names = [name for name, value in state.items() if value.is_floating_point()]
+        torch._foreach_lerp_(
+            [self.averaged[name] for name in names], [state[name] for name in names], 1 - keep
+        )
+        for name in state.keys() - names:
+            self.averaged[name].copy_(state[name])
+
+    def _use_average(self) -> dict[str, Tensor] | None:
+        """Put the averaged weights into the network; the others, to put back."""
+        if not self.averaged:
+            return None
+        live = {k: v.clone() for k, v in self.network.state_dict().items()}
+        self.network.load_state_dict(self.averaged)
+        return live
+
+    def _weights(self) -> dict[str, Tensor]:
+        """What is saved: the network and, for a look at what it learned, the regulariser."""
+        weights = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        if self.dependencies is not None:
+            weights |= {f"fd.{k}": v for k, v in self.dependencies.state_dict().items()}
+        return weights
+
+    def _best_weights(self) -> dict[str, Tensor]:
+        tensors = load_tensors(self.folder / "model.safetensors")
+        return {
+            k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")
+        }

@@ -1,0 +1,128 @@
+"""Which tables matter: what is hidden is gone, what is shuffled is still there, ranges are fair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from relfrog import Run
+from relfrog.analysis.bootstrap import Interval, Scorer, resample
+from relfrog.analysis.importance import _shuffle, importance, without_rows
+from relfrog.datasets.metrics import compute_metrics
+from relfrog.graph.sampler import TemporalSampler
+from relfrog.models.prepared import seeds_of
+from small_store import fit
+
+
+@pytest.fixture(scope="module")
+def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return fit(store, tmp_path_factory.mktemp("importance") / "run", epochs=6, lr=0.02)
+
+
+@pytest.mark.parametrize("table", ["orders", "things", "reviews", "labels of the task"])
+def test_hidden_rows_are_gone_and_others_are_not(run: Run, table: str) -> None:
+    graph = run.prepared.graph
+    hidden = without_rows(graph, table)
+    for key in graph.foreign_keys:
+        if table in (key.table, key.parent):
+            assert (hidden.parent(key) == -1).all()
+        else:
+            np.testing.assert_array_equal(hidden.parent(key), graph.parent(key))
+    seeds = seeds_of(run.prepared.task, "test")
+    for given in (graph, hidden):
+        batch = TemporalSampler(given, "people", (8, 4)).sample(seeds.rows[:8], seeds.times[:8])
+        assert (len(batch.tables[table]) == 0) == (given is hidden)
+    assert graph.parents.sum() != hidden.parents.sum()  # the run's own graph is as it was
+
+
+def test_shuffling_moves_rows_whole(run: Run) -> None:
+    features = run.prepared.features["people"]
+    order = torch.randperm(len(features), generator=torch.Generator().manual_seed(1))
+    moved = _shuffle(run, "people", None, order)
+    for name in ("dense", "codes", "moments"):
+        torch.testing.assert_close(
+            getattr(moved, name), getattr(features, name)[order], equal_nan=True
+        )
+    one = _shuffle(run, "people", "age", order)
+    names = run.prepared.columns.tables["people"].dense_columns
+    for i, name in enumerate(names):
+        wanted = features.dense[order, i] if name == "age" else features.dense[:, i]
+        torch.testing.assert_close(one.dense[:, i], wanted)
+    assert "age" in names
+
+
+def test_every_table_is_weighed_and_the_same_each_time(run: Run) -> None:
+    found = importance(run)
+    assert {entry.table for entry in found.tables} == set(run.prepared.graph.num_rows)
+    assert found.seeds == found.of == run.count("test")
+    assert found.score == pytest.approx(run.evaluate("test")["roc_auc"])
+    by_table = {entry.table: entry for entry in found.tables}
+    assert by_table["people"].hidden is None
+    assert by_table["people"].shuffled is not None
+    # How often people order is in their orders and earlier labels, and in nothing else.
+    assert max(_value(by_table[t].hidden) for t in ("orders", "labels of the task")) > 0.02
+    assert found == importance(run)
+    for entry in found.tables:
+        for part in (entry.hidden, entry.shuffled):
+            assert part is None or part.low <= part.value <= part.high
+
+
+def _value(part: Interval | None) -> float:
+    assert part is not None
+    return part.value
+
+
+def test_columns_one_by_one(run: Run) -> None:
+    found = importance(run, deep=True)
+    named = {(entry.table, entry.column) for entry in found.columns}
+    assert {("people", "age"), ("people", "city"), ("orders", "channel")} <= named
+    assert all(entry.hidden is None and entry.shuffled is not None for entry in found.columns)
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [("binary_classification", "roc_auc"), ("regression", "mae"), ("recommendation", "map"),
+     ("multiclass_classification", "accuracy"), ("multilabel_classification", "roc_auc_macro"),
+     ("binary_classification", "f1")],
+)  # fmt: skip
+def test_quick_metrics_are_the_metrics(kind: str, metric: str) -> None:
+    rng = np.random.default_rng(0)
+    size = 60
+    truth: Any = rng.integers(0, 2, size)
+    predicted = rng.integers(0, 9, size) / 9  # many of them equal
+    if kind == "multiclass_classification":
+        truth, predicted = rng.integers(-1, 3, size), rng.random((size, 3))
+    elif kind == "multilabel_classification":
+        labels = rng.integers(0, 2, (size, 3))
+        truth, predicted = np.empty(size, object), rng.integers(0, 9, (size, 3)) / 9
+        truth[:] = [tuple(row) for row in labels]
+    elif kind == "recommendation":
+        truth = np.empty(size, object)
+        truth[:] = [rng.choice(12, rng.integers(1, 7), replace=False) for _ in range(size)]
+        lists = np.stack([rng.permutation(12)[:4] for _ in range(size)])
+        predicted = np.stack([lists, lists * 0.0], 2)
+    scorer = Scorer(kind, metric, truth, predicted)
+    for count in (size, 30, 7, 1):
+        at = rng.integers(0, size, count)
+        slow = compute_metrics(kind, truth[at], predicted[at])[metric]
+        assert scorer(at) == pytest.approx(slow, nan_ok=True)
+
+
+def test_ranges_are_over_entities_not_over_labels() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=60)
+    found = resample(np.arange(60), lambda at: float(values[at].mean()))
+    assert found.low < found.value < found.high
+    # The usual error of a mean.
+    assert (found.high - found.low) / 3.92 == pytest.approx(values.std() / 60**0.5, rel=0.2)
+    # Each label nine times more tells nothing more.
+    many = np.repeat(values, 9)
+    again = resample(np.repeat(np.arange(60), 9), lambda at: float(many[at].mean()))
+    assert again == pytest.approx(found)
+    alone = resample(np.zeros(5), lambda at: 1.0)
+    assert np.isnan(alone.low)
+    assert not alone.certain

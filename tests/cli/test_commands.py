@@ -1,0 +1,567 @@
+"""The command line: exit codes, streams, examples, speed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from tests.datasets.test_tasks import BUYS, shop  # noqa: F401
+
+import relfrog as library
+from helpers import csv_folder, sqlite
+from relfrog.cli import cli, main
+from relfrog.support.files import locked
+from small_store import QUICK, change, copied, fit
+
+
+def relfrog(*arguments: str, folder: Path | None = None, given: str = "") -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "relfrog", *arguments],
+        capture_output=True, text=True, cwd=folder, input=given, timeout=120,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def inside(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The same without a new process: quicker, where only words and exit codes matter."""
+    capfd.readouterr()
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    before, sys.argv = sys.argv, ["relfrog", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        sys.argv = before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+def test_help_answers_at_once() -> None:
+    best = 9.0
+    for _ in range(3):
+        start = time.perf_counter()
+        code, out, _ = relfrog("--help")
+        best = min(best, time.perf_counter() - start)
+        assert code == 0
+        assert "import" in out
+    assert best < 0.5
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = [
+        "torch",
+        "pandas",
+        "numpy",
+        "duckdb",
+        "pyarrow",
+        "relbench",
+        "sqlalchemy",
+        "rich",
+        "numba",
+    ]
+    code = f"import sys, relfrog, relfrog.cli; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", list(cli.commands))
+def test_every_command_has_help_with_an_example(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = inside(capfd, name, "--help")
+    assert code == 0
+    assert "Example:" in out
+    command = cli.commands[name]
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert option.help, f"{name} --{option.name}"
+
+
+@pytest.fixture
+def workplace(shop: Path, tmp_path: Path) -> Path:  # noqa: F811
+    """A folder in which the examples of all commands run."""
+    days = ", ".join(
+        f"({i}, {i % 5}, '2020-{i % 12 + 1:02d}-{i % 28 + 1:02d}')" for i in range(1, 400)
+    )
+    sqlite(
+        tmp_path / "shop.db",
+        "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT);"
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customers (id), "
+        "ordered_at DATE);"
+        "INSERT INTO customers VALUES (0, 'a'), (1, 'b'), (2, 'c'), (3, 'd'), (4, 'e');"
+        f"INSERT INTO orders VALUES {days};",
+    )
+    (tmp_path / "churn.sql").write_text(
+        "SELECT t.timestamp, c.id, CAST(count(o.id) < 7 AS INTEGER) AS churn FROM timestamps t "
+        "CROSS JOIN customers c LEFT JOIN orders o ON o.customer = c.id AND o.ordered_at > "
+        "t.timestamp AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}' GROUP BY ALL"
+    )
+    return tmp_path
+
+
+def test_the_examples_run(
+    workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = ["import", "task", "inspect", "check", "train", "evaluate", "predict", "roles"]
+    order += ["completion", "report", "explain", "submit", "experiment"]
+    assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
+    for name in order:
+        command = cli.commands[name]
+        example = command.example  # type: ignore[attr-defined]
+        words = shlex.split(example)
+        assert words[:2] == ["relfrog", name]
+        if name in ("evaluate", "predict", "roles", *order[8:]):
+            monkeypatch.chdir(workplace)
+            code, out, err = inside(capfd, *words[1:])
+        else:
+            code, out, err = relfrog(*words[1:], folder=workplace)
+        assert code == 0, (example, err)
+        assert out or name in ("predict", "report")
+        assert "Traceback" not in err
+    assert len((workplace / "churn.csv").read_text().splitlines()) == 1 + 5
+    for page in ("churn.html", "runs/churn/report.html"):
+        assert (workplace / page).read_text().startswith("<!doctype html>")
+
+
+def test_the_journey_with_its_streams(workplace: Path) -> None:
+    code, out, err = relfrog("import", "shop.db", "out", folder=workplace)
+    assert code == 0
+    assert err.splitlines() == ["read customers: 5 rows", "read orders: 399 rows"]
+    assert out.splitlines()[0] == "Imported 2 tables, 404 rows from sqlite:///shop.db"
+    assert out.splitlines()[-1] == "  relfrog check out"
+    code, out, _ = relfrog("inspect", "out", "--json", folder=workplace)
+    assert set(json.loads(out)) >= {"tables", "foreign_keys", "routes", "tasks"}
+    code, out, _ = relfrog("check", "out", "--json", folder=workplace)
+    assert (code, json.loads(out)["ok"]) == (0, True)
+    code, out, err = relfrog(
+        "task", "out", "churn", "--sql", "-", "--type", "binary", "--entity", "customers",
+        "--horizon", "30 days", folder=workplace, given=(workplace / "churn.sql").read_text(),
+    )  # fmt: skip
+    assert code == 0, err
+    assert "train" in out
+    code, out, err = relfrog(
+        "task", "out", "churn", "--sql", "churn.sql", "--type", "binary", "--entity", "customers",
+        "--horizon", "30 days", "--overwrite", "--json", folder=workplace,
+    )  # fmt: skip
+    added = json.loads(out)
+    assert (added["task"], added["task_type"]) == ("churn", "binary_classification")
+    assert added["splits"]["test"]["rows"] == 5
+    code, out, _ = relfrog("inspect", "out", "--svg", "s.svg", folder=workplace)
+    assert (code, out) == (0, "")
+    assert (workplace / "s.svg").read_text().startswith("<svg")
+
+
+def test_dry_run_writes_the_mapping_and_nothing_else(workplace: Path) -> None:
+    before = set(os.listdir(workplace))
+    code, out, _ = relfrog("import", "shop.db", "--dry-run", folder=workplace)
+    assert code == 0
+    assert out.startswith("# What RelFrog makes of this source")
+    code, out, err = relfrog(
+        "import", "shop.db", "--dry-run", "--mapping", "m.yaml", folder=workplace
+    )
+    assert (code, out) == (0, "")
+    assert "relfrog import shop.db DEST --mapping m.yaml" in err
+    assert set(os.listdir(workplace)) == before | {"m.yaml"}
+    code, out, _ = relfrog(
+        "import", "shop.db", "--dry-run", "--mapping", "m.yaml", folder=workplace
+    )
+    assert out == (workplace / "m.yaml").read_text(encoding="utf-8")
+    code, out, _ = relfrog("import", "shop.db", "--dry-run", "--json", folder=workplace)
+    assert json.loads(out)["tables"]["orders"]["time"]["column"] == "ordered_at"
+    code, out, _ = relfrog("import", "shop.db", "out", "--json", folder=workplace)
+    assert json.loads(out)["tables"]["orders"]["rows"] == 399
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["import"], 2, "Missing argument"),
+        (["import", "shop.db"], 2, "DEST"),
+        (["import", "shop.db", "out", "--pk", "orders"], 2, "names no column"),
+        (["import", "none.db", "out"], 1, "SourceError: none.db is neither"),
+        (["import", "shop.db", "churn.sql"], 1, "is a file"),
+        (["import", "shop.db", "out", "--mapping", "churn.sql"], 1, "SchemaError"),
+        (["import", "shop.db", "out", "--colour"], 2, "No such option"),
+        (["import", "churn.sql", "out"], 1, "neither a database nor a folder"),
+        (["inspect", "shop.db"], 1, "Import it first: relfrog import shop.db DEST"),
+        (["inspect", "./none"], 1, "does not exist"),
+        (["inspect", "ds", "--svg", "no/such/folder.svg"], 2, "cannot be written"),
+        (["check", "ds", "none"], 1, "TaskError: "),
+        (["task", "ds", "x", "--sql", "none.sql"], 2, "none.sql"),
+        (["tsak"], 2, "No such command"),
+    ],
+)
+def test_wrong_input_gets_one_clear_answer(
+    arguments: list[str],
+    code: int,
+    words: str,
+    workplace: Path,
+    shop: Path,  # noqa: F811
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    os.symlink(shop, workplace / "ds")
+    before = set(os.listdir(workplace))
+    monkeypatch.chdir(workplace)
+    got, out, err = inside(capfd, *arguments)
+    assert got == code
+    assert words in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert set(os.listdir(workplace)) == before
+
+
+def test_findings_make_check_fail(workplace: Path) -> None:
+    relfrog("import", "shop.db", "out", folder=workplace)
+    (workplace / "out" / "db" / "orders.parquet").unlink()
+    code, out, err = relfrog("check", "out", folder=workplace)
+    assert code == 1
+    assert "error: orders: db/orders.parquet is missing" in out
+    assert err == ""
+
+
+def test_a_traceback_only_when_asked_for(workplace: Path) -> None:
+    _, _, err = relfrog("import", "none.db", "out", "--debug", folder=workplace)
+    assert "Traceback" in err
+
+
+def test_a_closed_pipe_is_no_error(workplace: Path) -> None:
+    relfrog("import", "shop.db", "out", folder=workplace)
+    line = f"{sys.executable} -m relfrog inspect out --json | head -c 1"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=workplace)
+    assert done.stderr == ""
+
+
+def test_a_progress_bar_on_a_terminal(workplace: Path) -> None:
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "relfrog", "import", "shop.db", "out"],
+        stderr=child, stdout=subprocess.PIPE, cwd=workplace, env={**os.environ, "COLUMNS": "120"},
+    )  # fmt: skip
+    os.close(child)
+    seen = b""
+    try:
+        while chunk := os.read(parent, 4096):
+            seen += chunk
+    except OSError:  # the terminal is gone when the process is
+        pass
+    out, _ = process.communicate(timeout=60)
+    os.close(parent)
+    assert process.returncode == 0
+    assert b"tables" in seen
+    assert b"rows" in seen
+    assert b"Imported 2 tables" in out
+
+
+def test_a_password_is_not_shown_even_in_a_traceback(tmp_path: Path) -> None:
+    address = "postgresql://me:c4n4ry@127.0.0.1:1/db"
+    for extra in ([], ["--debug"], ["--dry-run"]):
+        _, out, err = relfrog("import", address, str(tmp_path / "out"), *extra)
+        assert "c4n4ry" not in out + err
+        assert "me:***@127.0.0.1" in err
+
+
+def test_nothing_is_printed_for_a_csv_folder_but_the_summary(tmp_path: Path) -> None:
+    csv_folder(tmp_path / "csv", t="id,v\n1,2\n2,3\n")
+    code, out, err = relfrog("import", "csv", "out", folder=tmp_path)
+    assert code == 0
+    assert "read t: 2 rows" in err
+    assert "no table has a time column" in out
+
+
+# Runs.
+
+SET = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
+
+
+@pytest.fixture(scope="module")
+def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a dataset, a finished run and one that was interrupted."""
+    folder = tmp_path_factory.mktemp("cli-runs")
+    (folder / "store").symlink_to(store)
+    fit(folder / "store", folder / "run")
+    fit(folder / "store", folder / "half", epochs=1)
+    about = json.loads((folder / "half" / "run.json").read_text())
+    (folder / "half" / "run.json").write_text(json.dumps({**about, "status": "training"}))
+    (folder / "folder").mkdir()
+    (folder / "folder" / "thesis.tex").write_text("years of work")
+    (folder / "gates.json").write_text("{}")
+    (folder / "who.csv").write_text("code\nP03\nP01\nP03\n")
+    (folder / "strangers.csv").write_text("code\nP03\nnobody\n")
+    return folder
+
+
+def test_training_says_how_far_it_is_and_what_came_out(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(runs)
+    out = str(tmp_path / "a run")
+    code, said, err = inside(capfd, "train", "store", "buys", "--out", out, *SET)
+    assert code == 0, err
+    lines = err.splitlines()
+    assert lines[0].startswith("284 training seeds, ")
+    assert [line.split("  ")[0] for line in lines if line.startswith("epoch")] == ["epoch"] * 2
+    assert lines[-3].startswith("kept: epoch ")
+    assert lines[-2].startswith("baselines ")
+    assert lines[-1] == f"Report written to {out}/report.html: open it in a browser."
+    assert (tmp_path / "a run" / "report.html").is_file()
+    assert "recent" in said
+    table = said.splitlines()
+    assert table[0].startswith("buys on ")
+    assert [line.split()[:2] for line in table[4:8]] == [
+        [split, regime] for split in ("val", "test") for regime in ("frozen", "rolling")
+    ]
+    assert table[-1] == f"  relfrog predict '{out}' --out predictions.csv"
+    code, said, err = inside(
+        capfd, "train", "store", "buys", "--out", out, "--overwrite", "--json", "--model", "sage",
+        "--seed", "3", "--no-report", *SET,
+    )  # fmt: skip
+    assert not (tmp_path / "a run" / "report.html").exists()
+    found = json.loads(said)
+    run = library.load_run(out)
+    assert found == {"run": out, "metrics": run.metrics, "baselines": run.baselines}
+    assert library.load_run(out).config.seed == 3
+    code, said, err = inside(capfd, "roles", out)
+    assert (code, said) == (0, "This model has no routes: every table is a node.\n")
+    code, said, err = inside(capfd, "train", "store", "buys", "--out", out, "--resume", "--json",
+                             "--no-report")  # fmt: skip
+    assert json.loads(said) == found  # it has ended already
+
+
+def test_an_explanation_as_json_and_as_a_table(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    asked = ["explain", "run", "--entity", "P15", "--at", "2020-06-01", "--rows", "5"]
+    code, said, err = inside(capfd, *asked)
+    assert (code, err) == (0, "")
+    lines = said.splitlines()
+    assert lines[0].startswith("people P15 at 2020-06-01 00:00:00: probability of buys 0.")
+    assert lines[2].split("  ")[0] == "table"
+    code, said, err = inside(capfd, *asked, "--json")
+    found = json.loads(said)
+    assert found["prediction"] == pytest.approx(float(lines[0].split()[-1]), abs=1e-4)
+    assert (found["task"], found["key"], len(found["rows"])) == ("buys", "P15", 5)
+    for share in found["tables"]:
+        assert share["newest"] is None or share["newest"] <= "2020-06-01 00:00:00"
+        assert any(line.startswith(f"{share['table']} ") for line in lines)
+
+
+def test_scores_as_json_and_as_a_table(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    metrics = library.load_run("run").metrics
+    for split in ("val", "test"):
+        for regime in ("frozen", "rolling"):
+            asked = ["evaluate", "run", "--split", split, "--regime", regime]
+            code, out, err = inside(capfd, *asked, "--json")
+            assert (code, err) == (0, "")
+            assert json.loads(out) == {
+                "task": "buys", "split": split, "regime": regime,
+                "metrics": metrics[split][regime], "rows": 60,
+            }  # fmt: skip
+    assert list(json.loads(out)) == ["task", "split", "regime", "metrics", "rows"]
+    code, plain, err = inside(capfd, "evaluate", "run")
+    assert plain.splitlines()[0] == "buys, test, rolling, 60 seeds"
+    assert f"{metrics['test']['rolling']['roc_auc']:.4f}" in plain
+    code, out, err = inside(capfd, "roles", "run", "--json")
+    roles = library.load_run("run").roles()
+    assert json.loads(out) == roles.to_dict("records")
+    code, out, err = inside(capfd, "roles", "run")
+    gates = [float(line.split()[-2]) for line in out.splitlines()[2:]]
+    assert gates == sorted(gates, reverse=True)
+    assert len(gates) == len(roles)
+
+
+def test_predictions_into_files_and_databases(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import sqlite3
+
+    import pandas as pd
+
+    monkeypatch.chdir(runs)
+    expected = library.load_run("run").predict("2020-10-01", ["P03", "P01", "P03"])
+    asked = ["predict", "run", "--at", "2020-10-01", "--entities", "who.csv", "--out"]
+    address = f"sqlite:///{tmp_path / 'out.db'}"
+    for out in (str(tmp_path / "a.csv"), str(tmp_path / "a.parquet"), address):
+        more = ["--table", "answers"] if out == address else []
+        code, said, err = inside(capfd, *asked, out, *more)
+        assert (code, said) == (0, ""), err
+        assert err.startswith("3 predictions written to ")
+        code, _, err = inside(capfd, *asked, out, *more)
+        assert code == 1
+        assert "--overwrite" in err
+        assert inside(capfd, *asked, out, *more, "--overwrite")[0] == 0
+    connection = sqlite3.connect(tmp_path / "out.db")
+    answers = pd.read_sql("SELECT * FROM answers", connection, parse_dates=["time"])
+    connection.close()
+    for found in (
+        pd.read_csv(tmp_path / "a.csv", parse_dates=["time"]),
+        pd.read_parquet(tmp_path / "a.parquet"),
+        answers,
+    ):
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["train", "store", "buys"], 2, "Missing option '--out'"),
+        (["train", "store", "bys", "--out", "new"], 1, "TaskError: there is no task 'bys'"),
+        (["train", "nowhere/", "buys", "--out", "new"], 1, "DatasetError: nowhere does not exist"),
+        (["train", "store", "buys", "--out", "new", "--set", "lr"], 2, "takes KEY=VALUE (got 'lr')"),
+        (["train", "store", "buys", "--out", "new", "--set", "lr=fast"], 2, "lr must be a number"),
+        (["train", "store", "buys", "--out", "new", "--set", "epochs=0"], 2, "epochs must be from 1"),
+        (["train", "store", "buys", "--out", "new", "--set", "rl=1"], 2, "no setting 'rl'"),
+        (["train", "store", "buys", "--out", "new", "--seed", "1", "--set", "seed=2"], 2, "seed is given"),
+        (["train", "store", "buys", "--out", "new", "--seed", "-1"], 2, "--seed"),
+        (["train", "store", "buys", "--out", "new", "--preset", "mine"], 2, "no preset 'mine'"),
+        (["train", "store", "buys", "--out", "new", "--model", "tree"], 2, "--model"),
+        (["train", "store", "buys", "--out", "new", "--size", "huge"], 2, "--size"),
+        (["train", "store", "buys", "--out", "new", "--roles", "none.json"], 2, "roles must be learned"),
+        (["train", "store", "buys", "--out", "new", "--roles", "gates.json"], 2, "have no gate"),
+        (["train", "store", "buys", "--out", "new", "--device", "abacus"], 2, "device 'abacus'"),
+        (["train", "store", "buys", "--out", "new", "--resume"], 1, "nothing to resume"),
+        (["train", "store", "buys", "--out", "run"], 1, "Replace it with --overwrite"),
+        (["train", "store", "buys", "--out", "folder", "--overwrite"], 1, "is no run folder"),
+        (["train", "store", "buys", "--out", "who.csv"], 1, "is no run folder"),
+        (["train", "store", "spends", "--out", "half", "--resume"], 2, "is a run of task buys"),
+        (["train", "store", "buys", "--out", "half", "--resume", "--overwrite"], 2, "either"),
+        (["evaluate", "none"], 1, "RunError: none is no run folder"),
+        (["evaluate", "folder"], 1, "RunError: folder is no run folder"),
+        (["evaluate", "half"], 1, "--out half --resume"),
+        (["evaluate", "run", "--split", "train"], 2, "--split"),
+        (["evaluate", "run", "--regime", "warm"], 2, "--regime"),
+        (["evaluate", "run", "--device", "abacus"], 2, "device 'abacus'"),
+        (["predict", "run"], 2, "Missing option '--out'"),
+        (["predict", "run", "--out", "x.xlsx"], 2, ".parquet"),
+        (["predict", "run", "--out", "new.csv", "--table", "t"], 2, "is a file"),
+        (["predict", "run", "--out", "who.csv"], 1, "exists already"),
+        (["predict", "run", "--out", "new.csv", "--at", "soon"], 2, "'soon' is no time"),
+        (["predict", "run", "--out", "new.csv", "--entities", "none.csv"], 2, "no file none.csv"),
+        (["predict", "run", "--out", "new.csv", "--entities", "strangers.csv"], 1, "code=nobody"),
+        (["predict", "half", "--out", "new.csv"], 1, "has not ended"),
+        (["roles", "none"], 1, "RunError: none is no run folder"),
+        (["report", "none"], 1, "RunError: none is no run folder"),
+        (["report", "half"], 1, "has not ended"),
+        (["report", "run", "--compare", "none"], 1, "RunError: none is no run folder"),
+        (["explain", "run"], 2, "Missing option '--entity'"),
+        (["explain", "run", "--entity", "nobody"], 1, "code=nobody"),
+        (["explain", "run", "--entity", "P03", "--at", "soon"], 2, "'soon' is no time"),
+    ],
+)  # fmt: skip
+def test_wrong_input_about_runs_gets_one_clear_answer(
+    arguments: list[str],
+    code: int,
+    words: str,
+    runs: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(runs)
+    before = set(os.listdir(runs))
+    got, out, err = inside(capfd, *arguments)
+    assert (got, out) == (code, "")
+    assert words in err
+    assert "Traceback" not in err
+    assert set(os.listdir(runs)) == before
+
+
+def test_a_recommendation(
+    shop: Path,  # noqa: F811
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tests.datasets.test_tasks import LIST
+
+    monkeypatch.chdir(tmp_path)
+    library.add_task(
+        shop, "things", LIST, type="recommendation", source="people", target="things.thing",
+        horizon="20 days", overwrite=True,
+    )  # fmt: skip
+    code, out, _ = inside(
+        capfd, "train", str(shop), "things", "--out", "run", "--model", "past-visit", "--json",
+        "--no-report",
+    )  # fmt: skip
+    assert code == 0
+    assert "map" in out
+    code, _, err = inside(capfd, "predict", "run", "--k", "2", "--exclude-known", "--out", "l.csv")
+    assert code == 0
+    assert "written to l.csv" in err
+    code, _, err = inside(capfd, "predict", "run", "--k", "0", "--out", "m.csv")
+    assert code == 2
+
+
+def test_a_second_process_is_kept_out(
+    runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    with locked(runs / "half"):
+        for flag in ("--resume", "--overwrite"):
+            code, _, err = inside(capfd, "train", "store", "buys", "--out", "half", flag)
+            assert code == 1
+            assert "half is in use: another process is training there" in err
+
+
+def test_what_is_new_in_the_database_is_one_line_each(
+    store: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    changed = copied(store, tmp_path)
+    fit(changed, tmp_path / "run", epochs=1)
+    change(changed, "people", lambda f: f.assign(hat="top"))
+    for arguments in (["evaluate", "--json"], ["predict", "--out", str(tmp_path / "a.csv")]):
+        code, out, err = inside(capfd, arguments[0], str(tmp_path / "run"), *arguments[1:])
+        assert code == 0
+        lines = [line for line in err.splitlines() if "predictions written" not in line]
+        assert len(lines) == 1
+        assert lines[0].startswith("warning: table people: new and ignored: 1 column (hat).")
+    change(changed, "people", lambda f: f.drop(columns=["hat", "age"]))
+    code, out, err = inside(capfd, "evaluate", str(tmp_path / "run"))
+    assert (code, out) == (1, "")
+    assert "SchemaError: not in the database: 1 column (people.age)." in err
+
+
+def test_ctrl_c_says_how_to_go_on(runs: Path, tmp_path: Path) -> None:
+    out, scratch = tmp_path / "a run", tmp_path / "scratch"
+    scratch.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "relfrog", "train", "store", "buys", "--out", str(out), *SET,
+         "--set", "epochs=100000", "--set", "patience=100000"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=runs,
+        env={**os.environ, "TMPDIR": str(scratch)}, start_new_session=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("epoch   1"):
+            break
+    process.send_signal(signal.SIGINT)
+    said, err = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+    again = err.splitlines()[-1].removeprefix("Interrupted. Go on with: ")
+    assert "Traceback" not in err
+    words = shlex.split(again)
+    assert words[:2] == ["relfrog", "train"]
+    assert words[3:] == ["buys", "--out", str(out), "--resume"]
+    assert Path(words[2]).samefile(runs / "store")
+    with pytest.raises(library.RunError, match="has not ended"):
+        library.load_run(out)
+    assert (out / "checkpoint.safetensors").exists()
+    assert not list(out.glob(".*partial*"))
+    assert not list(scratch.iterdir())
+    with pytest.raises(ProcessLookupError):  # nobody is left of its group
+        os.killpg(process.pid, 0)

@@ -1,0 +1,317 @@
+"""Keys and times that nobody declared: what is proposed, on what evidence, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import csv_folder, imported, said
+from relfrog import SchemaError, UsageError, import_database, plan_import, source_keys
+from relfrog.cli.summaries import notice_lines
+from relfrog.importing.key_checks import Evidence
+from relfrog.importing.mapping import Notice
+from relfrog.importing.time_proposals import _rank
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> str:
+    """Tables as people dump them, without any key."""
+    days = [f"2021-{1 + i % 12:02d}-{1 + i % 28:02d}" for i in range(60)]
+    return csv_folder(
+        tmp_path / "shop",
+        customers="customer_id,name,signup_date\n"
+        + "".join(f"{100 + i},n{i},{days[i]}\n" for i in range(20)),
+        categories="code,title\nTOY,Toys\nBOO,Books\nGAR,Garden\n",
+        products="id,category,price\n"
+        + "".join(f"{i},{('TOY', 'BOO', 'GAR')[i % 3]},{i}.5\n" for i in range(1, 11)),
+        orders="order_id,customer_id,order_date,due_date,updated_at\n"
+        + "".join(f"{i},{100 + i % 20},{days[i]},{days[i]},2022-01-01\n" for i in range(60)),
+        order_items="order_id,product_id,quantity\n"
+        + "".join(f"{i % 60},{1 + i % 10},{i % 7}\n" for i in range(200)),
+        employees="id,manager_id,name\n1,,a\n2,1,b\n3,1,c\n4,2,d\n",
+        reviews="id,product_id,stars\n"
+        + "".join(f"{i},{i % 14},{i % 5 + 1}\n" for i in range(1, 60)),
+    )
+
+
+def test_keys_are_proposed_with_their_evidence(shop: str) -> None:
+    mapping = plan_import(shop).mapping
+    keys = {name: t.primary_key for name, t in mapping.tables.items()}
+    assert keys == {
+        "categories": ("code",),
+        "customers": ("customer_id",),
+        "employees": ("id",),
+        "order_items": (),
+        "orders": ("order_id",),
+        "products": ("id",),
+        "reviews": ("id",),
+    }
+    foreign = {
+        (name, *key.columns, key.parent)
+        for name, t in mapping.tables.items()
+        for key in t.used_keys()
+    }
+    assert foreign == {
+        ("employees", "manager_id", "employees"),
+        ("order_items", "order_id", "orders"),
+        ("order_items", "product_id", "products"),
+        ("orders", "customer_id", "customers"),
+        ("products", "category", "categories"),
+    }
+    orders = mapping.tables["orders"]
+    assert orders.primary_key_origin == "proposed"
+    assert orders.primary_key_evidence.startswith("60 distinct values")
+    evidence = orders.used_keys()[0].evidence
+    assert evidence == "all of 60 values found; 20 distinct among 20 rows"
+
+
+def test_a_key_that_does_not_hold_is_suggested_but_not_used(shop: str, tmp_path: Path) -> None:
+    result, _ = imported(shop, tmp_path / "out")
+    reviews = result.mapping.tables["reviews"]
+    assert [(k.parent, k.used) for k in reviews.foreign_keys] == [("products", False)]
+    text = said(result, "suggestion", "reviews.product_id")
+    assert "--fk reviews.product_id=products.id" in text
+    taken, tables = imported(shop, tmp_path / "two", fk=["reviews.product_id=products.id"])
+    key = taken.mapping.tables["reviews"].foreign_keys[0]
+    assert (key.used, key.origin) == (True, "chosen")
+    assert tables["reviews"]["product_id"].isna().sum() == sum(
+        i % 14 in (0, 11, 12, 13) for i in range(1, 60)
+    )
+
+
+def test_nearly_all_is_not_rounded_to_all() -> None:
+    assert str(Evidence(10_000, 9_999, 7, 6, 6)).startswith("all but 1 of 10,000 values found;")
+    assert str(Evidence(1_000, 999, 7, 6, 6)).startswith("99.9 % of 1,000 values found;")
+
+
+def test_creation_comes_before_update_and_never_the_future(shop: str) -> None:
+    mapping = plan_import(shop).mapping
+    assert mapping.tables["orders"].time == "order_date"
+    assert mapping.tables["customers"].time == "signup_date"
+    assert mapping.tables["products"].time is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "chosen"),
+    [
+        ("updated_at,created_at", "created_at"),
+        ("due_date,order_date", "order_date"),
+        ("expires_on,valid_until", None),
+        ("date_of_birth", None),
+        ("last_login", None),
+        ("updated_at", "updated_at"),
+        ("estimated_delivery,delivered_at", "delivered_at"),
+        ("shipped,ordered", "ordered"),
+        ("scheduled_at,timestamp", "timestamp"),
+    ],
+)
+def test_time_columns_by_name(columns: str, chosen: str | None, tmp_path: Path) -> None:
+    names = columns.split(",")
+    rows = "".join(
+        f"{i}," + ",".join(f"2020-{i % 9 + 1:02d}-{10 + j}" for j, _ in enumerate(names)) + "\n"
+        for i in range(30)
+    )
+    address = csv_folder(tmp_path / "csv", t=f"id,{columns}\n{rows}")
+    assert plan_import(address).mapping.tables["t"].time == chosen
+
+
+def test_of_equal_names_the_earlier_time_is_taken(tmp_path: Path) -> None:
+    rows = "".join(f"{i},2020-02-{i:02d},2020-01-{i:02d}\n" for i in range(1, 20))
+    address = csv_folder(tmp_path / "csv", t=f"id,when_b,when_a\n{rows}")
+    assert plan_import(address).mapping.tables["t"].time == "when_a"
+
+
+def test_times_later_than_now_are_in_the_future(tmp_path: Path) -> None:
+    rows = "".join(f"{i},2020-01-{i:02d},29{i:02d}-01-01\n" for i in range(1, 20))
+    address = csv_folder(tmp_path / "csv", t=f"id,a_time,created\n{rows}")
+    assert plan_import(address).mapping.tables["t"].time == "a_time"
+
+
+def test_ranks_are_in_order() -> None:
+    order = ["created_at", "date", "stamp", "updated_at", "due_date"]
+    ranks = [_rank(name)[0] for name in order]
+    assert ranks == sorted(ranks, reverse=True)
+    assert ranks[-1] == 0
+
+
+def test_small_integers_are_not_taken_for_keys(tmp_path: Path) -> None:
+    address = csv_folder(
+        tmp_path / "csv",
+        people="id,age,flight_number\n"
+        + "".join(f"{i},{20 + i % 5},{i % 9 + 1}\n" for i in range(1, 60)),
+        stars="id,rating\n" + "".join(f"{i},{i % 5 + 1}\n" for i in range(1, 60)),
+    )
+    mapping = plan_import(address).mapping
+    assert [k for t in mapping.tables.values() for k in t.foreign_keys] == []
+
+
+def test_flags_name_what_does_not_exist(shop: str, tmp_path: Path) -> None:
+    for options, words in [
+        ({"pk": ["order.id"]}, "no table 'order'; did you mean 'orders'"),
+        (
+            {"pk": ["orders.ordr_id"]},
+            "no column in table orders 'ordr_id'; did you mean 'order_id'",
+        ),
+        ({"time": ["orders.name"]}, "no column in table orders 'name'"),
+        ({"time": ["customers.name"]}, "cannot be read as a time"),
+        ({"fk": ["orders.customer_id=clients.id"]}, "no table 'clients'"),
+        ({"fk": ["orders.customer_id=customers.name,signup_date"]}, "cannot refer to 2"),
+        ({"fk": ["orders.order_id=order_items.order_id"]}, "is not unique"),
+        ({"tables": ["ordrs"]}, "did you mean 'orders'"),
+    ]:
+        with pytest.raises(SchemaError, match=words):
+            import_database(shop, tmp_path / "out", **options)  # type: ignore[arg-type]
+    for options, words in [
+        ({"fk": ["orders.customer_id"]}, "write it as --fk"),
+        ({"val": "soon"}, "--val soon: write a date"),
+        ({"val": "2021-06-01", "test": "2021-05-01"}, "must lie before"),
+        ({"val": "1999-01-01", "test": "2021-05-01"}, "lies outside the data"),
+        ({"pk": ["orders"]}, "names no column"),
+        ({"exclude": ["*"]}, "no table is left"),
+    ]:
+        with pytest.raises(UsageError, match=words):
+            import_database(shop, tmp_path / "out", **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+def test_flags_take_keys_and_times_away(shop: str, tmp_path: Path) -> None:
+    result = import_database(
+        shop,
+        tmp_path / "out",
+        time=["orders.none"],
+        fk=["orders.customer_id=none"],
+        pk=["categories.none"],
+    )
+    orders = result.mapping.tables["orders"]
+    assert orders.time is None
+    assert orders.used_keys() == []
+    # ... but what was refused stays to be seen.
+    assert [(k.origin, k.evidence) for k in orders.foreign_keys] == [
+        ("proposed", "refused by the user")
+    ]
+    assert orders.time_reason == "the user wants none, instead of order_date (proposed)"
+    assert result.mapping.tables["categories"].primary_key_evidence == "instead of code (proposed)"
+    assert result.mapping.tables["categories"].primary_key == ()
+    assert result.mapping.tables["products"].used_keys() == []
+
+
+def test_tables_by_pattern(shop: str, tmp_path: Path) -> None:
+    result = import_database(shop, tmp_path / "out", tables=["order*"], exclude=["*items"])
+    assert [t.name for t in result.tables] == ["orders"]
+
+
+def test_split_times_are_proposed_with_a_reason(shop: str) -> None:
+    mapping = plan_import(shop).mapping
+    assert mapping.val < mapping.test
+    assert "last tenth" in mapping.split_reason
+
+
+@pytest.fixture
+def league(tmp_path: Path) -> str:
+    """Years instead of times, as in statistics of sport, trade or schools."""
+    years = range(1990, 2010)
+    return csv_folder(
+        tmp_path / "league",
+        players="player_id,year\n" + "".join(f"{i},{1960 + i}\n" for i in range(20)),
+        teams="yearID,code,wins\n"
+        + "".join(f"{y},{c},{y % 7}\n" for y in years for c in ("AA", "BB")),
+        stints="player_id,yearID,code,goals\n"
+        + "".join(f"{i},{y},{('AA', 'BB')[i % 2]},{i * y % 9}\n" for y in years for i in range(20)),
+        films="film_id,player_id,year\n" + "".join(f"{i},{i},{1990 + i}\n" for i in range(20)),
+        ratings="id,film_id,day,stars\n"
+        + "".join(f"{i},{i % 20},{1991 + i % 20}-03-04,{i % 5}\n" for i in range(60)),
+        debuts="player_id,birth_year\n" + "".join(f"{i},{1970 + i}\n" for i in range(20)),
+        plans="player_id,season\n" + "".join(f"{i},{2020 + i * 40}\n" for i in range(20)),
+        ranks="player_id,season\n" + "".join(f"{i},{1 + i % 5}\n" for i in range(20)),
+    )
+
+
+def test_a_year_is_the_time_of_rows_that_tell_of_others(league: str, tmp_path: Path) -> None:
+    result, tables = imported(league, tmp_path / "out")
+    times = {name: t.time for name, t in result.mapping.tables.items()}
+    # players.year may be anything; films are rated before their year is over; a birth is no time
+    # of a row; the others are no years by now.
+    dated = {"stints": "yearID", "teams": "yearID", "ratings": "day"}
+    assert times == dict.fromkeys(times) | dated
+    assert str(tables["stints"]["yearID"].min()) == "1990-12-31 00:00:00"
+    assert "counts as known from the last day" in said(result, "note", "stints.yearID")
+    assert (result.mapping.val, result.mapping.test) == ("2006-07-01", "2008-07-01")
+    assert "at midyear" in result.mapping.split_reason
+    mapping = plan_import(league, time=["stints.none"]).mapping.tables["stints"]
+    assert (mapping.time, str(mapping.columns["yearID"])) == (None, "integer")
+
+
+def test_a_year_in_a_key_stays_the_sources_own(league: str, tmp_path: Path) -> None:
+    keys = {"pk": ["teams.yearID,code"], "fk": ["stints.yearID,code=teams.yearID,code"]}
+    for times in (["teams.yearID"], ["teams.yearID", "stints.none"]):
+        _, tables = imported(league, tmp_path / str(len(times)), time=times, **keys)
+        own = source_keys(tmp_path / str(len(times)), "teams")
+        assert own["yearID"].tolist() == sorted([*range(1990, 2010)] * 2)
+        assert tables["stints"]["teams_id"].notna().all()
+        assert str(tables["teams"]["yearID"].max()) == "2009-12-31 00:00:00"
+    plan = tmp_path / "m.yaml"
+    plan.write_text(plan_import(league, time=["teams.yearID"], **keys).mapping.to_yaml())
+    again, _ = imported(league, tmp_path / "again", mapping=plan)
+    teams = again.mapping.tables["teams"]
+    assert (teams.primary_key, teams.time) == (("yearID", "code"), "yearID")
+    assert str(teams.columns["yearID"]) == "time %Y"
+    assert source_keys(tmp_path / "again", "teams").equals(own)
+
+
+def test_keys_of_several_columns(league: str, tmp_path: Path) -> None:
+    result, tables = imported(league, tmp_path / "out")
+    teams, stints = (result.mapping.tables[name] for name in ("teams", "stints"))
+    assert (teams.primary_key, teams.primary_key_origin) == (("yearID", "code"), "proposed")
+    assert teams.primary_key_evidence == "40 distinct values; stints refers to them"
+    assert [str(k) for k in stints.used_keys()] == [
+        "player_id -> players.player_id",
+        "yearID, code -> teams.yearID, code",
+    ]
+    assert stints.used_keys()[1].evidence == "all of 400 values found; 40 distinct among 40 rows"
+    joined = tables["stints"].merge(tables["teams"], on="teams_id")
+    assert len(joined) == 400
+    assert (joined["code_x"] == joined["code_y"]).all()
+    (tmp_path / "m.yaml").write_text(plan_import(league).mapping.to_yaml())
+    again = plan_import(league, mapping=tmp_path / "m.yaml").mapping
+    assert again.to_yaml() == plan_import(league).mapping.to_yaml()
+    refused = plan_import(league, fk=["stints.yearID,code=none"]).mapping.tables["stints"]
+    assert [k.columns for k in refused.used_keys()] == [("player_id",)]
+
+
+@pytest.mark.parametrize(
+    ("parent", "child"),
+    [
+        (lambda y, c: f"{y},{c},1", lambda y, c: f"{y},{c}\n{y},Z{c}"),  # not all found
+        (lambda y, c: f"{y},{c},1", lambda y, c: f"{y},{c}"),  # none repeated: no parent
+        (lambda y, c: f"{y},{c},1\n{y},{c},2", lambda y, c: f"{y},{c}\n{y},{c}"),  # not unique
+        (lambda y, c: f"{y},,1", lambda y, c: f"{y},{c}\n{y},{c}"),  # not complete
+    ],
+)
+def test_columns_that_are_no_key_together(parent: Any, child: Any, tmp_path: Path) -> None:
+    pairs = [(y, c) for y in range(2000, 2010) for c in ("AA", "BB", "CC")]
+    address = csv_folder(
+        tmp_path / "csv",
+        a="year,code,v\n" + "".join(parent(*p) + "\n" for p in pairs),
+        b="year,code\n" + "".join(child(*p) + "\n" for p in pairs),
+    )
+    mapping = plan_import(address).mapping
+    assert [t.primary_key for t in mapping.tables.values()] == [(), ()]
+    assert not any(t.used_keys() for t in mapping.tables.values())
+
+
+def test_months_are_over_when_they_are_known(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{1 + i:02d}/2020\n" for i in range(12))
+    mapping = tmp_path / "m.yaml"
+    address = csv_folder(tmp_path / "csv", t="id,month\n" + rows)
+    mapping.write_text("tables:\n  t:\n    time: {column: month}\n    columns: {month: time %m/%Y}")
+    result, tables = imported(address, tmp_path / "out", mapping=mapping)
+    assert str(tables["t"]["month"].iloc[1].date()) == "2020-02-29"
+    assert "holds months" in said(result, "note", "t.month")
+
+
+def test_the_same_said_of_many_tables_is_said_once() -> None:
+    notices = [Notice("leak", name, "", "no time column") for name in ("a", "b", "c")]
+    lines = [line.strip() for line in notice_lines([*notices, Notice("leak", "d", "", "else")])]
+    assert lines[1:] == ["a, b, c: no time column", "d: else"]

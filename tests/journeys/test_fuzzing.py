@@ -1,0 +1,55 @@
+"""Random databases and damaged files: a RelFrog error or success, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from oracles.dirty_journeys import Journey, journeys, run_journey
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from fuzz import CASES, Outcome, try_case
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_some_random_cases(name: str, store: Path, tmp_path: Path) -> None:
+    # The same ones each time: new ones are for benchmarks/fuzz.py, not for whoever changes a word.
+    first = 901149147
+    for seed in range(first, first + (2 if name == "journey" else 12)):
+        found = try_case(name, seed, store, tmp_path / str(seed))
+        assert found.kind in ("success", "error"), f"{name} {seed}: {found}"
+
+
+def test_a_traceback_is_noticed(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(CASES, "config", broken)
+    assert try_case("config", 0, store, tmp_path) == Outcome("traceback", "ZeroDivisionError: ")
+
+
+#: How far the journeys of the test below came.
+REACHED: list[tuple[str, str]] = []
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(
+    max_examples=6, deadline=120_000, suppress_health_check=list(HealthCheck), derandomize=True
+)
+@given(journey=journeys())
+def _travel(journey: Journey, folder: Path) -> None:
+    REACHED.append(run_journey(journey, folder / str(len(REACHED))))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dirty_databases_come_through_the_whole_journey(tmp_path: Path) -> None:
+    """Import, check, train one epoch, predict, evaluate: to the end, or an error in words."""
+    REACHED.clear()
+    _travel(folder=tmp_path)
+    assert len(REACHED) >= 6
+    assert [at for at, _ in REACHED].count("end") >= 2, REACHED

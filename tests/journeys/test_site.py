@@ -1,0 +1,247 @@
+"""The documentation as a site: it builds, its links lead somewhere, its code runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from tests.cli.test_commands import inside, workplace  # noqa: F401
+from tests.datasets.test_tasks import shop  # noqa: F401
+from tests.journeys.test_docs import blocks
+
+import relfrog
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def built(docs: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    if importlib.util.find_spec("material") is None:
+        pytest.skip("needs MkDocs: pip install 'relfrog[docs]'")
+    return subprocess.run(
+        [sys.executable, str(docs / "build.py"), "--out", str(out)], capture_output=True, text=True
+    )
+
+
+def copied(folder: Path) -> Path:
+    shutil.copytree(ROOT / "experiments", folder / "experiments")  # pictures that pages show
+    return Path(shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("_build")))
+
+
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    done = built(DOCS, tmp_path / "site")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in DOCS.glob("*.md"):
+        text = (tmp_path / "site" / f"{page.stem}.html").read_text(encoding="utf-8")
+        assert "(prefers-color-scheme: dark)" in text
+    assert module(DOCS / "build.py").foreign(tmp_path / "site") == []
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "words"),
+    [
+        ("index.md", "\n[gone](gone.md)\n", "gone.md"),
+        ("index.md", "\n[gone](train.md#gone)\n", "gone"),
+        ("index.md", "\n[gone](../gone.txt)\n", "../gone.txt"),
+        ("lost.md", "# Lost\n", "lost.md"),
+        ("index.md", '\n<script src="https://cdn.example/x.js"></script>\n', "cdn.example"),
+        ("index.md", "\n![badge](https://badges.example/x.svg)\n", "badges.example"),
+    ],
+    ids=["link", "anchor", "outside", "navigation", "script", "picture"],
+)
+def test_what_stops_the_build(page: str, text: str, words: str, tmp_path: Path) -> None:
+    docs = copied(tmp_path)
+    with open(docs / page, "a", encoding="utf-8") as file:
+        file.write(text)
+    done = built(docs, tmp_path / "site")
+    assert done.returncode != 0
+    assert words in done.stdout + done.stderr
+
+
+def test_a_page_that_is_not_there_is_not_in_the_navigation(tmp_path: Path) -> None:
+    docs = copied(tmp_path)
+    (docs / "questions.md").unlink()
+    (tmp_path / "results.json").write_text("{}")
+    with open(docs / "train.md", "a", encoding="utf-8") as file:
+        file.write("\nAll of it is in [the results](../results.json).\n")
+    done = built(docs, tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+    assert "questions.html" not in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    # A file beside the pages is named: a site has only pages.
+    shown = (tmp_path / "site" / "train.html").read_text(encoding="utf-8")
+    assert "the results (<code>results.json</code>)" in shown
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    def targets(nav: list[dict[str, object]]) -> list[str]:
+        found: list[str] = []
+        for entry in nav:
+            for target in entry.values():
+                found += targets(target) if isinstance(target, list) else [str(target)]
+        return found
+
+    nav = targets(yaml.safe_load((DOCS / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    assert len(nav) == len(set(nav))
+    assert {page.name for page in DOCS.glob("*.md")} <= set(nav)
+
+
+def test_the_drawings_are_current_and_fit_light_and_dark() -> None:
+    draw = module(DOCS / "draw.py")
+    text = (DOCS / "how-it-works.md").read_text(encoding="utf-8")
+    for name, make in draw.DRAWINGS.items():
+        svg = (DOCS / "drawings" / name).read_text(encoding="utf-8")
+        assert svg == make(), "run: python docs/draw.py"
+        assert "prefers-color-scheme:dark" in svg
+        assert "<title>" in svg
+        assert f"](drawings/{name})" in text
+    assert {p.name for p in (DOCS / "drawings").iterdir()} == set(draw.DRAWINGS)
+
+
+def test_readmes_picture_is_one_of_roles(demo: Path) -> None:
+    made = module(DOCS / "draw.py").learned(str(demo / "run"))
+    kept = (DOCS / "roles.svg").read_text(encoding="utf-8")
+    routes = re.compile(r"<g><title>([^<]*): gate [\d.]+</title>")
+    assert sorted(routes.findall(kept)) == sorted(routes.findall(made))
+    gates = [float(g) for g in re.findall(r": gate ([\d.]+)</title>", kept)]
+    assert gates == sorted(gates, reverse=True)
+    # The session in README is that of the same run.
+    for route, gate in re.findall(r"^(\S+ <-.*?) +co-occurrence +([\d.]+)", _readme(), re.M):
+        shown = route.replace("<", "&lt;").replace(">", "&gt;")
+        assert f"{shown}: gate {gate}" in kept
+
+
+def _readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def steps(page: Path) -> list[str]:
+    """The commands of a page, one by one; a here-document belongs to its command."""
+    text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
+    return [m[0] for m in re.finditer(r"^(?:cat > \S+ <<'(\w+)'.*?^\1$|\S.*?$)", text, re.M | re.S)]
+
+
+def test_every_type_of_task_as_the_guide_writes_it(
+    demo: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    place = tmp_path / "relfrog-demo" / "flights"
+    shutil.copytree(demo / "flights", place, copy_function=os.link)  # the tables stay as they are
+    monkeypatch.chdir(tmp_path)
+    page, said = DOCS / "write-a-task.md", ""
+    for command in steps(page):
+        if command.startswith("relfrog check"):
+            continue  # it takes its time, and has tests of its own
+        if command.startswith("relfrog "):
+            code, out, err = inside(capfd, *shlex.split(command)[1:])
+            assert code == 0, (command, err)
+            said += out
+        else:
+            assert subprocess.run(["bash", "-c", command]).returncode == 0
+    for shown in blocks(page, "text")[1:]:  # the first is a pattern
+        for line in shown.splitlines():
+            assert line in said.splitlines(), line
+    kinds = {task["task_type"] for task in relfrog.inspect(place, labels=False)["tasks"]}
+    assert len(kinds) == 5
+
+
+def test_the_code_that_extends_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from relfrog.io.sources import SOURCES
+    from relfrog.nn.heads import HEADS, BinaryHead
+    from relfrog.nn.messages import MESSAGES
+
+    example = module(ROOT / "examples" / "shop.py")
+    monkeypatch.chdir(tmp_path)
+    files = example.write_shop(tmp_path / "csv")
+    relfrog.import_database(str(files), "relfrog-example/shop")
+    relfrog.add_task(
+        "relfrog-example/shop", "churn", example.CHURN, type="binary", entity="customers",
+        horizon="30 days",
+    )  # fmt: skip
+    sources, messages = list(SOURCES), dict(MESSAGES)
+    try:
+        page: dict[str, object] = {"__name__": "page"}
+        for block in blocks(DOCS / "extend.md", "python"):
+            exec(compile(block, "extend.md", "exec"), page)
+    finally:
+        SOURCES[:] = sources
+        MESSAGES.clear()
+        MESSAGES.update(messages)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "{'people': 2, 'visits': 28}"
+    assert " <- " in said[1]
+    assert HEADS["binary_classification"] is BinaryHead
+    assert said[-1].startswith("epoch 1: gates from ")
+
+
+def test_the_third_paradigm_of_the_guide_finds_what_a_loop_finds() -> None:
+    import numpy as np
+
+    from relfrog.graph.relational import ForeignKey
+    from relfrog.graph.routes import Route
+    from relfrog.nn.messages import MESSAGES
+
+    messages = dict(MESSAGES)
+    block = next(b for b in blocks(DOCS / "extend.md", "python") if "SharedParent" in b)
+    page: dict[str, object] = {"__name__": "page"}
+    try:
+        exec(block, page)
+    finally:
+        MESSAGES.clear()
+        MESSAGES.update(messages)
+    paradigm = page["SharedParent"]()  # type: ignore[operator]
+    a, b = ForeignKey("u", "v", "v"), ForeignKey("w", "v", "v")
+    rng = np.random.default_rng(0)
+    for first, second in ((a, b), (a, a)):
+        parents = {a: rng.integers(-1, 4, 30), b: rng.integers(-1, 4, 20)}
+        u, v, w = Route(paradigm, first, second).match(parents)
+        expected = {
+            (i, p, j)
+            for i, p in enumerate(parents[first].tolist())
+            for j, q in enumerate(parents[second].tolist())
+            if p == q >= 0 and not (first == second and i == j)
+        }
+        assert len(u) == len(expected)
+        assert set(zip(u.tolist(), v.tolist(), w.tolist())) == expected
+
+
+def test_get_started_runs(
+    workplace: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(workplace)
+    page = DOCS / "index.md"
+    (block,) = blocks(page, "python")
+    # The model's worth is not the point here.
+    exec(block.replace("seed=0)", "seed=0, settings={'epochs': 1})"), {})
+    assert "'roc_auc': " in capfd.readouterr().out
+    monkeypatch.chdir(workplace / "runs")
+    for command in blocks(page, "sh")[2].splitlines():
+        words = shlex.split(command, comments=True)
+        assert words[0] == "relfrog"
+        code, out, _ = inside(capfd, words[1], "--help")
+        assert code == 0
+        for word in words:
+            assert not word.startswith("--") or word in out

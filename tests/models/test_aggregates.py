@@ -1,0 +1,296 @@
+"""Features of LightGBM: each is what a plain loop over the visible rows gives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from relbench.base import Database
+
+from oracles.relational_databases import seeded, table
+from relfrog.graph.relational import ForeignKey, RelationalGraph, build_graph
+from relfrog.models.aggregates.columns import Cell, fit_cells
+from relfrog.models.aggregates.plan import (
+    CROWD,
+    FULL,
+    LIGHT,
+    MOST_FEATURES,
+    SHARE,
+    WINDOWS,
+    Anchor,
+    Measure,
+    Stream,
+    make_plan,
+)
+from relfrog.models.aggregates.query import Aggregator
+from relfrog.support.times import MISSING
+
+DAY = 86_400_000_000
+HORIZON = 2 * DAY
+#: Numbers of `seeded` that have no value here.
+ABSENT = 7
+
+
+def cells_of(db: Database) -> dict[str, list[tuple[Cell, Any]]]:
+    """Of each table its numbers, some of them missing, and the same as few levels."""
+    found = {}
+    for name, part in db.table_dict.items():
+        x = part.df["x"].astype(float).where(part.df["x"] != ABSENT)
+        number = Cell(name, "x", "number", 3.5)
+        level = Cell(name, "x", "category", 0.0, ("1", "2"))
+        found[name] = [(number, number.encode(x)), (level, level.encode(x))]
+    return found
+
+
+class Loop:
+    """The slow way: every row is looked at for every seed."""
+
+    def __init__(self, db: Database, graph: RelationalGraph) -> None:
+        self.db, self.graph = db, graph
+
+    def own(self, name: str, row: int) -> int:
+        times = self.graph.time(name)
+        return MISSING if times is None else int(times[row])
+
+    def known(self, name: str, row: int) -> int:
+        """From when on a row counts."""
+        if self.graph.time(name) is not None:
+            return self.own(name, row)
+        parents = [
+            self.own(key.parent, int(self.graph.parent(key)[row]))
+            for key in self.graph.foreign_keys
+            if key.table == name and self.graph.parent(key)[row] >= 0
+        ]
+        return max(parents, default=MISSING)
+
+    def rows(self, stream: Stream, owner: int, limit: int) -> list[tuple[int, int]]:
+        """Visible rows in order: time and row."""
+        found = []
+        for row in range(self.graph.num_rows[stream.table]):
+            when, at, name = self.known(stream.table, row), row, stream.table
+            for step, key in enumerate(stream.keys):
+                at = int(self.graph.parent(key)[at]) if at >= 0 else -1
+                name = key.parent
+                if at >= 0 and step < len(stream.keys) - 1:
+                    when = max(when, self.known(name, at))
+            if (at == owner or not stream.keys) and when <= limit:
+                found.append((when, row))
+        return sorted(found)
+
+    def value(self, measure: Measure, when: int, row: int) -> float:
+        name = measure.cell.table
+        if measure.via is not None:
+            row = int(self.graph.parent(measure.via)[row])
+            if row < 0 or self.own(name, row) > when:
+                return math.nan
+        x = self.db.table_dict[name].df["x"].iloc[row]
+        if x == ABSENT:
+            return math.nan
+        return float(x) if measure.level < 0 else float(x == measure.level + 1)
+
+    def features(self, stream: Stream, owner: int, limit: int) -> list[float]:
+        rows = self.rows(stream, owner, limit)
+        dated = [when for when, _ in rows if when != MISSING]
+        late = {w: [r for r in rows if r[0] > limit - w * HORIZON] for w in WINDOWS}
+        found: list[float] = [len(rows), *(len(late[w]) for w in WINDOWS)]
+        last = rows[-1][0] if rows and rows[-1][0] != MISSING else None
+        found.append(math.nan if last is None else (limit - last) / HORIZON)
+        found.append((limit - min(dated)) / HORIZON if dated else math.nan)
+        gap = last is not None and len(rows) > 1
+        found.append((last - min(dated)) / HORIZON / (len(rows) - 1) if gap else math.nan)
+        for measure in stream.measures:
+            spans = {"mean": rows, "mean of last 3": rows[-3:], "mean of last 10": rows[-10:]}
+            spans |= {f"mean in {w}": late[w] for w in WINDOWS}
+
+            def some(part: list[tuple[int, int]], measure: Measure = measure) -> list[float]:
+                values = [self.value(measure, *row) for row in part]
+                return [v for v in values if not math.isnan(v)]
+
+            every = some(rows)
+            means = {
+                k: np.mean(some(part)) if some(part) else math.nan for k, part in spans.items()
+            }
+            stats = means | {
+                "last": self.value(measure, *rows[-1]) if rows else math.nan,
+                "std": np.std(every) if len(every) > 1 else math.nan,
+                "min": min(every, default=math.nan),
+                "max": max(every, default=math.nan),
+                "sum": sum(every) if every else math.nan,
+                "sum in 3": sum(some(late[3])) if some(late[3]) else math.nan,
+                "trend": means["mean of last 3"] - means["mean of last 10"],
+            }
+            found += [float(stats[stat]) for stat in measure.stats]
+        for code in stream.codes:
+            x = self.db.table_dict[code.table].df["x"].iloc[rows[-1][1]] if rows else ABSENT
+            found.append(math.nan if x == ABSENT else {1: 0, 2: 1}.get(x, 2))
+        for key in stream.pointers:
+            parents = {int(self.graph.parent(key)[row]) for _, row in rows} - {-1}
+            found.append(len(parents))
+        return found
+
+
+def streams_of(db: Database, graph: RelationalGraph, entity: str) -> list[Stream]:
+    """Every stream that there can be at a table: children, their children, all rows."""
+    cells = {name: [cell for cell, _ in some] for name, some in cells_of(db).items()}
+    keys = graph.foreign_keys
+
+    def measures(name: str, others: list[ForeignKey]) -> tuple[Measure, ...]:
+        number, level = cells[name]
+        own = (Measure(number, None, -1, FULL), Measure(level, None, 1, SHARE))
+        return own + tuple(Measure(cells[k.parent][0], k, -1, LIGHT) for k in others)
+
+    found = [Stream((), entity, (Measure(cells[entity][0], None, -1, CROWD),))]
+    for key in keys:
+        if key.parent == entity:
+            others = [k for k in keys if k.table == key.table and k != key]
+            codes = (cells[key.table][1],)
+            found.append(
+                Stream((key,), key.table, measures(key.table, others), codes, tuple(others))
+            )
+            found += [
+                Stream((below, key), below.table, measures(below.table, []))
+                for below in keys
+                if below.parent == key.table
+            ]
+    return found
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seeded())
+def test_each_feature_is_that_of_a_loop(case: Any) -> None:
+    db, entity, rows, times = case
+    graph = build_graph(db)
+    limits = graph.ticks(times)
+    loop = Loop(db, graph)
+    with Aggregator(graph, cells_of(db), HORIZON) as aggregator:
+        for stream in streams_of(db, graph, entity):
+            owners = rows if stream.keys else np.zeros_like(rows)
+            found, pointers = aggregator.ask(stream, owners, limits)
+            slow = [
+                loop.features(stream, int(o), int(t)) for o, t in zip(owners, limits, strict=True)
+            ]
+            assert found.shape == (len(rows), len(stream.features))
+            np.testing.assert_allclose(found, np.array(slow), rtol=1e-4, atol=1e-4)
+            for key, latest in pointers.items():
+                for i, at in enumerate(latest):
+                    seen = loop.rows(stream, int(owners[i]), int(limits[i]))
+                    assert at == (int(graph.parent(key)[seen[-1][1]]) if seen else -1)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seeded(), st.integers(1, 9))
+def test_later_rows_change_nothing(case: Any, other: int) -> None:
+    """Bit for bit: their values and their parents may be anything."""
+    db, entity, rows, times = case
+    last = times.max()
+    changed = {}
+    for name, part in db.table_dict.items():
+        frame = part.df.copy()
+        if part.time_col is not None:
+            late = (frame[part.time_col] > last).to_numpy()
+            frame.loc[late, "x"] = other
+            for column in part.fkey_col_to_pkey_table:
+                frame.loc[late, column] = 0
+        changed[name] = type(part)(
+            frame, part.fkey_col_to_pkey_table, part.pkey_col, part.time_col
+        )  # fmt: skip
+    # A row without a time is as old as its latest parent; nothing else may hang on later rows.
+    answers = []
+    for version in (db, Database(changed)):
+        graph = build_graph(version)
+        with Aggregator(graph, cells_of(version), HORIZON) as aggregator:
+            answers.append(
+                [
+                    aggregator.ask(stream, rows, graph.ticks(times))[0]
+                    for stream in streams_of(version, graph, entity)
+                    if stream.keys
+                ]
+            )
+    for before, after in zip(*answers, strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_nobody_and_empty_tables_have_nothing() -> None:
+    db = Database({
+        "a": table({"x": [1, 2]}),
+        "b": table({"x": [], "k0": []}, {"k0": "a"}),
+    })  # fmt: skip
+    graph = build_graph(db)
+    cells = cells_of(db)
+    key = graph.foreign_keys[0]
+    stream = Stream((key,), "b", (Measure(cells["b"][0][0], None, -1, FULL),))
+    with Aggregator(graph, cells, HORIZON) as aggregator:
+        found, _ = aggregator.ask(stream, np.array([0, -1, 1]), np.array([0, 5, MISSING]))
+    assert (found[:, :4] == 0).all()
+    assert np.isnan(found[:, 4:]).all()
+
+
+def test_small_spreads_of_large_numbers_survive() -> None:
+    """Sums are taken around the centre: a spread of 1 at a thousand million is not lost."""
+    x = 1e9 + np.arange(6)
+    db = Database({"a": table({"x": [0]}), "b": table({"x": x, "k0": [0] * 6}, {"k0": "a"})})
+    graph = build_graph(db)
+    cell = Cell("b", "x", "number", 1e9)
+    stream = Stream((graph.foreign_keys[0],), "b", (Measure(cell, None, -1, ("std",)),))
+    with Aggregator(graph, {"b": [(cell, cell.encode(pd.Series(x)))]}, HORIZON) as aggregator:
+        found, _ = aggregator.ask(stream, np.array([0]), np.array([0]))
+    assert found[0, -1] == pytest.approx(np.std(np.arange(6)), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        ([1.5, 2.5, None], ["number"]),
+        ([None, None], []),
+        ([3, 3, 3], []),
+        ([True, False, None], ["number"]),
+        ([1, 2, 3] * 20, ["number", "value"]),
+        (["a", "b", "<script>"] * 3, ["category"]),
+        (["a", "b", "<script>"], ["length"]),
+        ([f"word {'x' * i}" for i in range(300)], ["length"]),
+        (pd.to_datetime(["2020-01-01", None]), ["moment"]),
+        ([[1, 2], [3], None], ["length"]),
+        ([1e300, -1e300, 5.0], ["number"]),
+    ],
+)
+def test_what_a_column_gives(values: Any, kinds: list[str]) -> None:
+    column = pd.Series(values)
+    cells = fit_cells("t", "c", column)
+    assert [cell.kind for cell in cells] == kinds
+    for cell in cells:
+        again = Cell.from_json(cell.to_json())
+        assert again == cell
+        found = cell.encode(column)
+        assert (np.isnan(found) == column.isna().to_numpy()).all()
+        assert np.isfinite(found[~np.isnan(found)] ** 2).all()
+
+
+def test_the_plan_keeps_within_its_room_and_says_what_it_left_out() -> None:
+    keys = [ForeignKey(f"c{i}", "k", "e") for i in range(30)]
+    cells = {k.table: [Cell(k.table, f"x{j}", "number") for j in range(10)] for k in keys}
+    plan = make_plan("e", "h", keys, cells, {k.table: i for i, k in enumerate(keys)})
+    width = len(plan.own) + sum(len(anchor.features) for anchor in plan.anchors)
+    assert width <= MOST_FEATURES
+    assert plan.left_out
+    assert any(isinstance(a, Anchor) and a.streams[0].table == "c29" for a in plan.anchors)
+    assert not make_plan("e", "h", keys, cells, {}, parts="own").anchors
+
+
+def test_nobody_asks_for_the_latest_row_of_a_stream_that_found_no_room() -> None:
+    tables = [f"wide{i}" for i in range(3)]
+    keys = [ForeignKey(name, "k", "e") for name in tables]
+    keys += [ForeignKey(name, "team", f"t{name}") for name in tables]
+    keys += [ForeignKey(f"small{name}", "team", f"t{name}") for name in tables]
+    cells = {name: [Cell(name, f"x{i}", "number") for i in range(30)] for name in tables}
+    plan = make_plan("e", "h", keys, cells, {})
+    assert plan.left_out[:2] == ("wide1 by k", "wide2 by k")
+    assert "last wide2 by k, team smallwide2 by team" in plan.left_out
+    asked = {stream for anchor in plan.anchors for stream in anchor.streams if not anchor.key}
+    last = [anchor.last for anchor in plan.anchors if anchor.last is not None]
+    assert last
+    assert set(last) <= asked

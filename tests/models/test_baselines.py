@@ -1,0 +1,380 @@
+"""Models that are no networks: what they answer, and that their runs are like all others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import relfrog
+from relfrog import RunError, UsageError, load_run
+from relfrog.cli import cli
+from relfrog.datasets.label_history import known_labels
+from relfrog.datasets.tasks import load_task
+from relfrog.kinds import BASELINES, ENTITY_KINDS
+from relfrog.models.auto import TimeBudget, choose
+from relfrog.models.boosting import LightGBMBaseline, QuickLightGBM
+from relfrog.models.past_labels import RecentBaseline
+from relfrog.models.prepared import seeds_of
+from relfrog.models.registry import baseline_class
+from relfrog.training.callbacks import Callback
+from relfrog.training.train import RunInterrupted
+from small_store import HORIZON, QUICK, TEST, VAL, change, copied, fit, truncate
+
+KINDS = {
+    "buys": "binary_classification", "spends": "regression", "wants": "multiclass_classification",
+    "sorts": "multilabel_classification",
+}  # fmt: skip
+#: Every model with every type of task that it is for.
+PAIRS = [(t, m) for t, kind in KINDS.items() for m, kinds in BASELINES.items() if kind in kinds]
+TRIALS = {"trials": 2}
+
+
+@pytest.fixture(scope="module")
+def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Any]:
+    """A run of each, that tests only look at."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LightGBMBaseline, "ROUNDS", 30)
+        return {
+            (t, m): relfrog.train(store, t, folder / f"{t}-{m}", model=m, settings=TRIALS)
+            for t, m in PAIRS
+        }
+
+
+def test_each_name_has_its_class() -> None:
+    for name, kinds in BASELINES.items():
+        for kind in kinds:
+            assert baseline_class(name, kind).name == name
+    assert {kind for kinds in BASELINES.values() for kind in kinds} == {
+        *ENTITY_KINDS, "recommendation",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "model"), PAIRS)
+def test_a_run_keeps_its_word(task: str, model: str, runs: dict[tuple[str, str], Any]) -> None:
+    """Saved and loaded: the same scores and predictions, in the shape of all runs."""
+    run = load_run(runs[task, model].folder)
+    for split in ("val", "test"):
+        for regime in ("frozen", "rolling"):
+            again = run.evaluate(split, regime)
+            np.testing.assert_equal(again, run.metrics[split][regime])
+    frame = run.predict(TEST)
+    assert len(frame) == 20
+    values = frame.select_dtypes("number")
+    assert np.isfinite(values).all(axis=None)
+    if KINDS[task] != "regression":
+        chances = frame[[c for c in frame if c.startswith("prob")] or ["prediction"]]
+        if task != "wants":
+            assert ((chances >= 0) & (chances <= 1)).all(axis=None)
+        else:
+            np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-6)
+    some = run.predict(TEST, ["P03", "P01"])
+    assert some["code"].tolist() == ["P03", "P01"]
+    both = frame.set_index("code").loc[["P03", "P01"]].reset_index()
+    pd.testing.assert_frame_equal(some, both, check_exact=True)
+    assert not len(run.roles())
+    assert len(run.history()) == {"recent": 8, "lightgbm": 2}.get(model, 0)
+
+
+@pytest.mark.parametrize("regime", ["frozen", "rolling"])
+@pytest.mark.parametrize("task", ["buys", "spends", "sorts"])
+def test_answers_from_labels_are_those_of_a_loop(
+    task: str, regime: str, store: Path, runs: dict[tuple[str, str], Any]
+) -> None:
+    dataset = relfrog.open_dataset(store)
+    loaded = load_task(dataset, task)
+    labels = known_labels(dataset, loaded, dataset.get_db(upto_test_timestamp=False))
+    closed = pd.to_datetime(labels[loaded.time_col]) + HORIZON
+    seeds = seeds_of(loaded, "test")
+    for model in [m for t, m in PAIRS if t == task and m != "lightgbm"]:
+        run = runs[task, model]
+        found = run.predict_seeds(seeds, TEST if regime == "frozen" else None)
+        for i, (row, time) in enumerate(zip(seeds.rows, seeds.times, strict=True)):
+            seen = labels[closed <= (TEST if regime == "frozen" else time)]
+            own = seen[seen[loaded.entity_col] == row]
+            some = own if len(own) and not model.startswith("global") else seen
+            if model == "recent" and len(own):
+                some = own.iloc[-run.baseline.last :] if run.baseline.last else own
+            values = np.array([np.asarray(v, float) for v in some[loaded.target_col]])
+            middle = np.median if "median" in model else np.mean
+            np.testing.assert_allclose(found[i], middle(values, axis=0), rtol=1e-9)
+
+
+def test_recent_takes_the_number_that_validates_best(
+    store: Path, runs: dict[tuple[str, str], Any]
+) -> None:
+    run = runs["spends", "recent"]
+    tried = run.history()
+    assert tried["last"].tolist()[:-1] == list(RecentBaseline.TRIED[:-1])
+    scores = [entry["mae"] for entry in tried["val"]]
+    best = RecentBaseline.TRIED[int(np.argmin(scores))]
+    assert run.baseline.last == best
+    assert run.metrics["val"]["rolling"]["mae"] == pytest.approx(min(scores))
+
+
+def test_later_rows_change_nothing(store: Path, tmp_path: Path) -> None:
+    """Removed or not, what comes after the time of a prediction has no part in it."""
+    copy = copied(store, tmp_path)
+    models = ["mean", "recent", "lightgbm"]
+    runs = {m: fit(copy, tmp_path / m, "buys", model=m, trials=1) for m in models}
+    before = {m: run.predict(TEST) for m, run in runs.items()}
+    frozen = {m: run.metrics["val"]["frozen"] for m, run in runs.items()}
+    change(copy, "orders", lambda f: f.assign(amount=f["amount"].where(f["ordered_at"] <= TEST, 9)))
+    for model in models:
+        pd.testing.assert_frame_equal(load_run(runs[model].folder).predict(TEST), before[model])
+        assert load_run(runs[model].folder).evaluate("val", "frozen") == frozen[model]
+    truncate(copy, TEST)
+    for model in models:
+        again = load_run(runs[model].folder).predict(TEST)
+        pd.testing.assert_frame_equal(again, before[model], check_exact=True)
+
+
+def test_before_any_label(runs: dict[tuple[str, str], Any]) -> None:
+    """Nobody has a history: the mean of the training labels."""
+    for (task, model), run in runs.items():
+        frame = run.predict("2019-12-01")
+        assert len(frame)
+        assert np.isfinite(frame.select_dtypes("number")).all(axis=None), (task, model)
+    mean = runs["buys", "mean"]
+    share = mean.about["labels"]["positive"]
+    np.testing.assert_allclose(mean.predict("2018-01-01", ["P01"])["prediction"], share)
+
+
+def test_the_same_seed_gives_the_same_trees(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    texts = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        fit(store, tmp_path / name, "spends", model="lightgbm", trials=2, seed=seed)
+        files = sorted((tmp_path / name).glob("lightgbm-*.txt"))
+        assert files
+        texts.append([path.read_bytes() for path in files])
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_own_columns_alone(store: Path, tmp_path: Path) -> None:
+    run = fit(store, tmp_path / "run", "buys", model="lightgbm", features="own", trials=1)
+    names = run.baseline.maker.names
+    assert names == ["city", "age", "own age"]
+    assert set(run.baseline.importance()["feature"]) == set(names)
+
+
+def test_awkward_data(store: Path, tmp_path: Path) -> None:
+    """An empty child table, columns of NULL alone, labels of one class."""
+    copy = copied(store, tmp_path)
+    change(copy, "reviews", lambda f: f.iloc[:0])
+    (copy / "keys" / "reviews.parquet").unlink(missing_ok=True)
+    path = copy / "tasks" / "buys" / "manifest.yaml"
+    text = path.read_text(encoding="utf-8")
+    assert "> 2" in text
+    path.write_text(text.replace("> 2", "> -1"), encoding="utf-8")
+    for stored in path.parent.glob("*.parquet"):
+        stored.unlink()
+    change(copy, "people", lambda f: f.assign(age=None, note=None, city="<script>"))
+    for model in ("mean", "recent", "lightgbm"):
+        run = fit(copy, tmp_path / model, "buys", model=model, trials=1)
+        assert np.isnan(run.metrics["test"]["rolling"]["roc_auc"])
+        np.testing.assert_allclose(run.predict(TEST)["prediction"], 1, atol=0.01)
+
+
+def test_what_is_gone_is_named(store: Path, tmp_path: Path) -> None:
+    copy = copied(store, tmp_path)
+    run = fit(copy, tmp_path / "run", "buys", model="lightgbm", trials=1)
+    change(copy, "things", lambda f: f.drop(columns="price"))
+    with pytest.raises(RunError, match=r"things\.price is no longer there"):
+        load_run(run.folder).predict(TEST)
+    change(copy, "things", lambda f: f.assign(price=1.0, colour="red"))
+    assert len(load_run(run.folder).predict(TEST)) == 20
+    (run.folder / "lightgbm-0-0.txt").write_text("nonsense")
+    with pytest.raises(RunError, match="damaged"):
+        load_run(run.folder).predict(TEST)
+
+
+def test_an_interrupted_one_goes_on(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LightGBMBaseline, "fit", interrupt)
+        with pytest.raises(RunInterrupted, match="--resume"):
+            fit(store, tmp_path / "run", "buys", model="lightgbm", trials=1)
+    with pytest.raises(RunError, match="has not ended"):
+        load_run(tmp_path / "run")
+    run = relfrog.train(store, "buys", tmp_path / "run", resume=True)
+    whole = fit(store, tmp_path / "whole", "buys", model="lightgbm", trials=1)
+    assert run.metrics == whole.metrics
+
+
+def test_models_that_do_not_fit_are_refused(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="median is for regression"):
+        relfrog.train(store, "buys", tmp_path / "run", model="median")
+    assert not (tmp_path / "run").exists()
+
+
+def test_roles_say_that_there_are_none(runs: dict[tuple[str, str], Any]) -> None:
+    folder = str(runs["buys", "mean"].folder)
+    said = CliRunner().invoke(cli, ["roles", folder])
+    assert "mean is no network: it has no roles" in said.output
+    said = CliRunner().invoke(cli, ["roles", folder, "--json"])
+    assert json.loads(said.output) == []
+
+
+# Beside a network.
+
+
+def test_baselines_stand_beside_a_network(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: dict[tuple[str, str], Any]
+) -> None:
+    run = fit(store, tmp_path / "run", "spends", epochs=1, baselines=True)
+    found = json.loads((run.folder / "baselines.json").read_text(encoding="utf-8"))
+    assert set(found) == {"models", "seconds"}
+    assert set(found["models"]) == {m for t, m in PAIRS if t == "spends"}
+    for model in ("mean", "median", "recent"):
+        assert found["models"][model] == runs["spends", model].metrics
+    assert run.baselines == found["models"]
+    assert "baselines.json" not in {
+        path.name for path in fit(store, tmp_path / "none", "spends", epochs=1).folder.iterdir()
+    }
+
+    def fail(*_: Any) -> None:
+        raise ValueError("no trees today")
+
+    monkeypatch.setattr(QuickLightGBM, "fit", fail)
+    run = fit(store, tmp_path / "failing", "spends", epochs=1, baselines=True)
+    assert "lightgbm" not in run.baselines
+    assert "recent" in run.baselines
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(QuickLightGBM, "fit", interrupt)
+    run = fit(store, tmp_path / "interrupted", "spends", epochs=1, baselines=True)
+    assert run.baselines == {}
+    assert load_run(run.folder).metrics["test"]
+
+
+# Auto.
+
+
+def test_what_is_not_clearly_worse_is_averaged() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=2000)
+    noisy = {name: truth + rng.normal(size=2000) for name in ("a", "b")}
+    blend = choose("regression", truth, noisy)
+    assert blend.weights == {"a": 0.5, "b": 0.5}
+    assert blend.sure > 0.9
+    far = {**noisy, "far": truth + 3 * rng.normal(size=2000)}
+    assert choose("regression", truth, far).weights == {"a": 0.5, "b": 0.5}
+    good = truth + 0.1 * rng.normal(size=2000)
+    blend = choose("regression", truth, {"bad": noisy["a"], "good": good})
+    assert blend.weights == {"good": 1.0}
+    error = rng.normal(size=200)
+    factor = np.where(rng.permutation(200) < 100, 0.5, 1.55)  # errs like the best, a little more
+    near = {"best": truth[:200] + error, "second": truth[:200] + factor * error}
+    blend = choose("regression", truth[:200], near)
+    assert np.abs(error).mean() < blend.score  # the average is worse, but not clearly
+    assert blend.best == "best"
+    assert blend.weights == {"best": 0.5, "second": 0.5}
+    few = choose("binary_classification", np.array([0, 1]), {"a": np.zeros(2), "b": np.ones(2)})
+    assert few.weights == {"a": 0.5, "b": 0.5}
+    never = choose("binary_classification", np.ones(3), {"a": np.zeros(3), "b": np.ones(3)})
+    assert np.isnan(never.score)
+
+
+def test_auto_holds_its_members_and_goes_on(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    given = {**QUICK, "epochs": 1, "trials": 1}
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LightGBMBaseline, "fit", interrupt)
+        with pytest.raises(RunInterrupted, match=r"--out \S*auto --resume"):
+            relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
+    kept = (tmp_path / "auto/members/recent/run.json").stat().st_mtime_ns
+    run = relfrog.train(store, "buys", tmp_path / "auto", resume=True)
+    assert (tmp_path / "auto/members/recent/run.json").stat().st_mtime_ns == kept
+    assert set(run.blend["members"]) == {"mean", "global-mean", "recent", "lightgbm", "frog"}
+    assert sum(run.blend["weights"].values()) == pytest.approx(1)
+    scores = {n: m["val"]["rolling"]["roc_auc"] for n, m in run.blend["members"].items()}
+    assert run.metrics["val"]["rolling"]["roc_auc"] >= max(scores.values()) - 1e-9
+    assert load_run(run.folder).evaluate("test", "frozen") == run.metrics["test"]["frozen"]
+    assert len(run.predict(VAL)) == 20
+    assert "roles" in CliRunner().invoke(cli, ["roles", str(run.folder)]).output
+
+
+def test_auto_keeps_to_its_time(store: Path, tmp_path: Path) -> None:
+    given = {**QUICK, "minutes": 0.01}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("relfrog.models.auto.time.monotonic", iter(range(0, 10**6, 100)).__next__)
+        run = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
+    assert list(run.blend["members"]) == ["mean"]
+    assert "frog" in run.blend["skipped"]
+
+
+def test_auto_leaves_time_for_the_network(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search may use half of what is left, and ends when that is over."""
+    ends: dict[str, float] = {}
+    real = LightGBMBaseline.fit
+
+    def fit(self: Any, tell: Any) -> None:
+        ends["lightgbm"] = self.until
+        self.until = 0.0  # it is over at once
+        real(self, tell)
+
+    monkeypatch.setattr(LightGBMBaseline, "fit", fit)
+    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    given = {**QUICK, "epochs": 30, "patience": 30, "trials": 5, "minutes": 600.0}
+    began = monotonic()
+
+    class Watch(Callback):
+        def on_epoch(self, trainer: Any, record: Any) -> None:
+            budget = next(one for one in trainer.callbacks if isinstance(one, TimeBudget))
+            ends["frog"] = budget.until
+            if record.epoch == 1:
+                budget.until = 0.0
+
+    auto = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given,
+                         callbacks=[Watch()])  # fmt: skip
+    assert 290 * 60 < ends["lightgbm"] - began < 310 * 60
+    assert 590 * 60 < ends["frog"] - began < 610 * 60
+    assert len(load_run(auto.folder / "members" / "lightgbm").history()) == 1
+    assert load_run(auto.folder / "members" / "frog").about["epochs"] == 2
+
+
+def test_auto_takes_finished_runs_over(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**QUICK, "epochs": 1, "trials": 1}
+    runs = {
+        name: relfrog.train(store, "buys", tmp_path / name, model=name, settings=given).folder
+        for name in ("frog", "recent")
+    }
+    other = relfrog.train(store, "buys", tmp_path / "m", model="mean", settings={**given, "lr": 1})
+    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    auto = relfrog.train(
+        store, "buys", tmp_path / "auto", model="auto", settings=given,
+        members={**runs, "mean": other.folder, "lightgbm": tmp_path / "nowhere"},
+    )  # fmt: skip
+    for name, folder in runs.items():
+        taken = auto.folder / "members" / name / "run.json"
+        assert taken.read_bytes() == (folder / "run.json").read_bytes()
+    # Other settings, or nothing there: it trains its own.
+    assert load_run(auto.folder / "members" / "mean").config.lr == auto.config.lr != other.config.lr
+    assert "lightgbm" in auto.blend["members"]
+    assert auto.about["seconds"] >= load_run(runs["frog"]).about["seconds"]

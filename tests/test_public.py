@@ -1,0 +1,66 @@
+"""What is public is documented, generated pages are up to date, and no file names a machine."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import relfrog
+from relfrog.cli import cli
+
+PACKAGE = Path(relfrog.__file__).parent
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_public_name_is_documented() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    for name in relfrog.__all__:
+        value = getattr(relfrog, name)
+        if name != "__version__":
+            assert inspect.getdoc(value), name
+            assert f"`{name}" in reference, f"{name} is not in docs/reference.md"
+
+
+def test_every_command_and_option_is_documented() -> None:
+    commands = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    for name, command in cli.commands.items():
+        assert f"## relfrog {name}" in commands
+        for parameter in command.params:
+            for option in parameter.opts:
+                if option.startswith("--"):
+                    assert option in commands, f"{name} {option}"
+
+
+@pytest.mark.parametrize("page", ["commands.md", "reference.md", "settings.md"])
+def test_generated_pages_are_up_to_date(page: str) -> None:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    if sys.version_info[:2] == (3, 11):  # signatures are spelled differently by other versions
+        assert text == generate.PAGES[page](), "run: python docs/generate.py"
+
+
+def test_public_names_of_modules_exist() -> None:
+    for module in pkgutil.walk_packages(relfrog.__path__, "relfrog."):
+        if module.name == "relfrog.__main__":
+            continue
+        found = importlib.import_module(module.name)
+        for public in getattr(found, "__all__", ()):
+            assert hasattr(found, public), f"{module.name}.{public}"
+
+
+def test_no_file_names_a_machine() -> None:
+    forbidden = ["/work" + "/", "/ro" + "ot/", "file" + "pythonhosted", "pypi" + ".org"]
+    for path in [*PACKAGE.rglob("*.py"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]:
+        text = path.read_text(encoding="utf-8")
+        for word in forbidden:
+            assert word not in text, f"{path.name}: {word}"
