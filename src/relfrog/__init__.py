@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from relfrog.graph.resolution import prove_full_resolution
     from relfrog.graph.sampler import TemporalSampler
     from relfrog.importing.database import import_database, plan_import
-    from relfrog.training.run import Run, load_run
-    from relfrog.training.train import train
+    from relfrog.runs.run import Run, load_run
+    from relfrog.runs.train import train
 
 __all__ = [
     "DatasetError",
@@ -72,7 +72,7 @@ __all__ = [
 
 _HOMES = {
     "Loader": "relfrog.graph.loader",
-    "Run": "relfrog.training.run",
+    "Run": "relfrog.runs.run",
     "TemporalSampler": "relfrog.graph.sampler",
     "add_task": "relfrog.datasets.new_task",
     "build_demo": "relfrog.datasets.demo",
@@ -83,7 +83,7 @@ _HOMES = {
     "explain": "relfrog.analysis.explanation",
     "import_database": "relfrog.importing.database",
     "inspect": "relfrog.datasets.overview",
-    "load_run": "relfrog.training.run",
+    "load_run": "relfrog.runs.run",
     "open_dataset": "relfrog.datasets.dataset",
     "open_graph": "relfrog.graph.relational",
     "plan_import": "relfrog.importing.database",
@@ -91,7 +91,7 @@ _HOMES = {
     "report": "relfrog.reporting",
     "source_keys": "relfrog.datasets.dataset",
     "submit": "relfrog.experiments.submission",
-    "train": "relfrog.training.train",
+    "train": "relfrog.runs.train",
 }
 
 

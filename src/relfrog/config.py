@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from relfrog.errors import UsageError, unknown
-from relfrog.kinds import BASELINES, LEARNING, MODELS
+from relfrog.kinds import MODELS, TASK_KINDS, models_for
 
 __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "read_preset",
            "resolve"]  # fmt: skip
@@ -19,7 +19,7 @@ __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "
 #: The one dial: channels.
 SIZES = {"small": 32, "medium": 64, "large": 128}
 CHOICES = {
-    "model": MODELS,
+    "model": tuple(MODELS),
     "roles": ("learned", "node", "edge", "random", "fixed"),
     "completion": ("along", "against", "both", "none"),
     "strategy": ("uniform", "last"),
@@ -289,7 +289,7 @@ def default_settings(seeds: int, size: str = "medium", kind: str = "") -> dict[s
         batch *= 2
     # Validation after so many steps at the latest: large data are never run through in vain.
     chosen = {"channels": SIZES[size], "batch_size": batch, "steps_per_epoch": 100}
-    if kind == "recommendation":
+    if kind and TASK_KINDS[kind].ranks:
         # A seed has a subgraph of its own, which should hold many targets: two hops, but wide.
         own = {"batch_size": min(batch, 256), "sharing": "separate", "neighbors": 64, "hops": 2}
         # The smaller weight of L_pair was chosen on tasks with one label per entity.
@@ -310,32 +310,31 @@ def resolve(
     if preset is not None:
         chosen |= read_preset(preset)
     chosen |= parse_settings(settings or {})
-    fitting = BASELINES.get(str(chosen.get("model")), (kind,))
-    if kind and kind not in fitting:
-        suited = [name for name, kinds in BASELINES.items() if kind in kinds]
+    entry = MODELS.get(str(chosen.get("model", Config.model)))
+    if kind and entry is not None and kind not in entry.task_kinds:
+        suited = [model.name for model in models_for(kind) if model.name != "auto"]
         raise UsageError(
-            f"model {chosen['model']} is for {_listed(fitting)}; this is {_listed([kind])}. Take "
-            f"frog, {', '.join(suited)} or auto."
+            f"model {entry.name} is for {_listed(entry.task_kinds)}; this is {_listed([kind])}. "
+            f"Take {', '.join(suited)} or auto."
         )
     roles, model = chosen.get("roles", Config.roles), chosen.get("model", Config.model)
     nodes = roles == "node" and model in ("sage", "id-gnn")  # which they are
     if roles != Config.roles and model not in ("frog", "auto") and not nodes:
         raise UsageError(f"model {model} has no roles: leave roles={roles} out, or take frog.")
     if chosen.get("model") == "id-gnn":
-        if kind != "recommendation":
-            raise UsageError(f"model id-gnn is for recommendations; this is {kind}. Take sage.")
         if settings and "ranking" in settings and chosen["ranking"] != "sampled":
             raise UsageError("id-gnn scores what is sampled: ranking must be sampled. Take sage.")
         chosen["ranking"] = "sampled"
-    if chosen.get("refit") and model not in LEARNING:
+    if chosen.get("refit") and entry is not None and not entry.learns:
         raise UsageError(
             f"model {model} knows all earlier labels as it is: leave refit out, or take one of "
-            f"{', '.join(LEARNING)}."
+            f"{', '.join(one.name for one in MODELS.values() if one.learns)}."
         )
-    if kind == "recommendation" and chosen.get("features") == "own":
+    ranks = bool(kind) and TASK_KINDS[kind].ranks
+    if ranks and chosen.get("features") == "own":
         raise UsageError(
             "features=own is for one label per entity; for a recommendation leave it out."
         )
-    if kind == "recommendation" and chosen.get("sharing") != "separate":
+    if ranks and chosen.get("sharing") != "separate":
         raise UsageError("a recommendation marks its seed: sharing must be separate. Leave it out.")
     return Config(**chosen)

@@ -1,27 +1,144 @@
-"""The names of all models, and the types of task that each is for: the one list of them."""
+"""The types of task and the models, each stated once: names, metrics, and what serves what."""
 
 from __future__ import annotations
 
-__all__ = ["BASELINES", "ENTITY_KINDS", "LEARNING", "MODELS", "NETWORKS"]
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-#: RelBench's names of the types of task with one label per entity.
-ENTITY_KINDS = (
-    "binary_classification", "multiclass_classification", "multilabel_classification", "regression",
-)  # fmt: skip
-#: Models that are networks; for every type of task, but for id-gnn, which recommends.
-NETWORKS = ("frog", "sage", "relgnn", "id-gnn")
-#: Models that are none, with the types of task that each is for.
-BASELINES: dict[str, tuple[str, ...]] = {
-    "mean": ENTITY_KINDS,
-    "median": ("regression",),
-    "global-mean": ENTITY_KINDS,
-    "global-median": ("regression",),
-    "recent": ENTITY_KINDS,
-    "lightgbm": (*ENTITY_KINDS, "recommendation"),
-    "popularity": ("recommendation",),
-    "past-visit": ("recommendation",),
-}
-#: Models that learn from labels, and can do so once more.
-LEARNING = (*NETWORKS, "lightgbm", "auto")
-#: Everything that `relfrog train --model` takes; auto trains several of the others.
-MODELS = (*NETWORKS, *BASELINES, "auto")
+__all__ = ["ENTITY_KINDS", "MODELS", "TASK_KINDS", "ModelKind", "TaskKind", "models_for"]
+
+
+@dataclass(frozen=True)
+class TaskKind:
+    """A type of task.
+
+    Attributes:
+        name: RelBench's name of it.
+        word: what `relfrog task --type` calls it.
+        metric: the main metric, by which models are selected and compared.
+        higher: whether more of that metric is better.
+        title: the metric as the heading of a table.
+        percent: whether tables show the metric times 100.
+        ranks: whether a prediction is a ranked list of targets rather than one label. Scores of
+            lists have no common scale, so predictions of two models cannot be averaged.
+    """
+
+    name: str
+    word: str
+    metric: str
+    higher: bool
+    title: str
+    percent: bool = True
+    ranks: bool = False
+
+    def better(self, new: float, best: float | None) -> bool:
+        """Whether a value of the main metric is better than the best so far; NaN never is."""
+        if new != new:
+            return best is None
+        if best is None or best != best:
+            return True
+        return new > best if self.higher else new < best
+
+
+#: By RelBench's name.
+TASK_KINDS: dict[str, TaskKind] = {
+    kind.name: kind
+    for kind in (
+        TaskKind("binary_classification", "binary", "roc_auc", True,
+                 "Binary classification: ROC-AUC in % ↑"),
+        TaskKind("multiclass_classification", "multiclass", "accuracy", True,
+                 "Several classes: accuracy in % ↑"),
+        TaskKind(
+            "multilabel_classification", "multilabel", "roc_auc_macro", True,
+            "Several labels: ROC-AUC in % ↑",
+        ),
+        TaskKind("regression", "regression", "mae", False,
+                 "Regression: mean absolute error ↓", percent=False),
+        TaskKind("recommendation", "recommendation", "map", True,
+                 "Recommendation: MAP in % ↑", ranks=True),
+    )
+}  # fmt: skip
+#: The types of task with one label per entity.
+ENTITY_KINDS = tuple(name for name, kind in TASK_KINDS.items() if not kind.ranks)
+
+
+@dataclass(frozen=True)
+class ModelKind:
+    """A model as `relfrog train --model` names it.
+
+    Attributes:
+        name: its name.
+        homes: per type of task that it serves the class, as `module:name`; loaded when needed.
+        network: whether it is a graph network.
+        learns: whether it fits weights to labels, so that it can be refitted with more of them.
+        roles: whether it has roles of tables.
+    """
+
+    name: str
+    homes: Mapping[str, str]
+    network: bool = False
+    learns: bool = False
+    roles: bool = False
+
+    @property
+    def task_kinds(self) -> tuple[str, ...]:
+        """The types of task that it serves."""
+        return tuple(self.homes)
+
+    @property
+    def baseline(self) -> bool:
+        """Whether it stands beside other models: no network, and not made of others."""
+        return not self.network and self.name != "auto"
+
+    def load(self, kind: str) -> Any:
+        """The class for a type of task."""
+        module, _, name = self.homes[kind].partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
+def _network(name: str, kinds: tuple[str, ...], roles: bool = False) -> ModelKind:
+    homes = dict.fromkeys(kinds, "relfrog.models.network:NetworkModel")
+    return ModelKind(name, homes, network=True, learns=True, roles=roles)
+
+
+def _past(name: str, home: str, kinds: tuple[str, ...]) -> ModelKind:
+    return ModelKind(name, dict.fromkeys(kinds, home))
+
+
+_LABELS, _RANKERS = "relfrog.models.past_labels", "relfrog.models.rankers"
+#: Every model, registered with the types of task that it serves. The order is that of tables.
+MODELS: dict[str, ModelKind] = {
+    model.name: model
+    for model in (
+        _network("frog", tuple(TASK_KINDS), roles=True),
+        _network("sage", tuple(TASK_KINDS)),
+        _network("relgnn", tuple(TASK_KINDS)),
+        _network("id-gnn", ("recommendation",)),
+        _past("mean", f"{_LABELS}:EntityMean", ENTITY_KINDS),
+        _past("median", f"{_LABELS}:EntityMedian", ("regression",)),
+        _past("global-mean", f"{_LABELS}:GlobalMean", ENTITY_KINDS),
+        _past("global-median", f"{_LABELS}:GlobalMedian", ("regression",)),
+        _past("recent", f"{_LABELS}:RecentMean", ENTITY_KINDS),
+        ModelKind(
+            "lightgbm",
+            {
+                **dict.fromkeys(ENTITY_KINDS, "relfrog.models.boosting:BoostedTrees"),
+                "recommendation": f"{_RANKERS}:BoostedRanker",
+            },
+            learns=True,
+        ),
+        _past("popularity", f"{_RANKERS}:PopularityRanker", ("recommendation",)),
+        _past("past-visit", f"{_RANKERS}:PastVisitRanker", ("recommendation",)),
+        ModelKind(
+            "auto", dict.fromkeys(TASK_KINDS, "relfrog.models.auto:AutoModel"), learns=True,
+            roles=True,
+        ),
+    )
+}  # fmt: skip
+
+
+def models_for(kind: str) -> list[ModelKind]:
+    """The models that serve a type of task."""
+    return [model for model in MODELS.values() if kind in model.homes]

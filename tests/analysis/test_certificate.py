@@ -129,7 +129,7 @@ def test_a_certificate_says_what_was_used(run: relfrog.Run) -> None:
 def test_rows_used_are_those_that_a_change_can_reach(run: relfrog.Run, shop: Path) -> None:
     """Blank one order after the other: the entities whose answer moves are among its users."""
     from relfrog.analysis.rows_used import rows_behind
-    from relfrog.models.prepared import Seeds, prepare
+    from relfrog.training.prepared import Seeds, prepare
 
     ready = run.prepared
     rows = np.flatnonzero(ready.graph.visible("people", TEST))
@@ -305,7 +305,7 @@ def test_a_leak_through_labels_is_found(run: relfrog.Run, monkeypatch: pytest.Mo
             }
         )
 
-    monkeypatch.setattr("relfrog.models.prepared.with_history", early)
+    monkeypatch.setattr("relfrog.training.prepared.with_history", early)
     leaking = certify(load_run(run.folder))
     leaking.predict(VAL + pd.Timedelta("5 days"))
     assert not leaking.certificate.holds

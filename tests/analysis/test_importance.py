@@ -14,7 +14,7 @@ from relfrog.analysis.bootstrap import Interval, Scorer, resample
 from relfrog.analysis.importance import _shuffle, importance, without_rows
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.graph.sampler import TemporalSampler
-from relfrog.models.prepared import seeds_of
+from relfrog.training.prepared import seeds_of
 from small_store import fit
 
 

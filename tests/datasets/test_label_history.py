@@ -16,7 +16,7 @@ from relfrog.datasets.label_history import history_name, known_labels, with_hist
 from relfrog.datasets.tasks import load_task
 from relfrog.features.columns import fit_columns
 from relfrog.graph.relational import build_graph
-from relfrog.models.prepared import Prepared, prepare, seeds_of
+from relfrog.training.prepared import Prepared, prepare, seeds_of
 from small_store import END, HORIZON, QUICK, TASKS, TEST, VAL
 
 

@@ -34,7 +34,7 @@ from relfrog.experiments.studies import STUDIES
 from relfrog.experiments.tables import marked, tally
 from relfrog.experiments.worker import run_job
 from relfrog.kinds import MODELS
-from relfrog.training.train import RunInterrupted
+from relfrog.runs.train import RunInterrupted
 from relfrog.training.trainer import Trainer
 from small_store import QUICK
 

@@ -31,10 +31,10 @@ from relfrog.datasets.dataset import read_tables
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import RelFrogWarning
 from relfrog.models import memory_check as memory
-from relfrog.models.prepared import prepare
+from relfrog.training.prepared import prepare
 from relfrog.nn.network import Network
 from relfrog.training.callbacks import Callback
-from relfrog.training.train import RunInterrupted
+from relfrog.runs.train import RunInterrupted
 from relfrog.training.trainer import Trainer
 from small_store import QUICK, change, copied, fit, weights
 
@@ -55,7 +55,7 @@ def whole(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint after every step."""
     trainer = functools.partial(Trainer, checkpoint_seconds=-1.0)
-    monkeypatch.setattr("relfrog.training.fits.Trainer", trainer)
+    monkeypatch.setattr("relfrog.models.fit.Trainer", trainer)
 
 
 @contextmanager

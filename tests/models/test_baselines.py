@@ -21,10 +21,10 @@ from relfrog.kinds import BASELINES, ENTITY_KINDS
 from relfrog.models.auto import TimeBudget, choose
 from relfrog.models.boosting import LightGBMBaseline, QuickLightGBM
 from relfrog.models.past_labels import RecentBaseline
-from relfrog.models.prepared import seeds_of
+from relfrog.training.prepared import seeds_of
 from relfrog.models.registry import baseline_class
 from relfrog.training.callbacks import Callback
-from relfrog.training.train import RunInterrupted
+from relfrog.runs.train import RunInterrupted
 from small_store import HORIZON, QUICK, TEST, VAL, change, copied, fit, truncate
 
 KINDS = {

@@ -25,11 +25,11 @@ from relfrog.datasets.tasks import load_task
 from relfrog.graph.popularity import Popularity, Wish, joined_before
 from relfrog.graph.relational import build_graph
 from relfrog.kinds import BASELINES
-from relfrog.models.prepared import Prepared, Seeds, prepare, seeds_of
+from relfrog.training.prepared import Prepared, Seeds, prepare, seeds_of
 from relfrog.models.registry import baseline_class
 from relfrog.nn.ranking_head import RankingHead
 from relfrog.support.files import write_json
-from relfrog.training.train import RunInterrupted
+from relfrog.runs.train import RunInterrupted
 from small_store import QUICK, TEST, VAL, change, fit, truncate, weights
 
 RANKERS = [name for name, kinds in BASELINES.items() if "recommendation" in kinds]

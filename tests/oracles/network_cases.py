@@ -30,7 +30,7 @@ from relfrog.graph.routes import (
     routes,
 )
 from relfrog.graph.sampler import TemporalSampler
-from relfrog.models.prepared import Prepared, prepare
+from relfrog.training.prepared import Prepared, prepare
 from relfrog.nn.aggregation import Aggregation
 from relfrog.nn.batch_plan import Plan, make_plan
 from relfrog.nn.heads import HEADS, Head

@@ -22,7 +22,7 @@ from relfrog.datasets import labels
 from relfrog.experiments.grid import Cell
 from relfrog.experiments.reachable import Place
 from relfrog.support.threads import computing
-from relfrog.training.run import load_run
+from relfrog.runs.run import load_run
 from small_store import fit
 
 #: Large enough for PyTorch to share the work among its threads.
@@ -30,11 +30,11 @@ LARGE = {"channels": 64, "batch_size": 512, "neighbors": 16, "epochs": 1, "text_
 CODE = """
     import functools, hashlib, json, sys
     import numpy as np, torch
-    import relfrog, relfrog.models.prepared
+    import relfrog, relfrog.training.prepared
     from relfrog.graph.loader import Loader
     from small_store import fit, weights
     store, out, workers = sys.argv[1:]
-    relfrog.models.prepared.Loader = functools.partial(Loader, workers=int(workers))
+    relfrog.training.prepared.Loader = functools.partial(Loader, workers=int(workers))
     found = {"threads": torch.get_num_threads()}
     run = fit(store, f"{out}/frog", **LARGE)
     digest = hashlib.sha256(b"".join(value for _, value in sorted(weights(run.folder).items())))

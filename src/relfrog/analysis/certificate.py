@@ -23,12 +23,13 @@ from relfrog.analysis.altered_future import WAYS, Tampering
 from relfrog.analysis.rows_used import rows_behind, rows_visible
 from relfrog.datasets.entities import key_frame
 from relfrog.errors import OutputError, TaskError, UsageError
-from relfrog.graph.popularity import Wish, joined_before
-from relfrog.kinds import NETWORKS
-from relfrog.models.prepared import Prepared, Seeds, prepare
+from relfrog.graph.popularity import ListRequest, joined_before
+from relfrog.models.model import Model
+from relfrog.models.network import NetworkModel
+from relfrog.runs.run import Run
 from relfrog.support import times as clock
 from relfrog.support.text import free_name
-from relfrog.training.run import Run
+from relfrog.training.seeds import Seeds
 
 __all__ = ["Certificate", "CertifyingRun", "certify"]
 
@@ -125,14 +126,14 @@ class CertifyingRun(Run):
         return self.found[-1]
 
     def predict_seeds(
-        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> Any:
         """Predictions, and a certificate of them."""
         graph = self.prepared.graph
         limits = graph.ticks(seeds.times)
         if cutoff is not None:
             limits = np.minimum(limits, graph.ticks([cutoff])[0])
-        predicted, trial = _trial(self, seeds, cutoff, wish, limits, self.times)
+        predicted, trial = _trial(self, seeds, cutoff, request, limits, self.times)
         used = _used(self, seeds, cutoff, limits)
         self.found.append(_certificate(self, seeds, limits, used, trial))
         return predicted
@@ -156,14 +157,10 @@ def certify(run: Run, *, times: int = MOST_TIMES) -> CertifyingRun:
     """
     if times < 0:
         raise UsageError(f"times must be 0 or more (got {times}).")
-    return CertifyingRun(run.folder, run.about, run.config, run.device, times=times)
-
-
-def _twin(run: Run, prepared: Prepared) -> Run:
-    """The run on another database."""
-    twin = Run(run.folder, run.about, run.config, run.device, run.part)
-    vars(twin)["prepared"] = prepared
-    return twin
+    return CertifyingRun(
+        run.folder, run.about, run.config, run.device, opened=run.prepared.opened,
+        fitted=run.model, times=times,
+    )  # fmt: skip
 
 
 # The trial.
@@ -173,18 +170,16 @@ def _trial(
     run: Run,
     seeds: Seeds,
     cutoff: pd.Timestamp | None,
-    wish: Wish | None,
+    request: ListRequest | None,
     limits: NDArray[np.int64],
     most: int,
 ) -> tuple[Any, dict[str, Any]]:
     """Predictions, and whether they are the same with every other future."""
-    plain = _twin(run, run.prepared)
     ticks = np.unique(limits)
     tried = ticks
     if 0 < most < len(ticks):
         # The last first: its past is the longest.
         tried = ticks[np.linspace(len(ticks) - 1, 0, most).astype(int)]
-    db = run.prepared.dataset.get_db(upto_test_timestamp=False) if len(ticks) else None
     outcome: dict[str, dict[str, Any]] = {
         way: {"rows": 0, "identical": True, "different": 0} for way in WAYS
     }
@@ -193,16 +188,16 @@ def _trial(
     for tick in ticks:
         at = np.flatnonzero(limits == tick)
         some = Seeds(seeds.rows[at], seeds.times.iloc[at].reset_index(drop=True))
-        made = _again(plain, some, cutoff, wish)
+        made = _again(run.model, some, cutoff, request)
         parts.append((at, made))
         if tick not in tried:
             continue
         seeds_tried += len(at)
         for way, found in outcome.items():
             for by_window in (False, True):
-                twin, rows = _another(run, db, way, int(tick), some, by_window)
-                different = _different(made, _again(twin, some, cutoff, wish))
-                if not different or not _remembers(run):
+                again, rows = _on_another(run, way, int(tick), some, by_window, cutoff, request)
+                different = _different(made, again)
+                if not different or not _remembers(run.model):
                     break
                 # Label SQL may go by other times than those of the rows it looks at. Then each
                 # earlier label must be what the rows up to the end of its window make of it.
@@ -211,7 +206,7 @@ def _trial(
             found["different"] += different
             found["identical"] = found["identical"] and not different
     if not parts:
-        return _again(plain, seeds, cutoff, wish), _sum_up(outcome, 0, 0, 0)
+        return _again(run.model, seeds, cutoff, request), _sum_up(outcome, 0, 0, 0)
     whole = np.empty((len(seeds), *parts[0][1].shape[1:]), parts[0][1].dtype)
     for at, made in parts:
         whole[at] = made
@@ -227,64 +222,52 @@ def _sum_up(
     }  # fmt: skip
 
 
-def _another(
-    run: Run, db: Any, way: str, tick: int, seeds: Seeds, by_window: bool
-) -> tuple[Run, int]:
-    """The run on a database with another future, and how many rows of it are other ones."""
-    if run.config.model == "auto":
-        parts = {
-            name: _another(member, db, way, tick, seeds, by_window)
-            for name, member in run.members.items()
-        }
-        twin = _twin(run, run.prepared)
-        vars(twin)["members"] = {name: member for name, (member, _) in parts.items()}
-        return twin, max(rows for _, rows in parts.values())
+def _on_another(
+    run: Run, way: str, tick: int, seeds: Seeds, by_window: bool, cutoff: pd.Timestamp | None,
+    request: ListRequest | None,
+) -> tuple[Any, int]:  # fmt: skip
+    """Predictions on a database with another future, and how many rows of it are other ones."""
     ready = run.prepared
-    time = pd.Timestamp(np.array([tick], np.int64).view(f"datetime64[{ready.graph.unit}]")[0])
+    unit = ready.graph.unit
+    time = pd.Timestamp(np.array([tick], np.int64).view(f"datetime64[{unit}]")[0])
     for gentle in (False, True):
-        tamper = Tampering(
-            way, tick, ready.graph.unit, {ready.task.entity_table: seeds.rows}, gentle=gentle
-        )
+        tamper = Tampering(way, tick, unit, {ready.task.entity_table: seeds.rows}, gentle=gentle)
+        altered = ready.opened.altered(tamper, time if by_window else None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is new was said of the database itself
             try:
-                made = prepare(
-                    ready.dataset, ready.task, run.config, ready.columns, db, change=tamper,
-                    closed_by=time if by_window else None, encode=run.encodes,
-                )  # fmt: skip
+                made = _again(Run.on(run, altered).model, seeds, cutoff, request)
             except TaskError:
                 if gentle:
                     raise
                 continue  # the label SQL does not bear values that never were
-        return _twin(run, made), sum(tamper.rows.values())
+        return made, sum(tamper.rows.values())
     raise AssertionError("unreachable")
 
 
-def _remembers(run: Run) -> bool:
-    """Whether earlier labels are part of what the run sees."""
-    if run.config.model == "auto":
-        return any(map(_remembers, run.members.values()))
-    return run.prepared.history is not None
+def _remembers(model: Model) -> bool:
+    """Whether earlier labels are part of what the model sees."""
+    return any(one.prepared.history is not None for one in (model.members or {"": model}).values())
 
 
-def _again(run: Run, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None) -> Any:
-    """Predictions on the run's database, with a wish that fits it."""
-    if wish is not None and run.config.model == "auto":
-        return _again(next(iter(run.members.values())), seeds, cutoff, wish)
-    if wish is not None:
-        task, graph = run.prepared.task, run.prepared.graph
-        table = task.dst_entity_table
-        allowed = wish.allowed
+def _again(
+    model: Model, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None
+) -> Any:
+    """Predictions on the model's database, with a request that fits it."""
+    if request is not None:
+        ready = next(iter(model.members.values()), model).prepared
+        task, graph, table = ready.task, ready.graph, ready.task.dst_entity_table
+        allowed = request.allowed
         if allowed is not None:
             fitting = np.zeros(graph.num_rows[table], bool)
             size = min(len(fitting), len(allowed))
             fitting[:size] = allowed[:size]
             allowed = fitting
-        known = wish.exclude
+        known = request.exclude
         if known is not None:
             known = joined_before(graph, task.entity_table, table, seeds.rows, seeds.times)
-        wish = replace(wish, allowed=allowed, exclude=known)
-    return np.asarray(run.predict_seeds(seeds, cutoff, wish))
+        request = replace(request, allowed=allowed, exclude=known)
+    return np.asarray(model.predict(seeds, cutoff, request))
 
 
 def _different(one: NDArray[Any], other: NDArray[Any]) -> int:
@@ -307,10 +290,9 @@ def _used(
 ) -> pd.DataFrame:
     """Rows used, per seed and table."""
     ready = run.prepared
-    if run.config.model not in NETWORKS:
+    if not isinstance(run.model, NetworkModel):
         return rows_visible(ready.graph, list(ready.graph.num_rows), limits)
-    ranks = run.about["task_type"] == "recommendation"
-    answers = ready.task.dst_entity_table if ranks else None
+    answers = ready.target_table
     plans = ready.loader(seeds, cutoff=cutoff)
     parts = [rows_behind(ready.graph, plan, answers) for plan in plans]
     if answers is not None:
@@ -372,9 +354,9 @@ def _certificate(
 
 
 def _meaning(run: Run) -> str:
-    if run.config.model not in NETWORKS:
+    if not isinstance(run.model, NetworkModel):
         return "all rows that the entity may see at its time"
-    if run.about["task_type"] == "recommendation":
+    if run.prepared.target_table is not None:
         return (
             "rows from which a change could reach the scores; of the targets and the tables that "
             "name them, all that exist at the time"

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from relfrog.datasets.entities import key_frame, read_entities
-from relfrog.errors import RunError, TaskError, UsageError
+from relfrog.errors import TaskError, UsageError
 from relfrog.graph.batch import Batch
-from relfrog.graph.popularity import Wish
-from relfrog.kinds import NETWORKS
-from relfrog.models.prepared import Seeds
+from relfrog.graph.popularity import ListRequest
 from relfrog.nn.batch_plan import Plan
+from relfrog.runs.run import Run, load_run
 from relfrog.support.threads import computing
-from relfrog.training.run import Run, load_run
+from relfrog.training.seeds import Seeds
 
 __all__ = ["Explanation", "Reason", "TableShare", "explain", "explain_row"]
 
@@ -116,7 +115,7 @@ def explain(run: Run | str | Path, entity: Any, at: Any = None, *, rows: int = 4
         TaskError: There is no such entity.
     """
     run = run if isinstance(run, Run) else load_run(run)
-    _need_network(run)
+    run.need_network("it looks at counts, not at rows, so there are none to show")
     prepared = run.prepared
     table = prepared.task.entity_table
     primary = prepared.dataset.manifest.tables[table].pkey
@@ -143,7 +142,7 @@ def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Ex
         time: when the prediction is made.
         rows: how many rows of the past are tried, at most.
     """
-    _need_network(run)
+    run.need_network("it looks at counts, not at rows, so there are none to show")
     prepared = run.prepared
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
     loader = prepared.loader(seeds)
@@ -190,7 +189,7 @@ class _Question:
         self.device = torch.device(run.device)
         self.features = {n: part.to(self.device) for n, part in run.prepared.features.items()}
         self.kind = run.about["task_type"]
-        self.wish: Wish | None = None
+        self.request: ListRequest | None = None
         self.column = 0
         self.target = -1
         output = self._predict(plan)
@@ -202,7 +201,7 @@ class _Question:
             table = run.prepared.task.dst_entity_table
             allowed = np.zeros(run.prepared.graph.num_rows[table], bool)
             allowed[self.target] = True
-            self.wish = Wish(1, allowed)
+            self.request = ListRequest(1, allowed)
             named = _keys(run, [table], [self.target])[0]
             self.words = f"score of {table} {named}, the first of the list"
         elif self.kind == "regression":
@@ -219,7 +218,7 @@ class _Question:
         with torch.no_grad(), computing(self.threads):
             plan = plan.to(self.device)
             output = self.network(plan, self.features)
-            found = self.network.head.batch_predict(output.seeds, plan, self.features, self.wish)
+            found = self.network.head.batch_predict(output.seeds, plan, self.features, self.request)
         return np.asarray(found.cpu().numpy())
 
     def answer(self, plan: Plan) -> float:
@@ -250,14 +249,6 @@ def _bearing(state: Tensor, slope: Tensor | None) -> NDArray[Any]:
     if slope is None:
         return np.zeros(len(state))
     return np.asarray((state * slope).detach().abs().sum(1).cpu().numpy())
-
-
-def _need_network(run: Run) -> None:
-    if run.config.model not in NETWORKS:
-        raise RunError(
-            f"{run.folder}: model {run.config.model} looks at counts, not at rows, so there are "
-            "none to show. Train a network: --model frog"
-        )
 
 
 def _parts(entity: Any) -> list[Any]:
@@ -328,6 +319,7 @@ def _reasons(
     effect: Mapping[tuple[str, int], float],
     seed: tuple[str, int],
 ) -> tuple[Reason, ...]:
+    tables = run.prepared.db.table_dict
     number = {seed: -1} | {spot: i for i, spot in enumerate(spots)}
     hops = {name: rows.hop.tolist() for name, rows in plan.batch.tables.items()}
     closer: dict[tuple[str, int], set[int]] = {}
@@ -352,7 +344,7 @@ def _reasons(
         found.append(
             Reason(
                 table, name, pd.Timestamp(when[position]) if when is not None and known else None,
-                hops[table][position], effect[spot], _cells(run.tables[table], row, name),
+                hops[table][position], effect[spot], _cells(tables[table], row, name),
                 tuple(sorted(closer.get(spot, ()))),
             )
         )  # fmt: skip

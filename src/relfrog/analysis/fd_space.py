@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfrog.errors import UsageError
-from relfrog.kinds import NETWORKS
-from relfrog.models.prepared import Seeds, seeds_of
 from relfrog.support.threads import computing
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 
 if TYPE_CHECKING:
-    from relfrog.training.run import Run
+    from relfrog.runs.run import Run
 
 __all__ = ["Differences", "differences"]
 
@@ -69,11 +69,7 @@ def differences(run: Run, *, pairs: int = 500, seed: int = 0) -> Differences:
     Raises:
         UsageError: The model of the run has no rows.
     """
-    if run.config.model not in NETWORKS:
-        raise UsageError(
-            f"{run.folder}: model {run.config.model} has no embeddings. Take a run of "
-            f"{' or '.join(NETWORKS)}."
-        )
+    run.need_network("no embeddings of rows")
     if pairs < 1:
         raise UsageError(f"pairs must be 1 or more (got {pairs}).")
     rng = np.random.default_rng(seed)
@@ -104,7 +100,7 @@ def _pairs(run: Run, rng: np.random.Generator) -> dict[str, tuple[Any, Any, Any]
     # Rows as the losses of the run saw them: unless `fd_final` is set, each after as many layers as
     # the seeds need of it. Seen otherwise, what the scorers have learned is mostly lost.
     prepared = run.prepared
-    seeds = _some_seeds(prepared.task, rng)
+    seeds = _some_seeds(prepared, rng)
     device = torch.device(run.device)
     features = {name: part.to(device) for name, part in prepared.features.items()}
     keys = [key for key in prepared.graph.foreign_keys if key.table != prepared.history]
@@ -133,10 +129,10 @@ def _pairs(run: Run, rng: np.random.Generator) -> dict[str, tuple[Any, Any, Any]
     return joined
 
 
-def _some_seeds(task: Any, rng: np.random.Generator) -> Seeds:
+def _some_seeds(prepared: Prepared, rng: np.random.Generator) -> Seeds:
     """Validation seeds, where there are any; others where not."""
     for split in ("val", "test", "train"):
-        seeds = seeds_of(task, split)
+        seeds = prepared.seeds(split)
         if len(seeds):
             chosen = np.sort(rng.permutation(len(seeds))[:SEEDS])
             return Seeds(seeds.rows[chosen], seeds.times.iloc[chosen].reset_index(drop=True))

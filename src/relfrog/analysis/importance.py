@@ -11,15 +11,15 @@ import torch
 from numpy.typing import NDArray
 
 from relfrog.analysis.bootstrap import Interval, Scorer, resample
-from relfrog.errors import RunError
 from relfrog.features.columns import Features
 from relfrog.graph import _kernels as kernels
 from relfrog.graph.relational import RelationalGraph
-from relfrog.kinds import NETWORKS
-from relfrog.models.network import predict_seeds
-from relfrog.models.prepared import Prepared, Seeds, seeds_of
+from relfrog.kinds import TASK_KINDS
+from relfrog.runs.run import Run
 from relfrog.support.threads import computing
-from relfrog.training.run import Run
+from relfrog.training.inference import predict_seeds
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 
 __all__ = ["Importance", "TableImportance", "importance", "without_rows"]
 
@@ -85,10 +85,9 @@ def importance(
     Raises:
         RunError: The run has no network.
     """
-    if run.config.model not in NETWORKS:
-        raise RunError(f"{run.folder}: model {run.config.model} is no network.")
+    run.need_network("no rows to hide or shuffle")
     prepared = run.prepared
-    every = seeds_of(prepared.task, "test")
+    every = prepared.seeds("test")
     tables = list(prepared.graph.num_rows)
     most = DEEP if deep else max(FEWEST, CHEAP // (2 * len(tables) + 1))
     rng = np.random.default_rng(seed)
@@ -142,14 +141,15 @@ class _Trial:
     def __init__(self, run: Run, seeds: Seeds) -> None:
         self.run, self.seeds = run, seeds
         self.device = torch.device(run.device)
-        self.metric, self.higher = run.network.head.metric
-        self.truth = run.network.head.truth(seeds.labels)
+        kind = TASK_KINDS[run.prepared.kind]
+        self.metric, self.higher = kind.metric, kind.higher
+        self.truth = run.model.truth(seeds)
         self.before = self.predict(run.prepared, run.prepared.features)
 
     def predict(self, prepared: Prepared, features: dict[str, Features]) -> NDArray[Any]:
         """Predictions on a changed database."""
         network = self.run.network
-        if self.run.about["task_type"] == "recommendation" and prepared is not self.run.prepared:
+        if prepared.target_table is not None and prepared is not self.run.prepared:
             # Its head counts rows in the graph.
             roles = network.roles
             fixed = None

@@ -72,7 +72,7 @@ def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, A
     from relfrog.cli.summaries import role_table, run_summary
     from relfrog.cli.terminal import TrainingProgress
     from relfrog.io.output import write_frame
-    from relfrog.training.train import train
+    from relfrog.runs.train import train
 
     task = DEMO_TASKS[0]
     given = " ".join(f"--set {name}={value}" for name, value in settings.items())

@@ -14,7 +14,7 @@ import click
 
 from relfrog.cli.command import Command, write_json
 from relfrog.errors import RelFrogError, UsageError
-from relfrog.kinds import MODELS, NETWORKS
+from relfrog.kinds import MODELS
 
 __all__ = ["RUN_COMMANDS"]
 
@@ -23,7 +23,7 @@ __all__ = ["RUN_COMMANDS"]
 @click.argument("dataset")
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
-@click.option("--model", type=click.Choice(MODELS), metavar="NAME",
+@click.option("--model", type=click.Choice(list(MODELS)), metavar="NAME",
               help="frog; sage: the plain relational GNN; relgnn: with attention along atomic "
               "routes; without a network mean, median, global-mean, global-median, recent, "
               "lightgbm; for recommendations also id-gnn, popularity, past-visit; auto: the best "
@@ -60,7 +60,7 @@ def train_command(
     """
     from relfrog.cli.summaries import run_summary
     from relfrog.cli.terminal import TrainingProgress
-    from relfrog.training.train import train
+    from relfrog.runs.train import train
 
     given = {}
     for setting in settings:
@@ -103,7 +103,7 @@ def evaluate_command(
     as_json: bool,
 ) -> None:  # fmt: skip
     """Score a run on the labels of a split."""
-    from relfrog.training.run import load_run
+    from relfrog.runs.run import load_run
 
     opened = _certifying(load_run(run, device=device), certify, certify_times)
     metrics = opened.evaluate(split, regime)
@@ -127,13 +127,11 @@ def evaluate_command(
 
 
 def _certifying(run: Any, wanted: bool, times: int | None) -> Any:
-    from relfrog.analysis.certificate import certify
-
     if not wanted and times is not None:
         raise UsageError("--certify-times goes with --certify.")
     if not wanted:
         return run
-    return certify(run) if times is None else certify(run, times=times)
+    return run.certify(times=times)
 
 
 def _of(trial: dict[str, Any]) -> str:
@@ -197,7 +195,7 @@ def predict_command(
     Rows come in the order in which they are asked for. Only what was known at that time is used.
     """
     from relfrog.io.output import check_output, write_frame
-    from relfrog.training.run import load_run
+    from relfrog.runs.run import load_run
 
     check_output(out, table, overwrite)
     opened = _certifying(load_run(run, device=device), certify, certify_times)
@@ -216,7 +214,7 @@ def predict_command(
 def roles_command(run: Path, as_json: bool) -> None:
     """Show the learned role of each route: how much its middle table acts as an edge."""
     from relfrog.cli.summaries import role_table
-    from relfrog.training.run import load_run
+    from relfrog.runs.run import load_run
 
     opened = load_run(run)
     frame = opened.roles()
@@ -224,7 +222,7 @@ def roles_command(run: Path, as_json: bool) -> None:
         write_json(frame.to_dict("records"))
     elif opened.config.model == "auto" and "frog" in opened.blend["weights"]:
         click.echo(f"This is a blend; its network has roles: relfrog roles {run}/members/frog")
-    elif opened.config.model not in NETWORKS:
+    elif not MODELS[opened.config.model].network:
         click.echo(f"Model {opened.config.model} is no network: it has no roles.")
     else:
         click.echo(role_table(frame))
@@ -281,7 +279,7 @@ def report_command(
     dataset that the run names is read.
     """
     from relfrog.reporting import report
-    from relfrog.training.run import load_run
+    from relfrog.runs.run import load_run
 
     with _telling() as told:
         path = report(
@@ -309,7 +307,7 @@ def explain_command(
     """
     from relfrog.analysis.explanation import explain
     from relfrog.cli.summaries import explanation
-    from relfrog.training.run import load_run
+    from relfrog.runs.run import load_run
 
     opened = load_run(run, device=device)
     found = explain(opened, entity, at, rows=rows)

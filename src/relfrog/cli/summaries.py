@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relfrog.cli.terminal import ROLE_STYLES, styled, table, wrapped
-from relfrog.kinds import NETWORKS
+from relfrog.kinds import MODELS
 from relfrog.support.text import number, percent
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def run_summary(run: Any) -> str:
     ]
     about = run.about
     where = shlex.quote(str(run.folder))
-    network = run.config.model in NETWORKS
+    network = MODELS[run.config.model].network
     epochs = f"{about['epochs']} epochs " if network else ""
     lines = [
         f"{about['task']} on {about['dataset']}, model {run.config.model}, seed "

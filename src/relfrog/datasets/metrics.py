@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REGIMES", "better", "compute_metrics"]
+__all__ = ["REGIMES", "compute_metrics"]
 
 
 #: frozen: the database stops at the split's timestamp for all of its seeds. rolling: each seed
@@ -93,12 +93,3 @@ def _defined(score: Callable[[], float]) -> float:
             return float(score())
     except (ValueError, IndexError):
         return float("nan")
-
-
-def better(new: float, best: float | None, higher: bool) -> bool:
-    """Whether a metric is better than the best so far; NaN never is."""
-    if np.isnan(new):
-        return best is None
-    if best is None or np.isnan(best):
-        return True
-    return new > best if higher else new < best

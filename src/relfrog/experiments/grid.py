@@ -19,11 +19,11 @@ from relfrog.experiments.reachable import Place
 from relfrog.experiments.studies import Variant
 from relfrog.experiments.tables import main_metric
 from relfrog.experiments.worker import is_complete
-from relfrog.kinds import BASELINES, LEARNING
+from relfrog.kinds import MODELS
 from relfrog.models.auto import member_names
+from relfrog.models.run_folder import is_run
+from relfrog.runs.run import load_run
 from relfrog.support.text import duration
-from relfrog.training.run import load_run
-from relfrog.training.run_folder import is_run
 
 __all__ = ["Cell", "Shop", "result_entries"]
 
@@ -72,7 +72,7 @@ class Cell:
             name: value for name, value in self.settings.items()
             if name in preset or name not in _VARIED or value != getattr(Config, name)
         }  # fmt: skip
-        if given.get("model") in BASELINES:
+        if MODELS[given.get("model", Config.model)].baseline:
             given.pop("threads", None)  # they always have one
         content = [
             self.place.name, self.task, self.place.prints[self.task], given, self.seed, self.size,
@@ -115,7 +115,7 @@ class Cell:
 
 def _suited(settings: dict[str, Any]) -> dict[str, Any]:
     """Without what only models that learn can be told."""
-    if settings.get("model", Config.model) not in LEARNING:
+    if not MODELS[settings.get("model", Config.model)].learns:
         settings.pop("refit", None)
     return settings
 

@@ -9,7 +9,7 @@ from typing import Any
 from relfrog.config import Config
 from relfrog.errors import UsageError, unknown
 from relfrog.experiments.paper import paper_tasks
-from relfrog.kinds import MODELS, NETWORKS
+from relfrog.kinds import MODELS
 
 __all__ = ["STUDIES", "Study", "Variant", "find_study"]
 
@@ -34,7 +34,7 @@ class Variant:
     @property
     def draws(self) -> bool:
         """Whether another seed can give another result."""
-        return self.model in NETWORKS or self.model in ("lightgbm", "auto")
+        return MODELS[self.model].learns
 
 
 @dataclass(frozen=True)

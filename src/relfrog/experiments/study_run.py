@@ -24,9 +24,9 @@ from relfrog.experiments.reachable import Place, find_places
 from relfrog.experiments.render import render, role_shares
 from relfrog.experiments.studies import Study, Variant, find_study
 from relfrog.experiments.tune import Tuned, tune
+from relfrog.runs.run import load_run
+from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import locked, read_json, write_json, write_text
-from relfrog.training.run import load_run
-from relfrog.training.train import RunInterrupted
 
 __all__ = ["experiment"]
 

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from relfrog.errors import OutputError, UsageError
-from relfrog.models.prepared import Seeds
+from relfrog.runs.run import Run, load_run
 from relfrog.support.files import appearing_file
-from relfrog.training.run import Run, load_run
+from relfrog.training.seeds import Seeds
 
 __all__ = ["Submitted", "leaderboards", "submit"]
 

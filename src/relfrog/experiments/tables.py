@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from relfrog.datasets.metrics import REGIMES
+from relfrog.kinds import TASK_KINDS
 
 __all__ = ["METRICS", "Metric", "Tally", "main_metric", "marked", "score_tables", "tally"]
 
@@ -31,12 +32,9 @@ class Metric:
 
 
 METRICS = {
-    "binary_classification": Metric("roc_auc", "Binary classification: ROC-AUC in % ↑"),
-    "multiclass_classification": Metric("accuracy", "Several classes: accuracy in % ↑"),
-    "multilabel_classification": Metric("roc_auc_macro", "Several labels: ROC-AUC in % ↑"),
-    "regression": Metric("mae", "Regression: mean absolute error ↓", False, False),
-    "recommendation": Metric("map", "Recommendation: MAP in % ↑"),
-}  # fmt: skip
+    name: Metric(kind.metric, kind.title, kind.higher, kind.percent)
+    for name, kind in TASK_KINDS.items()
+}
 
 
 def main_metric(kind: str) -> Metric:

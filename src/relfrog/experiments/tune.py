@@ -25,9 +25,9 @@ from relfrog.experiments.paper import search_space
 from relfrog.experiments.reachable import Place
 from relfrog.experiments.studies import Variant
 from relfrog.experiments.tables import cell, main_metric, markdown
+from relfrog.runs.run import load_run
 from relfrog.support.files import write_text
 from relfrog.support.text import duration
-from relfrog.training.run import load_run
 
 __all__ = ["Tuned", "tune"]
 

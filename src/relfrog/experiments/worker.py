@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.errors import RelFrogError, RunError, UsageError
+from relfrog.models.run_folder import is_run
 from relfrog.support.files import read_json, write_json
-from relfrog.training.run_folder import is_run
 
 __all__ = ["is_complete", "main", "preload", "run_job"]
 
@@ -60,7 +60,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _train(job: dict[str, Any]) -> None:
-    from relfrog.training.train import train
+    from relfrog.runs.train import train
 
     folder = Path(job["folder"])
     if is_complete(folder):
@@ -82,7 +82,7 @@ def _train(job: dict[str, Any]) -> None:
 
 def _look_into(job: dict[str, Any]) -> None:
     from relfrog.analysis.fd_space import differences
-    from relfrog.training.run import load_run
+    from relfrog.runs.run import load_run
 
     file = Path(job["differences"])
     if file.is_file():
@@ -139,7 +139,7 @@ def _in_child(job: dict[str, Any]) -> dict[str, Any]:
 def preload() -> None:
     """Load libraries once, before the first job; nothing here starts a thread."""
     for name in (
-        "relfrog.training.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
+        "relfrog.runs.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
         "sklearn.metrics",
         "torch._dynamo",  # takes seconds, of which otherwise the first optimizer would be in need
     ):  # fmt: skip

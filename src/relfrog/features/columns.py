@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,11 +53,15 @@ class Columns:
     before: pd.Timestamp
     text: str = "ngrams"
 
-    def encode(self, db: Database) -> dict[str, Features]:
+    def encode(self, db: Database, names: Collection[str] | None = None) -> dict[str, Features]:
         """Encode every row of a database of the same schema, whatever its time.
 
         A category that was not seen is the column's unknown; a value that cannot be read is
         missing.
+
+        Args:
+            db: the database.
+            names: the tables to encode; by default all.
 
         Raises:
             SchemaError: a table or a column is gone, or none of its values can be read.
@@ -67,7 +71,8 @@ class Columns:
         """
         self.check(db)
         found, unreadable = {}, []
-        for name, table in self.tables.items():
+        for name in self.tables if names is None else names:
+            table = self.tables[name]
             wrong: list[str] = []
             found[name] = table.encode(db.table_dict[name].df, wrong)
             unreadable += [f"{name}.{column}" for column in dict.fromkeys(wrong)]

@@ -14,7 +14,7 @@ from torch import Tensor
 from relfrog.graph.relational import ForeignKey, RelationalGraph
 from relfrog.support import times as clock
 
-__all__ = ["Popularity", "Standing", "Wish", "children_at", "joined_before"]
+__all__ = ["ListRequest", "Popularity", "Standing", "children_at", "joined_before"]
 
 
 class Standing(NamedTuple):
@@ -131,8 +131,8 @@ class Popularity:
 
 
 @dataclass(frozen=True, eq=False)
-class Wish:
-    """What a list of recommendations shall be.
+class ListRequest:
+    """What is asked of a list of recommendations.
 
     Attributes:
         k: its length.

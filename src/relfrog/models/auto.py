@@ -1,195 +1,235 @@
 """`auto`: trains the trivial models, LightGBM and FROG, and takes the best or a blend of them.
 
 Each member is a run folder of its own under `members`; `blend.json` says which of them answer, and
-what all of them score on validation.
+what all of them score on validation. All of them share one opened task.
 """
 
 from __future__ import annotations
 
-import math
 import shutil
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.config import Config
-from relfrog.datasets.metrics import better, compute_metrics
-from relfrog.errors import RelFrogError, RunError
-from relfrog.kinds import BASELINES, LEARNING, NETWORKS
-from relfrog.models.prepared import Prepared, seeds_of
-from relfrog.nn.heads import HEADS
-from relfrog.support.files import appearing, write_json
-from relfrog.training.run import Run
-from relfrog.training.run_folder import BLEND, MEMBERS, is_run, read_run
-from relfrog.training.trainer import Callback, EpochRecord, Trainer
+from relfrog.datasets.metrics import compute_metrics
+from relfrog.errors import RelFrogError, RunError, UsageError
+from relfrog.graph.popularity import ListRequest
+from relfrog.kinds import MODELS, TaskKind, models_for
+from relfrog.models.fit import fit_model, load_model, make_model, prepare_for
+from relfrog.models.model import Model
+from relfrog.models.run_folder import BLEND, MEMBERS, begin, is_run, read_run
+from relfrog.support.files import appearing, read_json, write_json
+from relfrog.training.budget import UNLIMITED, Budget
+from relfrog.training.callbacks import Callback, announce
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 
-__all__ = ["Blend", "TimeBudget", "choose", "deadline", "fit_members", "member_names", "take_over"]
-
-
-class TimeBudget(Callback):
-    """Ends training with the epoch in which the time is over."""
-
-    def __init__(self, until: float) -> None:
-        self.until = until
-
-    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
-        """Have no patience left."""
-        if time.monotonic() > self.until:
-            trainer.at.waited = max(trainer.at.waited, trainer.config.patience)
-
-
-def deadline(callbacks: Sequence[Callback]) -> float:
-    """When the time of a member is over, on the clock of `time.monotonic`."""
-    return min((one.until for one in callbacks if isinstance(one, TimeBudget)), default=math.inf)
+__all__ = ["AutoModel", "Blend", "choose", "member_names", "read_blend"]
 
 
 def member_names(kind: str) -> list[str]:
     """What `auto` trains for a type of task, the quickest first."""
-    names = [name for name, kinds in BASELINES.items() if kind in kinds]
+    names = [model.name for model in models_for(kind) if model.baseline]
     return [*sorted(names, key=lambda name: name == "lightgbm"), "frog"]
 
 
-def _settings(name: str, config: Config) -> dict[str, Any]:
+def member_settings(name: str, config: Config) -> Config:
     """What a member is trained with."""
     settings = asdict(config) | {"model": name}
     if name != "frog":
         settings["roles"] = "learned"
-    if name not in NETWORKS:
+    if not MODELS[name].network:
         settings["history"] = "on"
-    if name not in LEARNING:
+    if not MODELS[name].learns:
         settings["refit"] = False
-    return settings
+    return Config(**settings)
 
 
-def take_over(
-    source: Path, folder: Path, name: str, about: dict[str, Any], config: Config
-) -> float:
-    """Copy a finished run to be a member, if it is the one that would be trained.
-
-    Args:
-        source: the run, if it is there.
-        folder: of `auto`.
-        name: the member's model.
-        about: of `auto`, as in `run.json`.
-        config: of `auto`.
-
-    Returns:
-        The seconds that its training took.
-    """
-    place = folder / MEMBERS / name
-    try:
-        theirs, settings = read_run(source)
-    except RelFrogError:
-        return 0.0
-    gates = about.get("gates") if name in NETWORKS else None
-    mine = {**about, "status": "complete", "gates": gates}
-    same = all(theirs.get(part) == mine[part] for part in ("dataset", "task", "status", "gates"))
-    if not same or is_run(place) or asdict(settings) != _settings(name, config):
-        return 0.0
-    with appearing(place, True, lambda _: "") as partial:
-        shutil.copytree(source, partial, dirs_exist_ok=True)
-    return float(theirs["seconds"])
-
-
-def fit_members(
-    folder: Path,
-    about: dict[str, Any],
-    prepared: Prepared,
-    train: Callable[..., Run],
-    device: str | None,
-    callbacks: Sequence[Callback],
-) -> None:
-    """Train all members for which there is time, choose by validation, and write the choice.
-
-    Members that are there already are taken as they are, or go on where they were interrupted.
-
-    Args:
-        folder: of the run.
-        about: of the run, as in `run.json`.
-        prepared: the task and the settings.
-        train: `relfrog.train`.
-        device: where to compute.
-        callbacks: told what happens.
+def read_blend(folder: Path) -> dict[str, Any]:
+    """Which members of a run of `auto` answer, with which weights, and what all of them score.
 
     Raises:
-        RunError: No member could be trained.
+        RunError: The file is missing or damaged.
     """
-    config = prepared.config
-    kind = about["task_type"]
-    until = time.monotonic() + 60 * config.minutes
+    found = read_json(folder / BLEND)
+    weights = found.get("weights") if isinstance(found, dict) else None
+    if not isinstance(weights, dict) or not weights:
+        raise RunError(f"{folder / BLEND} is damaged (no weights). Train again.")
+    if not set(weights) <= set(MODELS) - {"auto"}:
+        names = ", ".join(weights)
+        raise RunError(f"{folder / BLEND} is damaged (no such models: {names}). Train again.")
+    return dict(found)
 
-    def tell(text: str) -> None:
-        for callback in callbacks:
-            callback.on_message(text)
 
-    members: dict[str, Run] = {}
-    skipped: dict[str, str] = {}
-    for name in member_names(kind):
-        place = folder / MEMBERS / name
+class AutoModel(Model):
+    """Several models, of which the best or a blend of the best two answers."""
+
+    def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
+        super().__init__(prepared, labels, **options)
+        self._members: dict[str, Model] = {}
+        self._weights: dict[str, float] = {}
+        self._blend: dict[str, Any] = {}
+        #: Finished runs by model: members that need not be trained again if they are the same.
+        self.finished: Mapping[str, str | Path] = {}
+
+    @property
+    def members(self) -> dict[str, Model]:
+        """The members that answer."""
+        return {name: self._members[name] for name in self._weights}
+
+    def fit(
+        self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
+        resume: bool = False,
+    ) -> None:  # fmt: skip
+        """Train all members for which there is time, and choose by validation.
+
+        Members that are there already are taken as they are, or resumed where they stopped.
+
+        Raises:
+            RunError: No member could be trained.
+        """
+        config = self.prepared.config
+        about, _ = read_run(folder)
+        before = [
+            self._take_over(Path(source), folder / MEMBERS / name, name, about)
+            for name, source in self.finished.items()
+        ]
+        budget = Budget(min(budget.until, Budget.of_minutes(config.minutes).until))
+        records: dict[str, dict[str, Any]] = {}
+        skipped: dict[str, str] = {}
+        for name in member_names(self.kind.name):
+            place = folder / MEMBERS / name
+            if self._members and not is_run(place) and budget.over:
+                skipped[name] = f"the {config.minutes:g} minutes were over"
+                announce(callbacks, f"auto: {name} left out: {skipped[name]}")
+                continue
+            announce(callbacks, f"auto: {name}")
+            # A search may use half of the time left: the network comes last and needs some too.
+            own = budget if MODELS[name].network else budget.half()
+            try:
+                self._members[name], records[name] = self._member(
+                    name, place, about, own, callbacks
+                )
+            except RelFrogError as error:
+                # A member that does not fit the data is no reason to lose the others.
+                skipped[name] = str(error)
+                announce(callbacks, f"auto: {name} left out: {error}")
+        if not self._members:
+            raise RunError(f"auto: no model could be trained. {next(iter(skipped.values()), '')}")
+        blend = self._choose()
+        self._weights = blend.weights
+        words = ", ".join(f"{name} {weight:.2f}" for name, weight in blend.weights.items())
+        announce(callbacks, f"auto: {words}")
+        self._blend = asdict(blend) | {
+            "regime": config.regime, "members": records, "skipped": skipped,
+        }  # fmt: skip
+        self.facts = {"seconds_before": sum(before)}
+
+    def _member(
+        self, name: str, place: Path, about: dict[str, Any], budget: Budget,
+        callbacks: Sequence[Callback],
+    ) -> tuple[Model, dict[str, Any]]:  # fmt: skip
+        """A member, trained, resumed or loaded, and what is recorded of it."""
+        opened, config = self.prepared.opened, member_settings(name, self.prepared.config)
         begun = is_run(place)
-        if members and not begun and time.monotonic() > until:
-            skipped[name] = f"the {config.minutes:g} minutes were over"
-            tell(f"auto: {name} left out: {skipped[name]}")
-            continue
-        gates = about.get("gates") if name in NETWORKS else None
-        settings = _settings(name, config)
-        tell(f"auto: {name}")
-        # Of what is left a search may use half: the network, which comes last, needs time too.
-        now = time.monotonic()
-        end = until if name in NETWORKS else min(until, (now + until) / 2)
+        if begun:
+            theirs, kept = read_run(place)
+            if theirs["status"] == "complete":
+                model = load_model(place, theirs, kept, opened, device=self.device)
+                return model, _record(place, theirs)
+            if kept != config:
+                raise UsageError(f"{place} was begun with other settings: train auto anew.")
+        prepared = prepare_for(opened, config)
+        if not begun:
+            gates = about.get("gates") if MODELS[name].network else None
+            place.parent.mkdir(exist_ok=True)
+            theirs = begin(
+                place, prepared, config, dataset=about["dataset"], task=about["task"], gates=gates
+            )
+        model = make_model(prepared, theirs, self.device)
+        theirs = fit_model(model, place, theirs, budget=budget, callbacks=callbacks, resume=begun)
+        return model, _record(place, theirs)
+
+    def _take_over(self, source: Path, place: Path, name: str, about: dict[str, Any]) -> float:
+        """Copy a finished run to be a member, if it is the one that would be trained.
+
+        Returns:
+            The seconds that its training took; 0 if it is another.
+        """
         try:
-            members[name] = train(
-                about["dataset"], about["task"], place, settings=settings, roles=gates,
-                resume=begun, device=device, baselines=False,
-                callbacks=[*callbacks, TimeBudget(end)],
-            )  # fmt: skip
-        except RelFrogError as error:
-            # One that does not fit the data is no reason to lose the others.
-            skipped[name] = str(error)
-            tell(f"auto: {name} left out: {error}")
-    if not members:
-        raise RunError(f"auto: no model could be trained. {next(iter(skipped.values()), '')}")
-    _choose(folder, members, skipped, prepared, kind, tell)
+            theirs, settings = read_run(source)
+        except RelFrogError:
+            return 0.0
+        gates = about.get("gates") if MODELS[name].network else None
+        mine = {**about, "status": "complete", "gates": gates}
+        same = all(
+            theirs.get(part) == mine[part] for part in ("dataset", "task", "status", "gates")
+        )
+        config = member_settings(name, self.prepared.config)
+        if not same or is_run(place) or settings != config:
+            return 0.0
+        with appearing(place, True, lambda _: "") as partial:
+            shutil.copytree(source, partial, dirs_exist_ok=True)
+        return float(theirs["seconds"])
+
+    def _choose(self) -> Blend:
+        """The blend that validation speaks for."""
+        config = self.prepared.config
+        val = self.prepared.seeds("val")
+        cutoff = self.prepared.cutoff("val", config.regime)
+        predicted = {
+            name: model.selected.predict(val, cutoff) for name, model in self._members.items()
+        }
+        return choose(self.kind, self.truth(val), predicted, self.labels.get("std"), config.seed)
+
+    @cached_property
+    def selected(self) -> Model:
+        """The same blend of what validation had selected of each member."""
+        if not self.prepared.config.refit:
+            return self
+        other = self._copy()
+        assert isinstance(other, AutoModel)
+        other._members = {name: model.selected for name, model in self._members.items()}
+        other.selected = other
+        return other
+
+    def save(self, folder: Path) -> None:
+        """Which members answer; they themselves are in their folders already."""
+        write_json(folder / BLEND, self._blend)
+
+    def load(self, folder: Path) -> None:
+        """The members that answer, each from its folder."""
+        self._blend = read_blend(folder)
+        self._weights = {name: float(w) for name, w in self._blend["weights"].items()}
+        for name in self._weights:
+            about, config = read_run(folder / MEMBERS / name)
+            self._members[name] = load_model(
+                folder / MEMBERS / name, about, config, self.prepared.opened, device=self.device
+            )
+
+    def predict(
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
+    ) -> NDArray[Any]:
+        """The weighted mean of the members' predictions; of lists the one member's."""
+        if self.kind.ranks:
+            return next(iter(self.members.values())).predict(seeds, cutoff, request)
+        parts = [
+            self._weights[name] * model.predict(seeds, cutoff)
+            for name, model in self.members.items()
+        ]
+        return np.asarray(np.sum(parts, axis=0))
 
 
-def _choose(
-    folder: Path,
-    members: dict[str, Run],
-    skipped: dict[str, str],
-    prepared: Prepared,
-    kind: str,
-    tell: Callable[[str], None],
-) -> None:
-    config = prepared.config
-    val = seeds_of(prepared.task, "val")
-    cutoff = prepared.cutoff("val", config.regime)
-    first = next(iter(members.values()))
-    blend = choose(
-        kind,
-        first.truth(val),
-        {name: run.selected.predict_seeds(val, cutoff) for name, run in members.items()},
-        first.about["labels"].get("std"),
-        config.seed,
-    )
-    words = ", ".join(f"{name} {weight:.2f}" for name, weight in blend.weights.items())
-    tell(f"auto: {words}")
-    write_json(
-        folder / BLEND,
-        asdict(blend)
-        | {
-            "regime": config.regime,
-            "members": {
-                name: {"val": run.metrics["val"], "seconds": run.about["seconds"]}
-                for name, run in members.items()
-            },
-            "skipped": skipped,
-        },
-    )
+def _record(place: Path, about: dict[str, Any]) -> dict[str, Any]:
+    """What `blend.json` says of a member."""
+    return {"val": read_json(place / "metrics.json")["val"], "seconds": about["seconds"]}
 
 
 #: Draws of validation seeds, seeds in each, and the share of draws that a model must lose to be
@@ -216,7 +256,7 @@ class Blend:
 
 
 def choose(
-    kind: str,
+    kind: TaskKind,
     truth: NDArray[Any],
     predicted: dict[str, NDArray[Any]],
     label_std: float | None = None,
@@ -231,23 +271,22 @@ def choose(
     these very labels, which flatters it.
 
     Args:
-        kind: RelBench's name of the type of task.
+        kind: the type of task.
         truth: labels as the metrics want them. Shape [seeds].
         predicted: per model its predictions for the validation seeds.
         label_std: spread of the training labels.
         seed: of the draws.
     """
-    ranks = kind == "recommendation"
-    metric, higher = ("map", True) if ranks else HEADS[kind].metric
 
     def score(values: NDArray[Any], rows: Any = slice(None)) -> float:
-        return compute_metrics(kind, truth[rows], values[rows], label_std)[metric]
+        found = compute_metrics(kind.name, truth[rows], values[rows], label_std, kind.metric)
+        return found[kind.metric]
 
     alone = {name: score(values) for name, values in predicted.items()}
-    badness = {name: -value if higher else value for name, value in alone.items()}
+    badness = {name: -value if kind.higher else value for name, value in alone.items()}
     first, *others = sorted(alone, key=lambda name: np.nan_to_num(badness[name], nan=np.inf))
     plain = Blend({first: 1.0}, alone[first], first, 0.0)
-    if ranks or not others or np.isnan(alone[others[0]]):
+    if kind.ranks or not others or np.isnan(alone[others[0]]):
         return plain  # scores of lists have no common scale
     rng = np.random.default_rng(seed)
     draws = [rng.integers(0, len(truth), min(len(truth), DRAWN)) for _ in range(DRAWS)]
@@ -257,8 +296,8 @@ def choose(
         """The shares of draws in which the values lose to the best model, and win."""
         drawn = [score(values, rows) for rows in draws]
         pairs = list(zip(drawn, known, strict=True))
-        won = [better(ours, theirs, higher) for ours, theirs in pairs]
-        lost = [better(theirs, ours, higher) for ours, theirs in pairs]
+        won = [kind.better(ours, theirs) for ours, theirs in pairs]
+        lost = [kind.better(theirs, ours) for ours, theirs in pairs]
         return float(np.mean(lost)), float(np.mean(won))
 
     mixed = np.mean([predicted[name].astype(float) for name in (first, others[0])], axis=0)

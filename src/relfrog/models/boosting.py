@@ -6,9 +6,7 @@ the best few by the validation metric are averaged.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,16 +16,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import RunError, TaskError
-from relfrog.graph.popularity import Wish
+from relfrog.graph.popularity import ListRequest
 from relfrog.models.aggregates.features import FeatureMaker
-from relfrog.models.model import Baseline, Tell, silent
-from relfrog.models.prepared import Prepared, Seeds, seeds_of, with_validation
-from relfrog.nn.heads import HEADS
+from relfrog.models.model import Model
 from relfrog.support.files import read_json, write_json, write_text
+from relfrog.training.budget import UNLIMITED, Budget
+from relfrog.training.callbacks import Callback, announce
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 
 __all__ = [
-    "LightGBMBaseline",
-    "QuickLightGBM",
+    "BoostedTrees",
+    "QuickBoostedTrees",
     "boosted",
     "load_lightgbm",
     "read_booster",
@@ -49,10 +49,9 @@ SEARCHED: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-class LightGBMBaseline(Baseline):
+class BoostedTrees(Model):
     """Gradient-boosted trees on features that are cut at the time of the seed."""
 
-    name = "lightgbm"
     FILE = "lightgbm.json"
     #: Seeds that a trial learns from, and the final models, at most.
     SEARCH_SEEDS, SEEDS = 30_000, 300_000
@@ -65,37 +64,40 @@ class LightGBMBaseline(Baseline):
     #: Labels of a task with several; each has a model of its own.
     MOST_LABELS = 30
 
-    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
-        super().__init__(prepared, about)
+    def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
+        super().__init__(prepared, labels, **options)
         self.models: list[list[Any]] = []
-        self._chosen: list[list[Any]] = []
         self._saved: dict[str, Any] | None = None
 
     @cached_property
     def maker(self) -> FeatureMaker:
         """What makes features of seeds."""
-        maker = FeatureMaker(self.prepared, self.about, self._saved)
+        maker = FeatureMaker(self.prepared, self.labels, self._saved)
         if self._saved is not None and self._saved.get("names") != maker.names:
             raise RunError("the features do not fit the dataset as it is now: train again.")
         return maker
 
-    def fit(self, tell: Tell = silent) -> None:
+    def fit(
+        self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
+        resume: bool = False,
+    ) -> None:  # fmt: skip
         """Search, and learn with the best settings."""
-        train, val = self.prepared.train_seeds, seeds_of(self.prepared.task, "val")
+        train, val = self.prepared.train_seeds, self.prepared.seeds("val")
         assert train is not None
         assert train.labels is not None
-        if int(self.about.get("labels", 0)) > self.MOST_LABELS:
+        if int(self.labels.get("labels", 0)) > self.MOST_LABELS:
             raise TaskError(
-                f"lightgbm: {self.about['labels']} labels; it learns {self.MOST_LABELS} at most, "
+                f"lightgbm: {self.labels['labels']} labels; it learns {self.MOST_LABELS} at most, "
                 "one model each. Take frog or recent."
             )
         rng = np.random.default_rng(self.prepared.config.seed)
         train = _some(train, self.SEEDS, rng)
         assert train.labels is not None
         left = self.maker.plan.left_out
-        tell(
+        announce(
+            callbacks,
             f"lightgbm: {len(self.maker.names)} features"
-            + (f"; no room for {len(left)} more, such as {left[0]}" if left else "")
+            + (f"; no room for {len(left)} more, such as {left[0]}" if left else ""),
         )
         x = self.maker.make(np.asarray(train.rows), self._stale(train, rng), train.times)
         regime = self.prepared.config.regime
@@ -103,12 +105,12 @@ class LightGBMBaseline(Baseline):
         seen = self.maker.make(np.asarray(val.rows), self.limits(val, cutoff), val.times)
         y, z = (self._targets(seeds) for seeds in (train, val))
         few = np.sort(rng.permutation(len(x))[: self.SEARCH_SEEDS])
-        metric, higher = HEADS[self.kind].metric
+        metric, higher = self.kind.metric, self.kind.higher
         found: list[tuple[float, int, dict[str, Any], list[Any]]] = []
         trials = self.prepared.config.trials
         for number in range(trials):
-            if number and time.monotonic() > self.until:
-                tell(f"lightgbm: time is over after {number} of {trials} trials")
+            if number and budget.over:
+                announce(callbacks, f"lightgbm: time is over after {number} of {trials} trials")
                 break
             settings = self._settings(number, rng)
             models = self._train(settings, x[few], y[few], seen, z)
@@ -120,37 +122,28 @@ class LightGBMBaseline(Baseline):
             )  # fmt: skip
             score = scores[metric] if higher else -scores[metric]
             found.append((score if np.isfinite(score) else -np.inf, -number, settings, models))
-            tell(f"lightgbm: trial {number + 1} of {trials}, val {metric} {scores[metric]:.4f}")
+            announce(
+                callbacks,
+                f"lightgbm: trial {number + 1} of {trials}, val {metric} {scores[metric]:.4f}",
+            )
         found.sort(key=lambda entry: entry[:2], reverse=True)
         best = found[: self.BEST]
-        if len(few) < len(x) and time.monotonic() <= self.until:
-            tell(f"lightgbm: the best settings with all {len(x):,} seeds")
+        if len(few) < len(x) and not budget.over:
+            announce(callbacks, f"lightgbm: the best settings with all {len(x):,} seeds")
             self.models = [self._train(settings, x, y, seen, z) for _, _, settings, _ in best]
         else:
             self.models = [models for *_, models in best]
         if self.prepared.config.refit:
-            tell("lightgbm: once more, from training and validation labels")
-            both = with_validation(self.prepared, train)
-            more = Seeds(
-                both.rows[len(x) :], both.times[len(x) :].reset_index(drop=True),
-                both.labels[len(x) :] if both.labels is not None else None,
-            )  # fmt: skip
+            announce(callbacks, "lightgbm: refit on training and validation labels")
+            both = self.prepared.opened.with_validation(train)
+            more = both.take(np.arange(len(x), len(both)))
             x = np.concatenate([x, self.maker.make(more.rows, self._stale(more, rng), more.times)])
             y = np.concatenate([y, self._targets(more)])
-            self._chosen = self.models
+            self.selected = self._copy()
             self.models = [
                 self._train(settings, x, y, rounds=[model.best_iteration for model in models])
-                for (*_, settings, _), models in zip(best, self._chosen, strict=True)
+                for (*_, settings, _), models in zip(best, self.models, strict=True)
             ]
-
-    @property
-    def selected(self) -> LightGBMBaseline:
-        """The same with the models that were chosen."""
-        if not self._chosen:
-            return self
-        other = copy(self)
-        other.models, other._chosen = self._chosen, []
-        return other
 
     def save(self, folder: Path) -> None:
         """As LightGBM's text, with what makes the features."""
@@ -180,7 +173,7 @@ class LightGBMBaseline(Baseline):
             raise RunError(f"{folder}: the models do not fit their features. Train again.")
 
     def predict(
-        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """What the trees say."""
         limits = self.limits(seeds, cutoff)
@@ -209,7 +202,7 @@ class LightGBMBaseline(Baseline):
     def _settings(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
         chosen = {name: rng.choice(np.array(values)) for name, values in SEARCHED.items()}
         settings = dict(self.FIRST) if number == 0 else {k: v.item() for k, v in chosen.items()}
-        if self.kind == "regression":
+        if self.kind.name == "regression":
             objective = str(rng.choice(np.array(["l1", "huber"])))
             settings["objective"] = "l1" if number == 0 else objective
         return settings
@@ -217,9 +210,9 @@ class LightGBMBaseline(Baseline):
     def _targets(self, seeds: Seeds) -> NDArray[np.float64]:
         """Labels as LightGBM wants them: one column per model. Shape [seeds, models]."""
         assert seeds.labels is not None
-        if self.kind == "multilabel_classification":
+        if self.kind.name == "multilabel_classification":
             return np.stack([np.asarray(row, float) for row in seeds.labels])
-        return np.asarray(self.head.truth(seeds.labels), float)[:, None]
+        return np.asarray(self.truth(seeds), float)[:, None]
 
     def _train(
         self, settings: dict[str, Any], x: Floats, y: NDArray[np.float64],
@@ -245,12 +238,12 @@ class LightGBMBaseline(Baseline):
             # One thread: the same model each time, and no quarrel with others over cores.
             "num_threads": 1, "feature_pre_filter": False,
         }  # fmt: skip
-        if self.kind == "regression":
-            low, high = float(self.about["low"]), float(self.about["high"])
+        if self.kind.name == "regression":
+            low, high = float(self.labels["low"]), float(self.labels["high"])
             y = np.clip(y, low, high)
-            given |= {"metric": "l1", "alpha": 0.5 * float(self.about["scale"])}
-        elif self.kind == "multiclass_classification":
-            classes = len(self.about["classes"])
+            given |= {"metric": "l1", "alpha": 0.5 * float(self.labels["scale"])}
+        elif self.kind.name == "multiclass_classification":
+            classes = len(self.labels["classes"])
             given |= {"objective": "multiclass", "metric": "multi_logloss", "num_class": classes}
             # A class not seen in training has no number.
             x, y, seen, z = x[y >= 0], y[y >= 0], seen[z >= 0], z[z >= 0]
@@ -267,22 +260,22 @@ class LightGBMBaseline(Baseline):
 
     def _answer(self, models: list[list[Any]], x: Floats) -> NDArray[Any]:
         """The mean of the models, as the metrics want it."""
-        classes = len(self.about.get("classes", ()))
+        classes = len(self.labels.get("classes", ()))
         if not len(x):
-            wide = classes or int(self.about.get("labels", 0))
+            wide = classes or int(self.labels.get("labels", 0))
             return np.zeros((0, wide)) if wide else np.zeros(0)
         found: Any = 0.0
         for some in models:
             parts = [np.asarray(m.predict(x, num_iteration=m.best_iteration)) for m in some]
-            single = self.kind != "multilabel_classification"
+            single = self.kind.name != "multilabel_classification"
             found = found + (parts[0] if single else np.stack(parts, 1))
         found = found / len(models)
-        if self.kind == "regression":
-            found = np.clip(found, float(self.about["low"]), float(self.about["high"]))
+        if self.kind.name == "regression":
+            found = np.clip(found, float(self.labels["low"]), float(self.labels["high"]))
         return np.asarray(found)
 
 
-class QuickLightGBM(LightGBMBaseline):
+class QuickBoostedTrees(BoostedTrees):
     """The same with few seeds and rounds, to stand beside a network."""
 
     SEARCH_SEEDS = SEEDS = 10_000
@@ -294,10 +287,7 @@ def _some(seeds: Seeds, most: int, rng: np.random.Generator) -> Seeds:
     """At most so many of the seeds, at random."""
     if len(seeds) <= most:
         return seeds
-    assert seeds.labels is not None
-    chosen = np.sort(rng.permutation(len(seeds))[:most])
-    times = seeds.times.iloc[chosen].reset_index(drop=True)
-    return Seeds(seeds.rows[chosen], times, seeds.labels[chosen])
+    return seeds.take(np.sort(rng.permutation(len(seeds))[:most]))
 
 
 def load_lightgbm() -> Any:

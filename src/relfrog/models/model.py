@@ -1,10 +1,10 @@
-"""What a model is that is no network: one interface for all of them."""
+"""The one interface of everything that learns: fit, save, load, predict."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,78 +14,124 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.datasets.metrics import compute_metrics
-from relfrog.graph.popularity import Wish
-from relfrog.models.prepared import Prepared, Seeds, seeds_of
-from relfrog.nn.heads import HEADS, Head
+from relfrog.graph.popularity import ListRequest
+from relfrog.kinds import TASK_KINDS, TaskKind
+from relfrog.nn.task_heads import HEADS
+from relfrog.training.budget import UNLIMITED, Budget
+from relfrog.training.callbacks import Callback
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 
-__all__ = ["Baseline", "Tell", "silent"]
-
-#: Takes one line of progress.
-Tell = Callable[[str], None]
-
-
-def silent(text: str) -> None:
-    """Say nothing."""
+__all__ = ["Model"]
 
 
-class Baseline(ABC):
-    """A model that is no network: it answers seeds from what was known at their times.
+class Model(ABC):
+    """Something that learns from a prepared task and answers seeds from what was known then.
+
+    Graph networks, boosted trees, counts of earlier labels and `auto` are the kinds of it;
+    `relfrog.kinds.MODELS` registers each with the types of task that it serves.
 
     Args:
-        prepared: the database with its label history.
-        about: of the training labels, as `Prepared.describe_labels` says it.
+        prepared: the database and the task.
+        labels: of the training labels, as `Prepared.describe_labels` says it.
+        device: where to compute.
+        gates: by route, where roles are fixed.
     """
 
-    #: As `relfrog train --model` calls it.
-    name: ClassVar[str]
     #: Whether it reads columns as numbers; otherwise it has the tables themselves.
     encoded: ClassVar[bool] = False
 
-    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
-        self.prepared, self.about = prepared, about
-        self.kind: str = prepared.task.task_type.value
-        #: What was tried, one line each for `history.jsonl`.
+    def __init__(
+        self,
+        prepared: Prepared,
+        labels: dict[str, Any],
+        *,
+        device: str = "cpu",
+        gates: Mapping[str, float] | None = None,
+    ) -> None:
+        self.prepared, self.labels = prepared, labels
+        self.device, self.gates = device, gates
+        #: One line each for `history.jsonl`: epochs, or settings that were tried.
         self.trials: list[dict[str, Any]] = []
-        #: When a search has to end, on the clock of `time.monotonic`.
-        self.until = math.inf
+        #: What `run.json` says of the fitted model.
+        self.facts: dict[str, Any] = {}
+        #: Where a refitted model keeps what validation had selected; None if it is the same.
+        self.selected_folder: Path | None = None
 
-    def fit(self, tell: Tell = silent) -> None:
-        """Learn, where there is something to learn."""
-        return
+    @property
+    def kind(self) -> TaskKind:
+        """The type of task."""
+        return TASK_KINDS[self.prepared.kind]
 
+    @abstractmethod
+    def fit(
+        self,
+        folder: Path,
+        budget: Budget = UNLIMITED,
+        callbacks: Sequence[Callback] = (),
+        *,
+        resume: bool = False,
+    ) -> None:
+        """Learn from the training labels.
+
+        Args:
+            folder: of the run, for checkpoints.
+            budget: when it has to end.
+            callbacks: notified of what happens.
+            resume: whether to go on from the checkpoints in the folder.
+        """
+
+    @abstractmethod
     def save(self, folder: Path) -> None:
         """Write what was learned."""
-        return
 
+    @abstractmethod
     def load(self, folder: Path) -> None:
         """Read what was learned.
 
         Raises:
             RunError: It is missing or damaged.
         """
-        return
 
     @abstractmethod
     def predict(
-        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """Predictions as the metrics want them, from rows up to each seed's time.
 
         Args:
             seeds: whom for.
             cutoff: where the database stops for all of them, if not at each one's own time.
-            wish: of a recommendation: what the lists shall be.
+            request: of a recommendation: what the lists shall be.
         """
 
-    @property
-    def selected(self) -> Baseline:
-        """What validation has chosen; another only where that was learned once more."""
-        return self
-
     @cached_property
-    def head(self) -> Head:
-        """What labels and predictions of this type of task mean."""
-        return HEADS[self.kind].build(self.about, 1, 0.0)
+    def selected(self) -> Model:
+        """What validation has selected: this model, unless it was refitted afterwards.
+
+        A model that has learned from validation labels cannot be scored on them.
+        """
+        if self.selected_folder is None:
+            return self
+        other = self._copy()
+        other.load(self.selected_folder)
+        return other
+
+    def _copy(self) -> Model:
+        """The same model, to be given other weights."""
+        other = copy(self)
+        other.selected_folder = None
+        vars(other).pop("selected", None)
+        return other
+
+    @property
+    def members(self) -> dict[str, Model]:
+        """The models that it is made of, by name; none unless it is made of others."""
+        return {}
+
+    def roles(self) -> list[dict[str, Any]]:
+        """The learned role of each route, for `roles.json`; none without a network."""
+        return []
 
     def limits(self, seeds: Seeds, cutoff: pd.Timestamp | None) -> NDArray[np.int64]:
         """Up to when each seed sees, in ticks of the graph. Shape [seeds]."""
@@ -96,13 +142,16 @@ class Baseline(ABC):
 
     def score(self, split: str, regime: str) -> dict[str, float]:
         """Metrics on the seeds of a split."""
-        seeds = seeds_of(self.prepared.task, split)
-        one = self.selected if split == "val" else self
-        return self.metrics(seeds, one.predict(seeds, self.prepared.cutoff(split, regime)))
+        seeds = self.prepared.seeds(split)
+        model = self.selected if split == "val" else self
+        return self.metrics(seeds, model.predict(seeds, self.prepared.cutoff(split, regime)))
+
+    def truth(self, seeds: Seeds) -> NDArray[Any]:
+        """Labels as the metrics want them. Shape [seeds]."""
+        assert seeds.labels is not None
+        return HEADS[self.kind.name].truth(self.labels, seeds.labels)
 
     def metrics(self, seeds: Seeds, predicted: NDArray[Any]) -> dict[str, float]:
         """What predictions for these seeds are worth."""
-        assert seeds.labels is not None
-        ranks = self.kind == "recommendation"
-        truth = seeds.labels if ranks else self.head.truth(seeds.labels)
-        return compute_metrics(self.kind, truth, predicted, self.about.get("std"))
+        truth = self.truth(seeds)
+        return compute_metrics(self.kind.name, truth, predicted, self.labels.get("std"))

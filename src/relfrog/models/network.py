@@ -1,59 +1,165 @@
-"""Predictions of a graph network."""
+"""Graph networks as models: FROG, and the plain networks that it is compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from relfrog.graph.loader import Loader
+from relfrog.datasets.metrics import REGIMES
+from relfrog.errors import RunError
+from relfrog.features.columns import Features
+from relfrog.graph.popularity import ListRequest
+from relfrog.models.model import Model
 from relfrog.nn.network import Network
-from relfrog.support.memory import is_out_of_memory
+from relfrog.support.files import load_tensors, save_tensors
+from relfrog.support.threads import computing
+from relfrog.training.budget import UNLIMITED, Budget
+from relfrog.training.callbacks import Callback, announce
+from relfrog.training.inference import predict_seeds
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
+from relfrog.training.trainer import Trainer
 
-__all__ = ["predict_seeds"]
+__all__ = ["FILE", "SELECTED", "WORK", "NetworkModel"]
+
+FILE = "model.safetensors"
+#: Of a refitted model: the folder of what validation had selected.
+SELECTED = "chosen"
+#: Folders that are there while training goes on: with and without label history, and the refit.
+WORK = ("history-on", "history-off", "refit")
 
 
-def predict_seeds(
-    network: Network,
-    loader: Loader,
-    features: Mapping[str, Any],
-    device: torch.device,
-    wish: Any = None,
-) -> NDArray[Any]:
-    """Predictions in the order of the loader's seeds. Shape [seeds] or [seeds, k].
+class NetworkModel(Model):
+    """A graph network, trained by `Trainer`; with refit, trained again with validation labels."""
 
-    For a recommendation [seeds, k, 2]: targets and scores, as a `Wish` says.
-    A batch that does not fit into memory is halved until it does.
-    """
-    was_training = network.training
-    network.eval()
-    parts, numbers = [], []
-    try:
-        with torch.no_grad():
-            for whole in loader:
-                waiting = [whole]
-                while waiting:
-                    plan = waiting.pop()
-                    try:
-                        moved = plan.to(device)
-                        out = network(moved, features)
-                        found = network.head.batch_predict(out.seeds, moved, features, wish).cpu()
-                    except (RuntimeError, MemoryError) as error:
-                        if len(plan.batch) == 1 or not is_out_of_memory(error):
-                            raise
-                        halves = np.array_split(np.arange(len(plan.batch)), 2)
-                        waiting += [loader.part(plan.batch, half) for half in halves]
-                        continue
-                    parts.append(found)
-                    numbers.append(plan.batch.seed_ids.cpu())
-    finally:
-        network.train(was_training)
-    if not parts:
-        return np.empty(0)
-    everything = torch.cat(parts)
-    ordered = torch.empty_like(everything)
-    ordered[torch.cat(numbers)] = everything
-    return np.asarray(ordered.numpy())
+    encoded = True
+
+    def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
+        super().__init__(prepared, labels, **options)
+        #: Weights as they are saved: of the network and, to look into it, of the regulariser.
+        self.weights: dict[str, Any] = {}
+        self._folder = Path()
+
+    def fit(
+        self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
+        resume: bool = False,
+    ) -> None:  # fmt: skip
+        """Train, with and without label history if validation shall decide; then refit."""
+
+        def train(part: str, prepared: Prepared, last: int | None = None) -> Trainer:
+            (folder / part).mkdir(exist_ok=True)
+            trainer = Trainer(
+                prepared, folder / part, roles=self.gates, device=torch.device(self.device),
+                callbacks=callbacks, budget=budget, labels=self.labels, last=last,
+            )  # fmt: skip
+            if resume:
+                trainer.load_checkpoint()
+            trainer.fit()
+            return trainer
+
+        trainers = [train(part, prepared) for part, prepared in self._candidates()]
+        best = trainers[0]
+        for other in trainers[1:]:
+            score = other.at.best
+            if score is not None and self.kind.better(score, best.at.best):
+                best = other
+        self._take(best)
+        lines = (best.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        self.trials = [json.loads(line) for line in lines]
+        self.facts = {
+            "weights": sum(p.numel() for p in best.network.parameters()),
+            "best_epoch": best.at.best_epoch, "epochs": best.at.epoch,
+        }  # fmt: skip
+        if len(trainers) > 1:
+            scores = zip(WORK, trainers, strict=False)
+            self.facts["history_by_validation"] = {part: one.at.best for part, one in scores}
+        if self.prepared.config.refit:
+            announce(callbacks, "refit on training and validation labels ...")
+            assert self.prepared.train_seeds is not None
+            seeds = self.prepared.opened.with_validation(self.prepared.train_seeds)
+            more = replace(self.prepared, train_seeds=seeds)
+            final = train("refit", more, last=best.at.best_epoch + 1)
+            self.selected = self._copy()
+            before = {regime: self.selected.score("test", regime) for regime in REGIMES}
+            self._take(final)
+            self.facts["refit"] = {
+                "labels": len(seeds), "epochs": final.at.epoch, "before": before,
+            }  # fmt: skip
+
+    def _candidates(self) -> list[tuple[str, Prepared]]:
+        """What to train in which folder: one network, or one with and one without history."""
+        config = self.prepared.config
+        if config.history != "auto":
+            # The refit must not be mixed up with what was selected.
+            return [(SELECTED if config.refit else "", self.prepared)]
+        shown = replace(self.prepared, config=replace(config, history="on"))
+        hidden = self.prepared.opened.prepare(replace(config, history="off"))
+        return list(zip(WORK, (shown, hidden), strict=False))
+
+    def _take(self, trainer: Trainer) -> None:
+        """Be what a trainer has trained."""
+        self.prepared = trainer.prepared
+        self.weights = load_tensors(trainer.folder / FILE)
+        vars(self).pop("network", None)
+
+    def save(self, folder: Path) -> None:
+        """As safetensors."""
+        save_tensors(folder / FILE, self.weights)
+        self._folder = folder
+
+    def load(self, folder: Path) -> None:
+        """From safetensors; the network itself is built when it is first needed."""
+        self.weights = load_tensors(folder / FILE)
+        self._folder = folder
+        vars(self).pop("network", None)
+
+    @cached_property
+    def network(self) -> Network:
+        """The network with its weights."""
+        network = self.prepared.network(self.labels, self.gates)
+        weights = {k[8:]: v for k, v in self.weights.items() if k.startswith("network.")}
+        try:
+            network.load_state_dict(weights)
+        except RuntimeError as error:
+            text = " ".join(str(error).split())[:300]
+            raise RunError(
+                f"{self._folder}: the weights do not fit the dataset as it is now ({text}). "
+                "Its tables or keys have changed: train again."
+            ) from None
+        return network.to(self.device).eval()
+
+    @property
+    def features(self) -> dict[str, Features]:
+        """The columns as numbers, on the model's device."""
+        device = torch.device(self.device)
+        return {name: part.to(device) for name, part in self.prepared.features.items()}
+
+    def predict(
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
+    ) -> NDArray[Any]:
+        """What the network says."""
+        loader = self.prepared.loader(seeds, cutoff=cutoff)
+        with computing(self.prepared.config.threads):
+            return predict_seeds(
+                self.network, loader, self.features, torch.device(self.device), request
+            )
+
+    def roles(self) -> list[dict[str, Any]]:
+        """The average gate of each route."""
+        roles = self.network.roles
+        gates = roles.average.tolist() if roles else []
+        return [
+            {
+                "route": str(route), "paradigm": route.paradigm.name,
+                **dict(zip("uvw", route.tables, strict=True)), "gate": gate,
+            }
+            for route, gate in zip(self.prepared.routes if gates else (), gates, strict=True)
+        ]  # fmt: skip

@@ -6,6 +6,7 @@ closed by the time of the seed, or by the time at which the database stops.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,17 +15,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.datasets.metrics import better
 from relfrog.errors import RunError
-from relfrog.graph.popularity import Wish
-from relfrog.models.model import Baseline, Tell, silent
-from relfrog.models.prepared import Prepared, Seeds, seeds_of
-from relfrog.nn.heads import HEADS
+from relfrog.graph.popularity import ListRequest
+from relfrog.models.model import Model
 from relfrog.support.files import read_json, write_json
+from relfrog.training.budget import UNLIMITED, Budget
+from relfrog.training.callbacks import Callback, announce
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 
 __all__ = [
-    "GlobalMeanBaseline", "GlobalMedianBaseline", "MeanBaseline", "MedianBaseline",
-    "PastLabels", "RecentBaseline", "label_rows",
+    "EntityMean",
+    "EntityMedian",
+    "GlobalMean",
+    "GlobalMedian",
+    "PastLabels",
+    "RecentMean",
+    "label_rows",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -59,7 +66,7 @@ class PastLabels:
     """
 
     def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
-        kind = prepared.task.task_type.value
+        kind = prepared.kind
         assert prepared.history is not None
         frame = prepared.db.table_dict[prepared.history].df
         values = label_rows(kind, frame["label"].to_numpy(), about)
@@ -113,7 +120,7 @@ def slice_medians(values: Floats, begin: Ints, end: Ints) -> Floats:
     return found
 
 
-class _Past(Baseline):
+class _PastModel(Model):
     """Answers from earlier labels; where there are none, those of everyone by then."""
 
     FILE = "baseline.json"
@@ -124,21 +131,24 @@ class _Past(Baseline):
     #: How many of the latest labels of the entity it looks at; None for all.
     last: int | None = None
 
-    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
-        super().__init__(prepared, about)
+    def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
+        super().__init__(prepared, labels, **options)
         self.constant: Floats = np.zeros(0)
 
     @cached_property
     def past(self) -> PastLabels:
         """All known labels."""
-        return PastLabels(self.prepared, self.about)
+        return PastLabels(self.prepared, self.labels)
 
-    def fit(self, tell: Tell = silent) -> None:
+    def fit(
+        self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
+        resume: bool = False,
+    ) -> None:  # fmt: skip
         """Keep the answer for times at which no label was known yet."""
         seeds = self.prepared.train_seeds
         assert seeds is not None
         assert seeds.labels is not None
-        rows = label_rows(self.kind, seeds.labels, self.about)
+        rows = label_rows(self.kind.name, seeds.labels, self.labels)
         self.constant = np.median(rows, 0) if self.median else np.mean(rows, 0)
 
     def save(self, folder: Path) -> None:
@@ -159,7 +169,7 @@ class _Past(Baseline):
             raise RunError(f"{folder / self.FILE} does not fit the labels. Train again.")
 
     def predict(
-        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """The mean or median of what is known."""
         return self._answer(seeds, self.limits(seeds, cutoff), self.last)
@@ -176,55 +186,53 @@ class _Past(Baseline):
         everyone = middle(self.past.in_time, np.zeros_like(count), count)[place]
         found = np.where(np.isnan(found), everyone, found)
         found = np.where(np.isnan(found), self.constant, found)
-        single = self.kind in ("binary_classification", "regression")
+        single = self.kind.name in ("binary_classification", "regression")
         return found[:, 0] if single else found
 
 
-class MeanBaseline(_Past):
+class EntityMean(_PastModel):
     """The mean of the entity's earlier labels: a value, a share, or the shares of classes."""
 
-    name = "mean"
 
-
-class MedianBaseline(_Past):
+class EntityMedian(_PastModel):
     """The median of the entity's earlier labels."""
 
-    name = "median"
     median = True
 
 
-class GlobalMeanBaseline(_Past):
+class GlobalMean(_PastModel):
     """The mean of everyone's earlier labels."""
 
-    name = "global-mean"
     own = False
 
 
-class GlobalMedianBaseline(_Past):
+class GlobalMedian(_PastModel):
     """The median of everyone's earlier labels."""
 
-    name = "global-median"
     own, median = False, True
 
 
-class RecentBaseline(_Past):
+class RecentMean(_PastModel):
     """The mean of the entity's last n labels; n by validation."""
 
-    name = "recent"
     #: The numbers of labels that are tried; None for all.
     TRIED = (1, 2, 3, 5, 10, 20, 50, None)
 
-    def fit(self, tell: Tell = silent) -> None:
+    def fit(
+        self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
+        resume: bool = False,
+    ) -> None:  # fmt: skip
         """Try each number on the validation seeds."""
-        super().fit(tell)
+        super().fit(folder, budget, callbacks, resume=resume)
         regime = self.prepared.config.regime
-        metric, higher = HEADS[self.kind].metric
-        seeds = seeds_of(self.prepared.task, "val")
+        metric = self.kind.metric
+        seeds = self.prepared.seeds("val")
         limits = self.limits(seeds, self.prepared.cutoff("val", regime))
         best: float | None = None
         for last in self.TRIED:
             scores = self.metrics(seeds, self._answer(seeds, limits, last))
             self.trials.append({"last": last, "regime": regime, "val": scores})
-            if better(scores[metric], best, higher):
+            if self.kind.better(scores[metric], best):
                 best, self.last = scores[metric], last
-        tell(f"recent: the last {self.last or 'of all'} labels, val {metric} {best:.4f}")
+        chosen = f"the last {self.last or 'of all'} labels"
+        announce(callbacks, f"recent: {chosen}, val {metric} {best:.4f}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from copy import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,42 +12,57 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import TaskError
-from relfrog.graph.popularity import Popularity, Wish, children_at, joined_before
+from relfrog.graph.popularity import ListRequest, Popularity, children_at, joined_before
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.boosting import boosted, load_lightgbm, read_booster, write_booster
-from relfrog.models.model import Baseline, Tell, silent
-from relfrog.models.prepared import Prepared, Seeds, seeds_of, with_validation
+from relfrog.models.model import Model
+from relfrog.training.budget import UNLIMITED, Budget
+from relfrog.training.callbacks import Callback, announce
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 
-__all__ = ["LightGBMRanker", "PastVisitRanker", "PopularityRanker", "QuickLightGBMRanker", "Ranker"]
+__all__ = ["BoostedRanker", "PastVisitRanker", "PopularityRanker", "QuickBoostedRanker", "Ranker"]
 
 Ints = NDArray[np.int64]
 
 
-class Ranker(Baseline):
+class Ranker(Model):
     """Lists of targets for seeds, from what was known at their times.
 
     Args:
         prepared: the database with its label history.
-        about: of the training labels; `k` is the length of the lists.
+        labels: of the training labels; `k` is the length of the lists.
     """
 
     #: Whether labels of the last window say which targets are asked for most, or those of all time.
     latest: ClassVar[bool] = True
 
-    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
-        super().__init__(prepared, about)
-        self.graph, self.k = prepared.graph, int(about["k"])
+    def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
+        super().__init__(prepared, labels, **options)
+        self.graph, self.k = prepared.graph, int(labels["k"])
         task = prepared.task
         self.source, self.target = task.entity_table, task.dst_entity_table
-        labels = {
+        earlier = {
             key.column: key for key in self.graph.foreign_keys if key.table == prepared.history
         }
-        self.of_source: ForeignKey = labels["entity"]
-        self.of_target: ForeignKey = labels["label"]
+        self.of_source: ForeignKey = earlier["entity"]
+        self.of_target: ForeignKey = earlier["label"]
         self.popularity = Popularity(
             self.graph, self.target, task.timedelta.total_seconds(), self.of_target,
             latest=self.latest,
         )  # fmt: skip
+
+    def fit(
+        self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
+        resume: bool = False,
+    ) -> None:  # fmt: skip
+        """Nothing: counts of the past are all there is to know."""
+
+    def save(self, folder: Path) -> None:
+        """Nothing."""
+
+    def load(self, folder: Path) -> None:
+        """Nothing."""
 
     @abstractmethod
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
@@ -61,12 +76,12 @@ class Ranker(Baseline):
         """
 
     def predict(
-        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[np.float64]:
         """The best targets and their scores; -1 where there are no more. Shape [seeds, k, 2]."""
-        wish = wish or Wish(self.k)
+        request = request or ListRequest(self.k)
         limits = self.limits(seeds, cutoff)
-        found = np.full((len(seeds), wish.k, 2), -1.0)
+        found = np.full((len(seeds), request.k, 2), -1.0)
         found[:, :, 1] = -np.inf
         who, rows, scores = self.scores(np.asarray(seeds.rows), limits)
         order = np.lexsort((rows, -scores, who))
@@ -75,22 +90,22 @@ class Ranker(Baseline):
         for tick in np.unique(limits):
             standing = self.popularity.at(int(tick))
             popular, visible = standing.order.numpy(), standing.visible.numpy()
-            if wish.allowed is not None:
-                popular, visible = popular[wish.allowed[popular]], visible & wish.allowed
+            if request.allowed is not None:
+                popular, visible = popular[request.allowed[popular]], visible & request.allowed
             for i in np.flatnonzero(limits == tick):
                 banned = np.zeros(0, np.int64)
-                if wish.exclude is not None:
-                    first, known = wish.exclude
+                if request.exclude is not None:
+                    first, known = request.exclude
                     banned = known[first[i] : first[i + 1]]
                 own, marks = rows[begin[i] : begin[i + 1]], scores[begin[i] : begin[i + 1]]
                 own, marks = own[visible[own]], marks[visible[own]]
-                rest = popular[: wish.k + len(own) + len(banned)]
+                rest = popular[: request.k + len(own) + len(banned)]
                 # Below everything that has a score of its own, and in this order.
                 lowest = float(marks.min(initial=0.0))
                 both = np.concatenate([own, rest])
                 marks = np.concatenate([marks, lowest - 1.0 - np.arange(len(rest))])
                 keep = np.sort(np.unique(both, return_index=True)[1])
-                keep = keep[~np.isin(both[keep], banned)][: wish.k]
+                keep = keep[~np.isin(both[keep], banned)][: request.k]
                 found[i, : len(keep), 0], found[i, : len(keep), 1] = both[keep], marks[keep]
         return found
 
@@ -98,7 +113,6 @@ class Ranker(Baseline):
 class PopularityRanker(Ranker):
     """The same list for everyone: the targets with most labels so far, as the paper has it."""
 
-    name = "popularity"
     latest = False
 
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
@@ -109,7 +123,6 @@ class PopularityRanker(Ranker):
 class PastVisitRanker(Ranker):
     """What was in the seed's own earlier labels, the most frequent first; then popularity."""
 
-    name = "past-visit"
     latest = False
 
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
@@ -120,7 +133,7 @@ class PastVisitRanker(Ranker):
         return pairs[:, 0], pairs[:, 1], count.astype(float)
 
 
-class LightGBMRanker(Ranker):
+class BoostedRanker(Ranker):
     """LightGBM's LambdaRank on counts and columns of seed and target.
 
     Candidates are what the seed was joined to before and what most get; features: how often and
@@ -128,7 +141,6 @@ class LightGBMRanker(Ranker):
     target is asked for, and the columns of both.
     """
 
-    name = "lightgbm"
     encoded = True
     #: Popular targets that every seed is asked about.
     POPULAR = 100
@@ -139,16 +151,17 @@ class LightGBMRanker(Ranker):
     ROUNDS, PATIENCE = 300, 30
     FILE = "lightgbm.txt"
 
-    def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
-        super().__init__(prepared, about)
+    def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
+        super().__init__(prepared, labels, **options)
         self.model: Any = None
-        self._chosen: Any = None
 
-    def fit(self, tell: Tell = silent) -> None:
+    def fit(
+        self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
+        resume: bool = False,
+    ) -> None:  # fmt: skip
         """Learn on training seeds, the latest first; stop by validation."""
         lightgbm = load_lightgbm()
-        task = self.prepared.task
-        train, val = (seeds_of(task, split) for split in ("train", "val"))
+        train, val = (self.prepared.seeds(split) for split in ("train", "val"))
         sets = [self._data(self._latest(train)), self._data(val)]
         if not sets[0][1].any():
             raise TaskError("lightgbm: no label is among the candidates. Try --model popularity.")
@@ -167,21 +180,12 @@ class LightGBMRanker(Ranker):
         rounds = self.ROUNDS if stop else self.PATIENCE
         self.model = boosted(settings, data[0], rounds, data[1:], stop)
         if self.prepared.config.refit:
-            tell("lightgbm: once more, from training and validation labels")
-            x, y, g = self._data(self._latest(with_validation(self.prepared, train)))
+            announce(callbacks, "lightgbm: refit on training and validation labels")
+            x, y, g = self._data(self._latest(self.prepared.opened.with_validation(train)))
             # Without early stopping there is no best round, and all of them count.
             rounds = self.model.best_iteration or rounds
-            self._chosen = self.model
+            self.selected = self._copy()
             self.model = boosted(settings, lightgbm.Dataset(x, y, group=g), rounds, [], [])
-
-    @property
-    def selected(self) -> LightGBMRanker:
-        """The same with the model that was chosen."""
-        if self._chosen is None:
-            return self
-        other = copy(self)
-        other.model, other._chosen = self._chosen, None
-        return other
 
     def save(self, folder: Path) -> None:
         """As LightGBM's text."""
@@ -209,9 +213,7 @@ class LightGBMRanker(Ranker):
         rng = np.random.default_rng(self.prepared.config.seed)
         late = order[: 4 * most]
         chosen = np.sort(rng.permutation(late)[:most])
-        assert seeds.labels is not None
-        times = seeds.times.iloc[chosen].reset_index(drop=True)
-        return Seeds(seeds.rows[chosen], times, seeds.labels[chosen])
+        return seeds.take(chosen)
 
     def _data(self, seeds: Seeds) -> tuple[NDArray[np.float32], NDArray[np.bool_], Ints]:
         """Features, labels, and candidates per seed."""
@@ -302,7 +304,7 @@ class LightGBMRanker(Ranker):
         return out
 
 
-class QuickLightGBMRanker(LightGBMRanker):
+class QuickBoostedRanker(BoostedRanker):
     """The same with few pairs and rounds, to stand beside a network."""
 
     PAIRS = 100_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +13,30 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from relfrog.features.columns import Features
+from relfrog.features.columns import Features, TableColumns
+from relfrog.graph.popularity import Popularity
 from relfrog.nn.batch_plan import Plan
 
-__all__ = ["HEADS", "BinaryHead", "Head", "MulticlassHead", "MultilabelHead", "RegressionHead"]
+__all__ = ["BinaryHead", "Head", "MulticlassHead", "MultilabelHead", "RegressionHead", "Targets"]
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What is recommended: what the head of a recommendation must know beside the labels.
+
+    Attributes:
+        table: the table of the targets.
+        columns: its columns.
+        popularity: how often each target was joined before, at any time.
+        bins: pieces per number in the encoder of the targets.
+        column_dropout: share of their columns that are hidden while training.
+    """
+
+    table: str
+    columns: TableColumns
+    popularity: Popularity
+    bins: int
+    column_dropout: float
 
 
 class Head(nn.Module, ABC):
@@ -26,8 +47,6 @@ class Head(nn.Module, ABC):
 
     #: RelBench's name of the type of task.
     kind: ClassVar[str]
-    #: What selection goes by, and whether more of it is better.
-    metric: ClassVar[tuple[str, bool]]
 
     def __init__(self, channels: int, outputs: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -51,7 +70,7 @@ class Head(nn.Module, ABC):
         return self.loss(answer.float(), targets[plan.batch.seed_ids.to(answer.device)])
 
     def batch_predict(
-        self, answer: Any, plan: Plan, features: Mapping[str, Features], wish: Any = None
+        self, answer: Any, plan: Plan, features: Mapping[str, Features], request: Any = None
     ) -> Tensor:
         """The predictions for a batch. Shape [seeds, ...]."""
         return self.predict(answer)
@@ -63,8 +82,17 @@ class Head(nn.Module, ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> Head:
-        """A head for labels that `describe` has described."""
+    def build(
+        cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
+    ) -> Head:
+        """A head for labels that `describe` has described.
+
+        Args:
+            about: of the labels.
+            channels: size of the embedding of a seed.
+            dropout: in the head.
+            targets: of a recommendation: the table of what is recommended.
+        """
 
     @abstractmethod
     def targets(self, labels: NDArray[Any]) -> Any:
@@ -74,11 +102,13 @@ class Head(nn.Module, ABC):
     def loss(self, out: Tensor, target: Tensor) -> Tensor:
         """The mean loss of a batch. Shape []."""
 
-    def truth(self, labels: NDArray[Any]) -> NDArray[Any]:
+    @classmethod
+    def truth(cls, about: dict[str, Any], labels: NDArray[Any]) -> NDArray[Any]:
         """Labels as the metrics want them."""
         return labels
 
-    def columns(self, predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    @classmethod
+    def columns(cls, about: dict[str, Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Predictions as columns of a table, by name."""
         return {"prediction": predicted}
 
@@ -91,7 +121,6 @@ class BinaryHead(Head):
     """A probability; binary cross-entropy."""
 
     kind = "binary_classification"
-    metric = ("roc_auc", True)
 
     @classmethod
     def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
@@ -99,7 +128,9 @@ class BinaryHead(Head):
         return {"positive": float(np.mean(labels.astype(float)))}
 
     @classmethod
-    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> BinaryHead:
+    def build(
+        cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
+    ) -> BinaryHead:
         """One output, which starts at the share of positives."""
         head = cls(channels, 1, dropout)
         share = min(max(about["positive"], 1e-4), 1 - 1e-4)
@@ -127,7 +158,6 @@ class RegressionHead(Head):
     """
 
     kind = "regression"
-    metric = ("mae", False)
 
     def __init__(self, channels: int, about: dict[str, Any], dropout: float = 0.0) -> None:
         super().__init__(channels, 1, dropout)
@@ -136,14 +166,20 @@ class RegressionHead(Head):
 
     @classmethod
     def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
-        """Median, spread, and the 2nd and 98th percentile."""
+        """Median, spread, the 2nd and 98th percentile, and the standard deviation for NMAE."""
         values = labels.astype(float)
         low, center, high = np.percentile(values, [2, 50, 98])
         scale = float(np.std(np.clip(values, low, high))) or float(np.std(values)) or 1.0
-        return {"center": float(center), "scale": scale, "low": float(low), "high": float(high)}
+        spread = float(np.std(values, ddof=1))
+        return {
+            "center": float(center), "scale": scale, "low": float(low), "high": float(high),
+            "std": spread,
+        }  # fmt: skip
 
     @classmethod
-    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> RegressionHead:
+    def build(
+        cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
+    ) -> RegressionHead:
         """One output, which starts at the median."""
         head = cls(channels, about, dropout)
         nn.init.zeros_(head.last.bias)
@@ -167,12 +203,10 @@ class MulticlassHead(Head):
     """A probability per class; cross-entropy. A class not seen in training is never right."""
 
     kind = "multiclass_classification"
-    metric = ("accuracy", True)
 
     def __init__(self, channels: int, classes: list[Any], dropout: float = 0.0) -> None:
         super().__init__(channels, len(classes), dropout)
         self.classes = classes
-        self.number = {value: number for number, value in enumerate(classes)}
 
     @classmethod
     def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
@@ -180,17 +214,21 @@ class MulticlassHead(Head):
         return {"classes": np.unique(labels).tolist()}
 
     @classmethod
-    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> MulticlassHead:
+    def build(
+        cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
+    ) -> MulticlassHead:
         """One output per class."""
         return cls(channels, about["classes"], dropout)
 
     def targets(self, labels: NDArray[Any]) -> Tensor:
         """Numbers of the classes; -100, which the loss leaves out, for unknown ones."""
-        return torch.tensor([self.number.get(value, -100) for value in labels.tolist()])
+        return torch.from_numpy(self.truth({"classes": self.classes}, labels))
 
-    def truth(self, labels: NDArray[Any]) -> NDArray[Any]:
-        """Numbers of the classes."""
-        return np.asarray(self.targets(labels).numpy())
+    @classmethod
+    def truth(cls, about: dict[str, Any], labels: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of the classes, -100 for unknown ones."""
+        number = {value: place for place, value in enumerate(about["classes"])}
+        return np.array([number.get(value, -100) for value in labels.tolist()], np.int64)
 
     def loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy."""
@@ -200,16 +238,15 @@ class MulticlassHead(Head):
         """Probabilities. Shape [n, classes]."""
         return out.softmax(1)
 
-    def columns(self, predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    @classmethod
+    def columns(cls, about: dict[str, Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """The likeliest class, and the probability of each."""
-        chosen = predicted.reshape(-1, len(self.classes)).argmax(1)
-        found = {
-            "prediction": np.array(self.classes, dtype=object)[chosen].astype(
-                np.array(self.classes).dtype
-            )
-        }
-        for number, value in enumerate(self.classes):
-            found[f"probability_{value}"] = predicted.reshape(-1, len(self.classes))[:, number]
+        classes = about["classes"]
+        rows = predicted.reshape(-1, len(classes))
+        likeliest = np.array(classes, dtype=object)[rows.argmax(1)]
+        found = {"prediction": likeliest.astype(np.array(classes).dtype)}
+        for number, value in enumerate(classes):
+            found[f"probability_{value}"] = rows[:, number]
         return found
 
 
@@ -217,7 +254,6 @@ class MultilabelHead(Head):
     """A probability per label; binary cross-entropy for each."""
 
     kind = "multilabel_classification"
-    metric = ("roc_auc_macro", True)
 
     @classmethod
     def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
@@ -225,7 +261,9 @@ class MultilabelHead(Head):
         return {"labels": len(labels[0])}
 
     @classmethod
-    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> MultilabelHead:
+    def build(
+        cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
+    ) -> MultilabelHead:
         """One output per label."""
         return cls(channels, about["labels"], dropout)
 
@@ -241,14 +279,9 @@ class MultilabelHead(Head):
         """Probabilities. Shape [n, labels]."""
         return out.sigmoid()
 
-    def columns(self, predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    @classmethod
+    def columns(cls, about: dict[str, Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """The probability of each label."""
-        count = self.last.out_features
+        count = int(about["labels"])
         rows = predicted.reshape(-1, count)
         return {f"probability_{number}": rows[:, number] for number in range(count)}
-
-
-#: By type of task.
-HEADS: dict[str, type[Head]] = {
-    head.kind: head for head in (BinaryHead, RegressionHead, MulticlassHead, MultilabelHead)
-}

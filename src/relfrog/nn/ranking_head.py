@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from relfrog.features.columns import Features, TableColumns
-from relfrog.graph.popularity import Popularity, Standing, Wish
+from relfrog.graph.popularity import ListRequest, Popularity, Standing
 from relfrog.nn.batch_plan import Plan
 from relfrog.nn.encoders import RowEncoder
-from relfrog.nn.heads import Head
+from relfrog.nn.heads import Head, Targets
 from relfrog.support import times as clock
 
 __all__ = ["Answers", "Lists", "RankingHead"]
@@ -81,7 +81,6 @@ class RankingHead(Head):
     """
 
     kind: ClassVar[str] = "recommendation"
-    metric: ClassVar[tuple[str, bool]] = ("map", True)
     #: Targets that a training step compares with; all of them if there are no more.
     NEGATIVES = 1024
     #: Targets that a prediction looks at; of more, those that are asked for most.
@@ -123,9 +122,15 @@ class RankingHead(Head):
         return {"mean_length": float(np.mean([len(some) for some in labels]))}
 
     @classmethod
-    def build(cls, about: dict[str, Any], channels: int, dropout: float) -> Head:
-        """Not without a target table: see `relfrog.models.prepared`."""
-        raise TypeError("a ranking head needs its target table")
+    def build(
+        cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
+    ) -> RankingHead:
+        """A head for a table of targets."""
+        assert targets is not None
+        return cls(
+            channels, about, targets.columns, targets.table, targets.popularity, dropout=dropout,
+            bins=targets.bins, column_dropout=targets.column_dropout,
+        )  # fmt: skip
 
     def targets(self, labels: NDArray[Any]) -> Any:
         """Labels one after the other."""
@@ -280,24 +285,24 @@ class RankingHead(Head):
         answers: Answers,
         plan: Plan,
         features: Mapping[str, Features],
-        wish: Wish | None = None,
+        request: ListRequest | None = None,
     ) -> Tensor:
         """The best targets and their scores; -1 where there are no more. Shape [seeds, k, 2]."""
-        wish = wish or Wish(self.k)
+        request = request or ListRequest(self.k)
         ticks, moment = self._ticks(plan)
-        found = torch.full((len(answers.seeds), wish.k, 2), -1.0, dtype=torch.float64)
+        found = torch.full((len(answers.seeds), request.k, 2), -1.0, dtype=torch.float64)
         found[:, :, 1] = -torch.inf
         ids = plan.batch.seed_ids.cpu()
         for number, tick in enumerate(ticks):
-            pool, base = self._pool(tick, wish, answers, features)
+            pool, base = self._pool(tick, request, answers, features)
             whole = torch.full((self.popularity.graph.num_rows[self.target],), -1)
             whole[pool] = torch.arange(len(pool))
             mine = (moment == number).nonzero().squeeze(1)
             step = max(1, self.AT_ONCE // max(len(pool), 1))
             for some in mine.split(step):
                 scores = self._scores(some, base, answers, pool, whole)
-                self._exclude(scores, some, ids, whole, wish)
-                best = scores.topk(min(wish.k, len(pool)), dim=1)
+                self._exclude(scores, some, ids, whole, request)
+                best = scores.topk(min(request.k, len(pool)), dim=1)
                 there = best.values > -torch.inf
                 rows = torch.where(there, pool[best.indices], -1)
                 found[some.cpu(), : rows.shape[1], 0] = rows.double()
@@ -305,12 +310,12 @@ class RankingHead(Head):
         return found
 
     def _pool(
-        self, tick: int, wish: Wish, answers: Answers, features: Mapping[str, Features]
+        self, tick: int, request: ListRequest, answers: Answers, features: Mapping[str, Features]
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """Targets that may be recommended at a time, and their vectors."""
         standing = self.popularity.at(tick)
         order = standing.order
-        allowed = None if wish.allowed is None else torch.from_numpy(wish.allowed)
+        allowed = None if request.allowed is None else torch.from_numpy(request.allowed)
         if allowed is not None:
             order = order[allowed[order]]
         if len(order) > self.MOST:
@@ -361,11 +366,11 @@ class RankingHead(Head):
         return scores
 
     def _exclude(
-        self, scores: Tensor, some: Tensor, ids: Tensor, whole: Tensor, wish: Wish
+        self, scores: Tensor, some: Tensor, ids: Tensor, whole: Tensor, request: ListRequest
     ) -> None:
-        if wish.exclude is None:
+        if request.exclude is None:
             return
-        begin, known = wish.exclude
+        begin, known = request.exclude
         for line, number in enumerate(ids[some.cpu()].tolist()):
             column = whole[torch.from_numpy(known[begin[number] : begin[number + 1]])]
             scores[line, column[column >= 0]] = -torch.inf

@@ -8,8 +8,8 @@ from pathlib import Path
 from relfrog.errors import UsageError
 from relfrog.reporting.gather import gather
 from relfrog.reporting.page import page
+from relfrog.runs.run import Run, load_run
 from relfrog.support.files import write_text
-from relfrog.training.run import Run, load_run
 
 __all__ = ["report"]
 

@@ -15,7 +15,7 @@ from relfrog.analysis.importance import importance
 from relfrog.datasets.entities import key_frame
 from relfrog.errors import RelFrogError
 from relfrog.graph.popularity import children_at
-from relfrog.models.prepared import Seeds
+from relfrog.models.run_folder import describe_database, fingerprint
 from relfrog.reporting.material import (
     ENTRIES,
     Answers,
@@ -28,8 +28,8 @@ from relfrog.reporting.material import (
 )
 from relfrog.reporting.saved import PARTS, keep, recall
 from relfrog.reporting.schema import read_schema
-from relfrog.training.run import Run
-from relfrog.training.run_folder import describe_database, fingerprint
+from relfrog.runs.run import Run
+from relfrog.training.seeds import Seeds
 
 __all__ = ["gather"]
 

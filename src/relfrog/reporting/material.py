@@ -18,15 +18,14 @@ from relfrog.analysis.explanation import Explanation
 from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance
 from relfrog.errors import RelFrogError
-from relfrog.kinds import NETWORKS
-from relfrog.models.prepared import Seeds
+from relfrog.kinds import MODELS, TASK_KINDS
+from relfrog.models.run_folder import BLEND, MEMBERS
 from relfrog.reporting.schema import Schema
-from relfrog.training.run import Run
-from relfrog.training.run_folder import BLEND, MEMBERS
+from relfrog.runs.run import Run
+from relfrog.training.seeds import Seeds
 
 __all__ = [
     "ENTRIES",
-    "METRICS",
     "Answers",
     "Material",
     "listed",
@@ -35,16 +34,6 @@ __all__ = [
     "sentence",
     "shown_lists",
 ]
-
-
-#: Per type of task its main metric, whether more of it is better, and the metric's name.
-METRICS = {
-    "binary_classification": ("roc_auc", True),
-    "regression": ("mae", False),
-    "multiclass_classification": ("accuracy", True),
-    "multilabel_classification": ("roc_auc_macro", True),
-    "recommendation": ("map", True),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +103,7 @@ class Material:
     @property
     def network(self) -> bool:
         """Whether the model is a network."""
-        return self.run.config.model in NETWORKS
+        return MODELS[self.run.config.model].network
 
     @property
     def other(self) -> str:
@@ -124,7 +113,8 @@ class Material:
     @property
     def metric(self) -> tuple[str, bool]:
         """The main metric, and whether more of it is better."""
-        return METRICS[self.kind]
+        kind = TASK_KINDS[self.kind]
+        return kind.metric, kind.higher
 
     def score(self, split: str, regime: str, metric: str | None = None) -> float | None:
         """A score from the run folder."""

@@ -22,9 +22,9 @@ from relfrog.analysis.explanation import Explanation, Reason, TableShare
 from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance, TableImportance
 from relfrog.errors import RunError
-from relfrog.models.prepared import Seeds
 from relfrog.reporting.material import Answers, Material
 from relfrog.support.files import load_tensors, save_tensors, write_json
+from relfrog.training.seeds import Seeds
 
 __all__ = ["PARTS", "keep", "recall"]
 

@@ -1,1 +1,1 @@
-"""Makes runs, and opens them."""
+"""What models learn from, prepared once, and how a network learns."""

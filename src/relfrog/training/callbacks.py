@@ -1,18 +1,19 @@
-"""What may be done while training goes on, and what is told of an epoch."""
+"""What may be done while training goes on, and what is reported of an epoch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relfrog.training.trainer import Trainer
 
-__all__ = ["Callback", "EpochRecord"]
+__all__ = ["Callback", "EpochRecord", "announce"]
 
 
 class Callback:
-    """What may be done while training goes on; every method may be left as it is."""
+    """What may be done while training goes on; override any of the methods."""
 
     def on_start(self, trainer: Trainer) -> None:
         """Everything is ready; the first step comes next."""
@@ -27,7 +28,13 @@ class Callback:
         """Training has ended; the best weights are in place."""
 
     def on_message(self, text: str) -> None:
-        """Something is worth a line; the one thing that models without epochs say."""
+        """A line of progress; models without epochs report nothing else."""
+
+
+def announce(callbacks: Sequence[Callback], text: str) -> None:
+    """Report a line of progress."""
+    for callback in callbacks:
+        callback.on_message(text)
 
 
 @dataclass(frozen=True)

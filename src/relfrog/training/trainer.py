@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relfrog.datasets.metrics import better, compute_metrics
+from relfrog.datasets.metrics import compute_metrics
 from relfrog.errors import RelFrogWarning, RunError
-from relfrog.models.network import predict_seeds
-from relfrog.models.prepared import Prepared, Seeds, seeds_of
+from relfrog.kinds import TASK_KINDS
 from relfrog.nn.batch_plan import Plan
 from relfrog.nn.dependency import Dependencies, Pairs
 from relfrog.nn.network import dependency_pairs
 from relfrog.support.files import append_line, load_tensors, save_tensors
 from relfrog.support.memory import is_out_of_memory
-from relfrog.training import checkpoint as checkpoints
+from relfrog.training import checkpoint
+from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, EpochRecord
+from relfrog.training.inference import predict_seeds
 from relfrog.training.nonfinite import blame
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 
 __all__ = ["Callback", "EpochRecord", "Trainer"]
 
@@ -43,9 +46,10 @@ class Trainer:
         folder: the run folder.
         roles: gates by route, where they are fixed.
         device: where to compute.
-        callbacks: told what happens.
+        callbacks: notified of what happens.
+        budget: training ends with the epoch in which its time is over, unless `last` is given.
         checkpoint_seconds: at least so long between two checkpoints inside an epoch.
-        about: of the labels, as the head describes them; by default the training labels are.
+        labels: as `Prepared.describe_labels` describes them; by default the training labels.
         last: epochs to train for when nothing is selected any more: validation labels may then be
             among those that are learned from, and the weights of the last epoch are kept.
     """
@@ -55,24 +59,25 @@ class Trainer:
         prepared: Prepared,
         folder: Path,
         *,
-        roles: dict[str, float] | None = None,
+        roles: Mapping[str, float] | None = None,
         device: torch.device | None = None,
         callbacks: Sequence[Callback] = (),
+        budget: Budget = UNLIMITED,
         checkpoint_seconds: float = 30.0,
-        about: dict[str, Any] | None = None,
+        labels: dict[str, Any] | None = None,
         last: int | None = None,
     ) -> None:
         self.last = last
         self.prepared, self.folder, self.config = prepared, folder, prepared.config
         self.device = device or torch.device("cpu")
-        self.callbacks = tuple(callbacks)
+        self.callbacks, self.budget = tuple(callbacks), budget
         self.checkpoint_seconds = checkpoint_seconds
         config, task = self.config, prepared.task
         assert prepared.train_seeds is not None
-        self.train_seeds, self.val_seeds = prepared.train_seeds, seeds_of(task, "val")
-        self.about = about or prepared.describe_labels(self.train_seeds)
+        self.train_seeds, self.val_seeds = prepared.train_seeds, prepared.seeds("val")
+        self.labels = labels or prepared.describe_labels(self.train_seeds)
         torch.manual_seed(config.seed)
-        self.network = prepared.network(self.about, roles).to(self.device)
+        self.network = prepared.network(self.labels, roles).to(self.device)
         self.dependencies: Dependencies | None = None
         if config.model == "frog" and (config.beta or config.gamma):
             self.dependencies = Dependencies(
@@ -94,8 +99,8 @@ class Trainer:
         self.loader = prepared.loader(
             self.train_seeds, staleness=config.staleness * task.timedelta.total_seconds()
         )
-        self.metric, self.higher = self.network.head.metric
-        self.at = checkpoints.Progress()
+        self.kind = TASK_KINDS[prepared.kind]
+        self.at = checkpoint.Progress()
 
     @property
     def epochs(self) -> int:
@@ -119,6 +124,8 @@ class Trainer:
         while self.at.epoch < self.epochs and (self.last or self.at.waited < self.config.patience):
             self.run_epoch()
             self.end_epoch()
+            if self.budget.over and self.last is None:
+                break
         self.network.load_state_dict(self._best_weights())
         for callback in self.callbacks:
             callback.on_end(self)
@@ -306,8 +313,8 @@ class Trainer:
             self.fit_regulariser_epoch()
         live = self._use_average()
         scores = self.validate() if self.last is None else {}
-        score = scores.get(self.metric)
-        improved = score is None or better(score, self.at.best, self.higher)
+        score = scores.get(self.kind.metric)
+        improved = score is None or self.kind.better(score, self.at.best)
         if improved:
             self.at.best, self.at.best_epoch, self.at.waited = score, self.at.epoch, 0
             save_tensors(self.folder / "model.safetensors", self._weights())
@@ -337,10 +344,8 @@ class Trainer:
         loader = self.prepared.loader(seeds, cutoff=self.prepared.cutoff(split, regime))
         predicted = predict_seeds(self.network, loader, self.features, self.device)
         assert seeds.labels is not None
-        kind = self.prepared.task.task_type.value
-        return compute_metrics(
-            kind, self.network.head.truth(seeds.labels), predicted, self.about.get("std")
-        )
+        truth = self.network.head.truth(self.labels, seeds.labels)
+        return compute_metrics(self.kind.name, truth, predicted, self.labels.get("std"))
 
     def gates(self) -> dict[str, float]:
         """The average gate of each route."""
@@ -354,11 +359,11 @@ class Trainer:
 
     def save_checkpoint(self) -> None:
         """Write all that is needed to go on as if nothing had happened."""
-        checkpoints.save(self)
+        checkpoint.save(self)
 
     def load_checkpoint(self) -> None:
         """Take up where `save_checkpoint` left off; from the beginning if it never did."""
-        checkpoints.load(self)
+        checkpoint.load(self)
 
     # Small things.
 

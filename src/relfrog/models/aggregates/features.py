@@ -14,8 +14,8 @@ from relfrog.models.aggregates.columns import Cell, days, fit_cells
 from relfrog.models.aggregates.plan import Anchor, Plan, Stream, make_plan
 from relfrog.models.aggregates.query import Aggregator
 from relfrog.models.past_labels import label_rows
-from relfrog.models.prepared import Prepared
 from relfrog.support import times as clock
+from relfrog.training.prepared import Prepared
 
 __all__ = ["FeatureMaker"]
 

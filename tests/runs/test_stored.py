@@ -13,7 +13,7 @@ import relfrog
 from relfrog import SchemaError, load_run
 from relfrog.features.columns import NewColumnWarning
 from relfrog.support.files import read_json, write_json
-from relfrog.training.run_folder import FORMAT
+from relfrog.models.run_folder import FORMAT
 
 STORED = Path(__file__).parents[1] / "stored"
 

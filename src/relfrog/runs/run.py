@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.config import Config
-from relfrog.datasets.dataset import open_dataset, read_tables
 from relfrog.datasets.entities import Keys, key_frame, read_entities
-from relfrog.datasets.metrics import REGIMES, compute_metrics
-from relfrog.datasets.tasks import load_task
+from relfrog.datasets.metrics import REGIMES
 from relfrog.errors import RunError, UsageError
-from relfrog.features.columns import Columns
-from relfrog.features.novelty import warn_of_new_categories
-from relfrog.graph.popularity import Wish
-from relfrog.kinds import BASELINES, NETWORKS
-from relfrog.models.memory_check import check_room
-from relfrog.models.network import predict_seeds
-from relfrog.models.prepared import Prepared, Seeds, prepare, seeds_of, shown_database
-from relfrog.models.registry import Baseline, baseline_class
-from relfrog.nn.heads import HEADS, Head
+from relfrog.graph.popularity import ListRequest
+from relfrog.models.auto import read_blend
+from relfrog.models.fit import load_model
+from relfrog.models.model import Model
+from relfrog.models.network import SELECTED, NetworkModel
+from relfrog.models.run_folder import read_run, resume_command
+from relfrog.nn.network import Network
 from relfrog.nn.roles import role_of
-from relfrog.support.files import load_tensors, read_json
-from relfrog.support.text import free_name
-from relfrog.support.threads import computing
-from relfrog.training.recommendation import list_table, wanted_lists
-from relfrog.training.run_folder import BLEND, CHOSEN, MEMBERS, read_run, resume_command
+from relfrog.runs.answers import ANSWERS
+from relfrog.support.files import read_json
+from relfrog.training.opened import OpenedTask, open_task
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
+
+if TYPE_CHECKING:
+    from relfrog.analysis.certificate import CertifyingRun
+    from relfrog.analysis.explanation import Explanation
 
 __all__ = ["Run", "chosen_device", "load_run"]
 
@@ -47,6 +47,8 @@ class Run:
         config: all settings.
         device: where to compute.
         part: the folder inside it that holds the model, if it is another than the run's own.
+        opened: the task, where it is open already.
+        fitted: the model, where it is in memory already.
     """
 
     folder: Path
@@ -54,6 +56,8 @@ class Run:
     config: Config
     device: str = "cpu"
     part: str = ""
+    opened: OpenedTask | None = field(default=None, repr=False)
+    fitted: Model | None = field(default=None, repr=False)
 
     def evaluate(self, split: str = "test", regime: str = "rolling") -> dict[str, float]:
         """Metrics on a split.
@@ -63,10 +67,8 @@ class Run:
             regime: "rolling" (each seed sees everything up to its own time) or "frozen" (the
                 database stops at the split's timestamp for all of them).
         """
-        _, truth, predicted = self.answers(split, regime)
-        return compute_metrics(
-            self.about["task_type"], truth, predicted, self.about["labels"].get("std")
-        )
+        seeds, _, predicted = self.answers(split, regime)
+        return self.model.metrics(seeds, predicted)
 
     def answers(
         self, split: str = "test", regime: str = "rolling"
@@ -76,28 +78,17 @@ class Run:
             raise UsageError(f"split must be val or test (got {split!r}).")
         if regime not in REGIMES:
             raise UsageError(f"regime must be {' or '.join(REGIMES)} (got {regime!r}).")
-        seeds = seeds_of(self.prepared.task, split)
-        one = self.selected if split == "val" else self
-        predicted = one.predict_seeds(seeds, self.prepared.cutoff(split, regime))
-        return seeds, self.truth(seeds), predicted
+        seeds = self.prepared.seeds(split)
+        run = self.selected if split == "val" else self
+        predicted = run.predict_seeds(seeds, self.prepared.cutoff(split, regime))
+        return seeds, self.model.truth(seeds), predicted
 
     @cached_property
     def selected(self) -> Run:
-        """What validation has chosen: this run, unless its model was then learned once more.
-
-        A model that has learned from validation labels cannot be scored on them.
-        """
+        """What validation has selected: this run, unless its model was refitted afterwards."""
         if not self.config.refit or self.part:
             return self
-        other = replace(self, part=CHOSEN)
-        vars(other)["prepared"] = self.prepared
-        return other
-
-    def truth(self, seeds: Seeds) -> NDArray[Any]:
-        """Labels as the metrics want them. Shape [seeds]."""
-        assert seeds.labels is not None
-        ranks = self.about["task_type"] == "recommendation"
-        return seeds.labels if ranks else self.head.truth(seeds.labels)
+        return replace(self, part=SELECTED, fitted=self.model.selected)
 
     def predict(
         self,
@@ -127,11 +118,8 @@ class Run:
             several labels a probability for each. For a recommendation one row per entity and
             rank, the best first: both keys, the time, `rank` from 1, and `score`.
         """
-        ranks = self.about["task_type"] == "recommendation"
-        if not ranks and (k is not None or targets is not None or exclude_known):
-            raise UsageError(
-                "k, targets and exclude_known are for recommendations only. Leave them out."
-            )
+        answers = ANSWERS[self.about["task_type"]]
+        answers.check(k=k, targets=targets, exclude_known=exclude_known)
         task = self.prepared.task
         table = task.entity_table
         time = self.moment(at)
@@ -153,22 +141,13 @@ class Run:
                 else pd.Series(np.repeat(time.to_datetime64(), len(rows)))
             )
         seeds = Seeds(rows, times)
-        if ranks:
-            wish = wanted_lists(self.prepared, seeds, k, targets, exclude_known)
-            return list_table(self.prepared, keys, seeds, self.predict_seeds(seeds, None, wish))
-        predicted = self.predict_seeds(seeds, None)
-        frame = keys.reset_index(drop=True)
-        taken = {str(column).lower() for column in frame}
-        for name, values in {
-            "time": times.to_numpy(),
-            **self.head.columns(predicted),
-        }.items():
-            frame[free_name(name, taken)] = values
-        return frame
+        request = answers.request(self.prepared, seeds, k, targets, exclude_known)
+        predicted = self.predict_seeds(seeds, None, request)
+        return answers.frame(self.prepared, self.about["labels"], keys, seeds, predicted)
 
     def count(self, split: str) -> int:
         """Labelled seeds of a split."""
-        return len(seeds_of(self.prepared.task, split))
+        return len(self.prepared.seeds(split))
 
     def roles(self) -> pd.DataFrame:
         """The learned role of each route: route, paradigm, tables, gate, role."""
@@ -227,111 +206,80 @@ class Run:
         return RunError(f"{self.folder / name} is damaged ({why}). Train again.")
 
     @cached_property
+    def model(self) -> Model:
+        """The fitted model, on the database as it is now."""
+        if self.fitted is not None:
+            return self.fitted
+        opened = self.opened
+        if opened is None:
+            opened = open_task(self.about["dataset"], self.about["task"], **asdict(self.config))
+        return load_model(
+            self.folder, self.about, self.config, opened, device=self.device,
+            selected=bool(self.part),
+        )  # fmt: skip
+
+    @property
     def prepared(self) -> Prepared:
-        """The database as it is now, through the columns of the run."""
-        dataset = open_dataset(self.about["dataset"])
-        check_room(str(self.about["dataset"]), read_tables(dataset), **asdict(self.config))
-        task = load_task(dataset, self.about["task"])
-        columns = Columns.load(self.folder)
-        made = prepare(dataset, task, self.config, columns, encode=self.encodes)
-        warn_of_new_categories(made.unseen, self.folder)
-        return made
+        """The task and its database as the model reads them."""
+        return self.model.prepared
+
+    def need_network(self, why: str) -> None:
+        """Refuse what only a network can answer.
+
+        Raises:
+            RunError: The model is no network.
+        """
+        if not isinstance(self.model, NetworkModel):
+            raise RunError(
+                f"{self.folder}: model {self.config.model} is no network: {why}. Train one: "
+                "--model frog"
+            )
 
     @property
-    def encodes(self) -> bool:
-        """Whether the model reads columns as numbers, rather than the tables themselves."""
-        if self._baseline_class is not None:
-            return self._baseline_class.encoded
-        return self.config.model in NETWORKS
+    def network(self) -> Network:
+        """The network with its weights.
+
+        Raises:
+            RunError: The model is no network.
+        """
+        self.need_network("it has no weights to look at")
+        assert isinstance(self.model, NetworkModel)
+        return self.model.network
+
+    def on(self, opened: OpenedTask) -> Run:
+        """The same run on another state of its database."""
+        return replace(self, opened=opened, fitted=None)
 
     @property
-    def _baseline_class(self) -> type[Baseline] | None:
-        if self.config.model not in BASELINES:
-            return None
-        return baseline_class(self.config.model, self.about["task_type"])
-
-    @cached_property
-    def tables(self) -> dict[str, Any]:
-        """The tables that the model sees, with their values; read when first asked for."""
-        db, _ = shown_database(self.prepared.dataset, self.prepared.task, self.config)
-        return dict(db.table_dict)
-
-    @cached_property
-    def baseline(self) -> Baseline | None:
-        """The model, if it is no network."""
-        if self._baseline_class is None:
-            return None
-        baseline = self._baseline_class(self.prepared, self.about["labels"])
-        baseline.load(self.folder / self.part)
-        return baseline
-
-    @cached_property
     def blend(self) -> dict[str, Any]:
         """Of a run of `auto`: weights, and the validation scores of all members."""
-        found = self._read(BLEND, dict)
-        weights = found.get("weights")
-        if not isinstance(weights, dict) or not weights:
-            raise self._damaged(BLEND, "no weights")
-        if not set(weights) <= {*NETWORKS, *BASELINES}:
-            raise self._damaged(BLEND, f"no such models: {', '.join(weights)}")
-        return dict(found)
-
-    @cached_property
-    def members(self) -> dict[str, Run]:
-        """Of a run of `auto`: those that answer."""
-        found = {
-            name: load_run(self.folder / MEMBERS / name, device=self.device)
-            for name in self.blend["weights"]
-        }
-        return {name: run.selected for name, run in found.items()} if self.part else found
-
-    @cached_property
-    def head(self) -> Head:
-        """What labels and predictions mean."""
-        return HEADS[self.about["task_type"]].build(self.about["labels"], 1, 0.0)
-
-    @cached_property
-    def network(self) -> Any:
-        """The network with the saved weights."""
-        tensors = load_tensors(self.folder / self.part / "model.safetensors")
-        weights = {k[8:]: v for k, v in tensors.items() if k.startswith("network.")}
-        fixed = None
-        if self.config.roles == "fixed":
-            roles = self.roles()
-            fixed = dict(zip(roles["route"], roles["gate"], strict=True))
-        network = self.prepared.network(self.about["labels"], fixed)
-        try:
-            network.load_state_dict(weights)
-        except RuntimeError as error:
-            text = " ".join(str(error).split())[:300]
-            raise RunError(
-                f"{self.folder}: the weights do not fit the dataset as it is now ({text}). "
-                "Its tables or keys have changed: train again."
-            ) from None
-        return network.to(self.device).eval()
+        return read_blend(self.folder)
 
     def predict_seeds(
-        self, seeds: Seeds, cutoff: pd.Timestamp | None, wish: Wish | None = None
-    ) -> Any:
-        """Predictions as the metrics want them; see `relfrog.models.network.predict_seeds`."""
-        import torch
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
+    ) -> NDArray[Any]:
+        """Predictions as the metrics want them; see `relfrog.models.Model.predict`."""
+        return self.model.predict(seeds, cutoff, request)
 
-        if self.config.model == "auto":
-            if self.about["task_type"] == "recommendation":  # always a single one
-                return next(iter(self.members.values())).predict_seeds(seeds, cutoff, wish)
-            weights = self.blend["weights"]
-            parts = [
-                float(weights[name]) * run.predict_seeds(seeds, cutoff)
-                for name, run in self.members.items()
-            ]
-            return np.sum(parts, axis=0)
-        if self.baseline is not None:
-            return self.baseline.predict(seeds, cutoff, wish)
-        loader = self.prepared.loader(seeds, cutoff=cutoff)
-        device = torch.device(self.device)
-        features = {name: part.to(device) for name, part in self.prepared.features.items()}
-        with computing(self.config.threads):
-            return predict_seeds(self.network, loader, features, device, wish)
+    # Questions to a run. They are answered in rooms that come later, hence the late imports.
+
+    def explain(self, entity: Any, at: Any = None, *, rows: int = 40) -> Explanation:
+        """The rows of the past behind one prediction; see `relfrog.analysis.explanation`."""
+        from relfrog.analysis.explanation import explain
+
+        return explain(self, entity, at, rows=rows)
+
+    def certify(self, *, times: int | None = None) -> CertifyingRun:
+        """The same run, certifying what it predicts; see `relfrog.analysis.certificate`."""
+        from relfrog.analysis.certificate import certify
+
+        return certify(self) if times is None else certify(self, times=times)
+
+    def report(self, out: str | Path | None = None, **options: Any) -> Path:
+        """Write one self-contained HTML file; see `relfrog.reporting.report`."""
+        from relfrog.reporting import report
+
+        return report(self, out, **options)
 
     def moment(self, at: Any = None) -> pd.Timestamp:
         """A time as predictions take it; by default the newest in the database."""

@@ -17,7 +17,7 @@ import yaml
 import relfrog
 from relfrog import DatasetError, RunError, SchemaError, TaskError, UsageError, load_run
 from relfrog.features.columns import NewColumnWarning
-from relfrog.models.prepared import Seeds, seeds_of
+from relfrog.training.prepared import Seeds, seeds_of
 from relfrog.support.files import write_json
 from relfrog.testing import random_database
 from small_store import HORIZON, TEST, VAL, change, copied, fit, truncate

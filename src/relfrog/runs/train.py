@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import platform
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from relfrog._version import __version__
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
-from relfrog.datasets.dataset import open_dataset, read_tables
-from relfrog.datasets.tasks import load_task
-from relfrog.errors import DatasetError, RelFrogWarning, RunError, TaskError, UsageError
-from relfrog.kinds import BASELINES, NETWORKS
-from relfrog.models.memory_check import check_room
-from relfrog.models.prepared import Prepared, prepare, seeds_of
-from relfrog.models.registry import baseline_class
-from relfrog.support.files import appearing, locked, read_json, write_json, write_text
-from relfrog.training.fits import RunInterrupted, learn, tidy
-from relfrog.training.run import Run, chosen_device, load_run
-from relfrog.training.run_folder import FORMAT, describe_database, is_run, read_run
-from relfrog.training.trainer import Callback
+from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
+from relfrog.kinds import MODELS
+from relfrog.models.auto import AutoModel
+from relfrog.models.fit import RunInterrupted, fit_model, make_model, prepare_for, tidy
+from relfrog.models.run_folder import (
+    begin,
+    is_run,
+    objection,
+    read_run,
+    schema_fingerprint,
+    versions,
+)
+from relfrog.runs.beside import FILE, score_baselines
+from relfrog.runs.run import Run, chosen_device, load_run
+from relfrog.support.files import locked, read_json, write_json
+from relfrog.training.callbacks import Callback, announce
+from relfrog.training.opened import open_task
+from relfrog.training.prepared import Prepared
 
 __all__ = ["RunInterrupted", "train"]
 
@@ -67,7 +69,7 @@ def train(
         baselines: whether to score quick baselines beside the model; `Run.baselines` has them.
         members: for "auto", finished runs by model; those of the same data, task and settings are
             taken over instead of being trained again.
-        callbacks: told what happens; see `relfrog.training.trainer.Callback`.
+        callbacks: notified of what happens; see `relfrog.Callback`.
 
     Raises:
         UsageError: Settings are wrong or contradict each other.
@@ -91,59 +93,70 @@ def train(
             folder, str(dataset), task, asked, gates, device, callbacks, baselines, members or {}
         )
     _refuse(folder, overwrite)
-    chosen_device(device)
-    opened = open_dataset(dataset)
+    device = chosen_device(device)
     # Before anything is read, nobody knows how many seeds there are: the largest batch counts.
     size = size or "medium"
     rough = default_settings(1 << 20, size) | (read_preset(preset) if preset else {}) | given
-    check_room(str(dataset), read_tables(opened), **rough)
-    loaded = load_task(opened, task)
-    kind = loaded.task_type.value
+    opened = open_task(dataset, task, **rough)
     try:
-        count = len(seeds_of(loaded, "train"))
+        count = len(opened.seeds("train"))
     except (AssertionError, ValueError, LookupError) as error:
         raise TaskError(f"task {task}: no training labels ({error}).") from None
     if not count:
         raise TaskError(f"task {task}: no training labels. See relfrog check {dataset} {task}")
-    config = resolve(count, size=size, preset=preset, settings=given, kind=kind)
+    config = resolve(count, size=size, preset=preset, settings=given, kind=opened.kind)
     if config.roles == "fixed" and gates is None:
         raise UsageError("roles are fixed by a file of gates: --roles FILE.")
-    if config.model in BASELINES:
+    if MODELS[config.model].baseline:
         config = replace(config, history="on")  # these know nothing else
-    prepared = _prepare(opened, loaded, config)
+    prepared = prepare_for(opened, config)
     if gates is not None:
         _check_gates(gates, prepared)
-    where = (
-        str(dataset)
-        if not Path(dataset).expanduser().is_dir()
-        else str(Path(dataset).expanduser().resolve())
-    )
-    about = {
-        "format": FORMAT, "relfrog": __version__, "status": "training", "dataset": where,
-        "task": task, "task_type": kind, "gates": gates,
-        "schema": schema_fingerprint(prepared), "versions": _versions(config),
-    }  # fmt: skip
-    try:
-        with appearing(folder, overwrite, _objection) as partial:
-            write_text(partial / "config.yaml", config.to_yaml())
-            write_json(partial / "run.json", about)
-            write_json(partial / "database.json", describe_database(prepared, task))
-    except DatasetError as error:
-        raise RunError(str(error)) from None
-    return learn(
-        folder, about, config, prepared, device, callbacks,
-        baselines=baselines, resume=False, train=train, members=members or {},
+    about = begin(
+        folder, prepared, config, overwrite=overwrite, dataset=_place(dataset), task=task,
+        gates=gates,
     )  # fmt: skip
+    return _fit(folder, about, prepared, device, callbacks, baselines, members or {})
 
 
-def _prepare(dataset: Any, task: Any, config: Config) -> Prepared:
-    """The database as the model reads it."""
-    encode = config.model in NETWORKS
-    if config.model in BASELINES:
-        encode = baseline_class(config.model, task.task_type.value).encoded
-    if config.history == "auto":
-        config = replace(config, history="on")
-    return prepare(dataset, task, config, encode=encode)
+def _place(dataset: str | Path) -> str:
+    """How a run names its dataset: by its absolute path, or as RelBench does."""
+    where = Path(dataset).expanduser()
+    return str(where.resolve()) if where.is_dir() else str(dataset)
+
+
+def _fit(
+    folder: Path,
+    about: dict[str, Any],
+    prepared: Prepared,
+    device: str,
+    callbacks: Sequence[Callback],
+    baselines: bool,
+    members: Mapping[str, str | Path],
+    resume: bool = False,
+) -> Run:
+    """Fit the model of a run that is begun, and score quick baselines beside it."""
+    model = make_model(prepared, about, device)
+    if isinstance(model, AutoModel):
+        model.finished = members
+    about = fit_model(model, folder, about, callbacks=callbacks, resume=resume)
+    run = Run(folder, about, model.prepared.config, device, opened=prepared.opened, fitted=model)
+    if baselines and not model.members:  # which stand beside each other already
+        _score_beside(run, callbacks)
+    return run
+
+
+def _score_beside(run: Run, callbacks: Sequence[Callback]) -> None:
+    """Score quick baselines; whatever happens to them, the run is complete."""
+    try:
+        announce(callbacks, "baselines beside it ...")
+        found = score_baselines(run.prepared.opened, run.config, run.folder, callbacks)
+        write_json(run.folder / FILE, found)
+    except KeyboardInterrupt:
+        announce(callbacks, "baselines left out: interrupted. The run itself is complete.")
+    except Exception as error:
+        why = " ".join(str(error).split()) or type(error)
+        announce(callbacks, f"baselines left out: {why}")
 
 
 def _resume(
@@ -160,9 +173,7 @@ def _resume(
     if not is_run(folder):
         raise RunError(f"{folder} is no run folder: there is nothing to resume.")
     about, config = read_run(folder)
-    where = Path(dataset).expanduser()
-    asked = str(where.resolve()) if where.is_dir() else dataset
-    if (about["dataset"], about["task"]) != (asked, task):
+    if (about["dataset"], about["task"]) != (_place(dataset), task):
         raise UsageError(
             f"{folder} is a run of task {about['task']} on {about['dataset']}. Name these, or "
             "choose another folder."
@@ -180,23 +191,20 @@ def _resume(
         with locked(folder):
             tidy(folder)
         return load_run(folder, device=chosen_device(device))
-    opened = open_dataset(dataset)
-    check_room(dataset, read_tables(opened), **asdict(config))
-    loaded = load_task(opened, task)
-    prepared = _prepare(opened, loaded, config)
+    opened = open_task(dataset, task, **asdict(config))
+    prepared = prepare_for(opened, config)
     if schema_fingerprint(prepared) != about["schema"]:
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
-    if config.model in NETWORKS:
+    if MODELS[config.model].network:
         _warn_of_versions(folder, about, config)
-    return learn(
-        folder, about, config, prepared, device, callbacks,
-        baselines=baselines, resume=True, train=train, members=members,
-    )  # fmt: skip
+    return _fit(
+        folder, about, prepared, chosen_device(device), callbacks, baselines, members, resume=True
+    )
 
 
 def _warn_of_versions(folder: Path, about: Mapping[str, Any], config: Config) -> None:
     """Say so if a run goes on with other libraries than it was begun with."""
-    begun, now = about.get("versions") or {}, _versions(config)
+    begun, now = about.get("versions") or {}, versions(config)
     other = [
         f"{name} {begun[name]}, now {now[name]}"
         for name in now
@@ -205,34 +213,6 @@ def _warn_of_versions(folder: Path, about: Mapping[str, Any], config: Config) ->
     if other:
         text = f"{folder} was begun with {'; '.join(other)}: its weights may differ a little."
         warnings.warn(text, RelFrogWarning, stacklevel=4)
-
-
-def schema_fingerprint(prepared: Prepared) -> str:
-    """What a model's weights depend on: tables, keys, and columns of the database itself."""
-    graph, columns, added = prepared.graph, prepared.columns, prepared.history
-    content = {
-        "tables": {
-            n: list(columns.tables[n].dense_names)
-            if n in columns.tables
-            else sorted(map(str, prepared.db.table_dict[n].df))
-            for n in graph.num_rows
-            if n != added
-        },
-        "keys": [[k.table, k.column, k.parent] for k in graph.foreign_keys if k.table != added],
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _versions(config: Config) -> dict[str, str]:
-    import numpy
-    import torch
-
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "threads": str(config.threads),
-    }
 
 
 def _read_roles(roles: str | Path | Mapping[str, float]) -> dict[str, float] | None:
@@ -274,17 +254,9 @@ def _check_gates(gates: Mapping[str, float], prepared: Prepared) -> None:
 def _refuse(folder: Path, overwrite: bool) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    if objection := _objection(folder):
-        raise RunError(f"{folder} exists and {objection}. Choose another folder.")
+    if why := objection(folder):
+        raise RunError(f"{folder} exists and {why}. Choose another folder.")
     if not overwrite:
         raise RunError(
             f"{folder} holds a run already. Replace it with --overwrite, or go on with --resume."
         )
-
-
-def _objection(folder: Path) -> str:
-    """What speaks against replacing a folder; empty if it is a run in which nothing runs."""
-    if not folder.is_dir() or not is_run(folder):
-        return "is no run folder"
-    with locked(folder):
-        return ""

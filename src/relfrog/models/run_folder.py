@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import shlex
 from pathlib import Path
 from typing import Any
@@ -37,23 +38,27 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
 from relfrog.datasets.tasks import read_task_manifest
-from relfrog.errors import RunError, UsageError
-from relfrog.models.prepared import Prepared
-from relfrog.support.files import read_json
+from relfrog.errors import DatasetError, RunError, UsageError
+from relfrog.support.files import appearing, locked, read_json, write_json, write_text
 from relfrog.support.times import MISSING
+from relfrog.training.prepared import Prepared
 
 __all__ = [
     "BLEND",
-    "CHOSEN",
     "FORMAT",
     "MEMBERS",
+    "begin",
     "describe_database",
     "fingerprint",
     "is_run",
+    "objection",
     "read_run",
     "resume_command",
+    "schema_fingerprint",
+    "versions",
 ]
 
 
@@ -67,6 +72,75 @@ def is_run(folder: Path) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(about, dict) and "relfrog" in about
+
+
+def begin(
+    folder: Path,
+    prepared: Prepared,
+    config: Config,
+    *,
+    overwrite: bool = False,
+    **about: Any,
+) -> dict[str, Any]:
+    """Make the folder of a run whose training begins now.
+
+    Args:
+        folder: the run folder.
+        prepared: what the model will read.
+        config: the settings.
+        overwrite: whether a run that is there already is replaced.
+        about: of the run: its dataset, task and gates.
+
+    Returns:
+        What `run.json` says.
+    """
+    whole = {
+        "format": FORMAT, "relfrog": __version__, "status": "training", **about,
+        "task_type": prepared.kind, "schema": schema_fingerprint(prepared),
+        "versions": versions(config),
+    }  # fmt: skip
+    try:
+        with appearing(folder, overwrite, objection) as partial:
+            write_text(partial / "config.yaml", config.to_yaml())
+            write_json(partial / "run.json", whole)
+            write_json(partial / "database.json", describe_database(prepared, about["task"]))
+    except DatasetError as error:
+        raise RunError(str(error)) from None
+    return whole
+
+
+def objection(folder: Path) -> str:
+    """Why a folder must not be replaced; empty if it is a run in which nothing runs."""
+    if not folder.is_dir() or not is_run(folder):
+        return "is no run folder"
+    with locked(folder):
+        return ""
+
+
+def schema_fingerprint(prepared: Prepared) -> str:
+    """What a model's weights depend on: tables, keys, and columns of the database itself."""
+    graph, columns, added = prepared.graph, prepared.columns, prepared.history
+    content = {
+        "tables": {
+            n: list(columns.tables[n].dense_names)
+            if n in columns.tables
+            else sorted(map(str, prepared.db.table_dict[n].df))
+            for n in graph.num_rows
+            if n != added
+        },
+        "keys": [[k.table, k.column, k.parent] for k in graph.foreign_keys if k.table != added],
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def versions(config: Config) -> dict[str, str]:
+    """What decides the last digits of the weights, beside the data."""
+    import torch
+
+    return {
+        "python": platform.python_version(), "torch": torch.__version__,
+        "numpy": np.__version__, "threads": str(config.threads),
+    }  # fmt: skip
 
 
 def describe_database(prepared: Prepared, name: str) -> dict[str, Any]:
@@ -94,7 +168,6 @@ def describe_database(prepared: Prepared, name: str) -> dict[str, Any]:
         }
         for key in graph.foreign_keys
     ]  # fmt: skip
-    ranks = task.task_type.value == "recommendation"
     return {
         "name": manifest.name,
         "val_timestamp": str(dataset.val_timestamp),
@@ -103,10 +176,10 @@ def describe_database(prepared: Prepared, name: str) -> dict[str, Any]:
         "task": {
             "description": read_task_manifest(dataset, name)[0].description,
             "entity_table": task.entity_table,
-            "target_table": task.dst_entity_table if ranks else None,
+            "target_table": prepared.target_table,
             "label": task.target_col,
             "horizon_seconds": task.timedelta.total_seconds(),
-            "k": int(task.eval_k) if ranks else None,
+            "k": int(task.eval_k) if prepared.target_table else None,
         },
         "tables": tables,
         "foreign_keys": keys,
@@ -142,8 +215,6 @@ def fingerprint(prepared: Prepared) -> str:
     return digest.hexdigest()
 
 
-#: Of a run that was learned once more: the folder of what validation had chosen.
-CHOSEN = "chosen"
 #: Of a run of `auto`: the folder of its members, and the file that says which of them answer.
 MEMBERS, BLEND = "members", "blend.json"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from relfrog.datasets.dataset import TableFile
 from relfrog.errors import DatasetError, RelFrogWarning, UsageError
-from relfrog.kinds import NETWORKS
+from relfrog.kinds import MODELS
 from relfrog.support.memory import free_memory, total_memory
 
 __all__ = ["VARIABLE", "check_room", "estimate"]
@@ -50,7 +50,7 @@ def estimate(
     import pyarrow.parquet as pq
 
     total = BASE
-    if model in NETWORKS or model == "auto":
+    if MODELS[model].network or model == "auto":
         rows = min(sum(table.rows for table in tables), ROWS_PER_SEED * batch_size)
         work = NETWORK + 4 * NUMBERS * rows * channels * layers
         total += max(work, TREES) if model == "auto" else work

@@ -8,18 +8,18 @@ import numpy as np
 import pandas as pd
 
 from relfrog.datasets.entities import Keys, key_frame, read_entities
-from relfrog.errors import UsageError
-from relfrog.graph.popularity import Wish, joined_before
-from relfrog.models.prepared import Prepared, Seeds
+from relfrog.graph.popularity import ListRequest, joined_before
 from relfrog.support.text import free_name
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 
-__all__ = ["list_table", "wanted_lists"]
+__all__ = ["list_table", "requested_lists"]
 
 
-def wanted_lists(
+def requested_lists(
     prepared: Prepared, seeds: Seeds, k: int | None, targets: Keys | None, exclude: bool
-) -> Wish:
-    """What the lists shall be, in terms of rows.
+) -> ListRequest:
+    """What is asked of the lists, in terms of rows.
 
     Args:
         prepared: the task and the database.
@@ -27,15 +27,10 @@ def wanted_lists(
         k: their length; None for that of the task.
         targets: what may be in them; None for everything.
         exclude: whether to leave out what the entity was joined to before.
-
-    Raises:
-        UsageError: A list cannot have this length.
     """
     task, graph = prepared.task, prepared.graph
     table = task.dst_entity_table
     count = graph.num_rows[table]
-    if k is not None and k < 1:
-        raise UsageError(f"k must be 1 or more (got {k}).")
     allowed = None
     if targets is not None:
         dataset = prepared.dataset
@@ -46,7 +41,7 @@ def wanted_lists(
     known = None
     if exclude:
         known = joined_before(graph, task.entity_table, table, seeds.rows, seeds.times)
-    return Wish(min(k or int(task.eval_k), count), allowed, known)
+    return ListRequest(min(k or int(task.eval_k), count), allowed, known)
 
 
 def list_table(

@@ -1,0 +1,194 @@
+"""A model in its run folder: fitted into it, and loaded from it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from relfrog.config import Config
+from relfrog.datasets.metrics import REGIMES
+from relfrog.errors import RunError
+from relfrog.features.columns import Columns
+from relfrog.features.novelty import FILE as UNSEEN
+from relfrog.features.novelty import warn_of_new_categories
+from relfrog.kinds import MODELS
+from relfrog.models.model import Model
+from relfrog.models.network import SELECTED, WORK
+from relfrog.models.run_folder import resume_command
+from relfrog.support.files import clear_partials, locked, plain, write_json, write_text
+from relfrog.support.threads import computing
+from relfrog.training import checkpoint
+from relfrog.training.budget import UNLIMITED, Budget
+from relfrog.training.callbacks import Callback
+from relfrog.training.opened import OpenedTask
+from relfrog.training.prepared import Prepared
+
+__all__ = ["RunInterrupted", "fit_model", "load_model", "make_model", "prepare_for", "tidy"]
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Training was interrupted; its message says how to go on."""
+
+
+def prepare_for(opened: OpenedTask, config: Config, columns: Columns | None = None) -> Prepared:
+    """What the model of these settings reads."""
+    model = MODELS[config.model].load(opened.kind)
+    return opened.prepare(config, columns, encode=model.encoded)
+
+
+def make_model(
+    prepared: Prepared, about: dict[str, Any], device: str = "cpu", name: str | None = None
+) -> Model:
+    """A model that has learned nothing yet.
+
+    Args:
+        prepared: what it reads.
+        about: of its run, as in `run.json`.
+        device: where to compute.
+        name: of the model; by default that of the settings.
+    """
+    made: type[Model] = MODELS[name or prepared.config.model].load(prepared.kind)
+    labels = about.get("labels")
+    if labels is None:
+        assert prepared.train_seeds is not None
+        labels = prepared.describe_labels(prepared.train_seeds)
+    return made(prepared, labels, device=device, gates=about.get("gates"))
+
+
+def fit_model(
+    model: Model,
+    folder: Path,
+    about: dict[str, Any],
+    *,
+    budget: Budget = UNLIMITED,
+    callbacks: Sequence[Callback] = (),
+    resume: bool = False,
+) -> dict[str, Any]:
+    """Fit a model into a run folder that is begun: train, save, score, and call it complete.
+
+    Args:
+        model: that of the folder's settings.
+        folder: the run folder.
+        about: of the run, as in `run.json`.
+        budget: when training has to end.
+        callbacks: notified of what happens.
+        resume: whether to go on from checkpoints.
+
+    Returns:
+        What `run.json` says now.
+
+    Raises:
+        RunInterrupted: Ctrl-C; the run can be resumed.
+        RunError: There is no room left on the disk, or training failed.
+    """
+    started = time.monotonic()
+    with locked(folder), computing(model.prepared.config.threads):
+        clear_partials(folder)
+        try:
+            model.fit(folder, budget, callbacks, resume=resume)
+            _save(model, folder)
+            metrics = {
+                split: {regime: model.score(split, regime) for regime in REGIMES}
+                for split in ("val", "test")
+            }
+            facts = {"weights": 0, "best_epoch": 0, "epochs": 0} | model.facts
+            if model.selected is not model and "refit" not in facts:
+                before = {regime: model.selected.score("test", regime) for regime in REGIMES}
+                facts["refit"] = {"before": before}
+            write_json(folder / "metrics.json", metrics)
+            # Time that members had taken before they were taken over.
+            took = time.monotonic() - started + facts.pop("seconds_before", 0.0)
+            complete = {
+                **about, "labels": model.labels, "status": "complete", **facts,
+                "seconds": round(took, 1), "peak_memory_bytes": _peak_memory(),
+            }  # fmt: skip
+            write_json(folder / "run.json", complete)
+            tidy(folder)
+        except KeyboardInterrupt:
+            again = resume_command(folder)
+            raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise RunError(
+                f"no room left to write into {folder} ({error.strerror}). Nothing is lost: make "
+                f"room, then go on with: {resume_command(folder)}"
+            ) from None
+    return complete
+
+
+def _save(model: Model, folder: Path) -> None:
+    """Write what was learned, and what it was learned with."""
+    model.save(folder)
+    if model.selected is not model and not model.members:
+        (folder / SELECTED).mkdir(exist_ok=True)
+        model.selected.save(folder / SELECTED)
+    prepared = model.prepared
+    prepared.columns.save(folder)
+    if model.encoded:
+        write_json(folder / UNSEEN, prepared.unseen)
+    write_text(folder / "config.yaml", prepared.config.to_yaml())
+    write_json(folder / "roles.json", model.roles())
+    lines = [json.dumps(plain(line), ensure_ascii=False, default=str) for line in model.trials]
+    write_text(folder / "history.jsonl", "".join(f"{line}\n" for line in lines))
+
+
+def load_model(
+    folder: Path,
+    about: dict[str, Any],
+    config: Config,
+    opened: OpenedTask,
+    *,
+    device: str = "cpu",
+    selected: bool = False,
+) -> Model:
+    """The model of a complete run, reading the database as it is now.
+
+    Args:
+        folder: the run folder.
+        about: of the run, as in `run.json`.
+        config: its settings.
+        opened: its task.
+        device: where to compute.
+        selected: of a refitted model, whether to take what validation had selected.
+
+    Raises:
+        RunError: A file is missing or damaged, or does not fit the database.
+
+    Warns:
+        NewColumnWarning: Tables, columns or categories are new, and ignored.
+    """
+    prepared = prepare_for(opened, config, opened.load_columns(folder))
+    warn_of_new_categories(prepared.unseen, folder)
+    model = make_model(prepared, about, device)
+    if config.refit:
+        model.selected_folder = folder / SELECTED
+    model.load(folder)
+    return model.selected if selected else model
+
+
+def tidy(folder: Path) -> None:
+    """Remove what only an interrupted run needs."""
+    clear_partials(folder)
+    checkpoint.clear(folder)
+    for name in WORK:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+    if (folder / SELECTED).is_dir():
+        checkpoint.clear(folder / SELECTED)
+        (folder / SELECTED / "history.jsonl").unlink(missing_ok=True)
+
+
+def _peak_memory() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows has none
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,1 @@
+"""Makes runs, and opens them."""

@@ -1,0 +1,61 @@
+"""Predictions of a graph network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from relfrog.graph.loader import Loader
+from relfrog.nn.network import Network
+from relfrog.support.memory import is_out_of_memory
+
+__all__ = ["predict_seeds"]
+
+
+def predict_seeds(
+    network: Network,
+    loader: Loader,
+    features: Mapping[str, Any],
+    device: torch.device,
+    request: Any = None,
+) -> NDArray[Any]:
+    """Predictions in the order of the loader's seeds. Shape [seeds] or [seeds, k].
+
+    For a recommendation [seeds, k, 2]: targets and scores, as a `ListRequest` says.
+    A batch that does not fit into memory is halved until it does.
+    """
+    was_training = network.training
+    network.eval()
+    parts, numbers = [], []
+    try:
+        with torch.no_grad():
+            for whole in loader:
+                waiting = [whole]
+                while waiting:
+                    plan = waiting.pop()
+                    try:
+                        moved = plan.to(device)
+                        out = network(moved, features)
+                        found = network.head.batch_predict(
+                            out.seeds, moved, features, request
+                        ).cpu()
+                    except (RuntimeError, MemoryError) as error:
+                        if len(plan.batch) == 1 or not is_out_of_memory(error):
+                            raise
+                        halves = np.array_split(np.arange(len(plan.batch)), 2)
+                        waiting += [loader.part(plan.batch, half) for half in halves]
+                        continue
+                    parts.append(found)
+                    numbers.append(plan.batch.seed_ids.cpu())
+    finally:
+        network.train(was_training)
+    if not parts:
+        return np.empty(0)
+    everything = torch.cat(parts)
+    ordered = torch.empty_like(everything)
+    ordered[torch.cat(numbers)] = everything
+    return np.asarray(ordered.numpy())

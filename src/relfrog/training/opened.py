@@ -1,0 +1,311 @@
+"""An opened task: a dataset read once, and everything made of it computed once and shared.
+
+Several models may learn from one task in one command: the members of `auto`, baselines beside a
+network, the network with and without label history. They all take what they need from here, so
+the database is read once, and each table is encoded once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from relbench.base import Database, Table
+
+from relfrog.config import Config
+from relfrog.datasets.dataset import open_dataset, read_tables
+from relfrog.datasets.label_history import history_name, with_history
+from relfrog.datasets.labels import timed_first
+from relfrog.datasets.tasks import load_task
+from relfrog.errors import TaskError
+from relfrog.features.columns import Columns, Features, TableColumns, fit_columns
+from relfrog.features.novelty import unseen_categories
+from relfrog.graph.relational import RelationalGraph, build_graph
+from relfrog.support.threads import computing
+from relfrog.training.memory_check import check_room
+from relfrog.training.prepared import Prepared, routes_of
+from relfrog.training.seeds import Seeds
+
+__all__ = ["OpenedTask", "open_task"]
+
+
+def open_task(dataset: str | Path, task: str, **settings: Any) -> OpenedTask:
+    """Open a dataset and one of its tasks; nothing is read yet but headers.
+
+    Args:
+        dataset: a dataset folder, or the name of a dataset that RelBench hosts.
+        task: one of its tasks.
+        settings: of the model, for the check that memory will do.
+
+    Raises:
+        DatasetError: There is no such dataset, or it does not fit into memory.
+        TaskError: There is no such task.
+    """
+    opened = open_dataset(dataset)
+    check_room(str(dataset), read_tables(opened), **settings)
+    return OpenedTask(opened, load_task(opened, task))
+
+
+class OpenedTask:
+    """A dataset and a task, read once.
+
+    Args:
+        dataset: RelBench's dataset.
+        task: RelBench's task.
+        db: the whole database, if it has been read already.
+        change: applied to the database, and to the table of earlier labels, before anything else
+            looks at them; see `relfrog.analysis.altered_future`.
+        closed_by: see `relfrog.datasets.label_history.known_labels`.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        task: Any,
+        *,
+        db: Database | None = None,
+        change: Callable[[Database], Database] | None = None,
+        closed_by: pd.Timestamp | None = None,
+    ) -> None:
+        self.dataset, self.task = dataset, task
+        self._given, self._change, self._closed_by = db, change, closed_by
+        self._seeds: dict[str, Seeds] = {}
+        self._training_seeds: dict[int, Seeds] = {}
+        self._fitted: dict[tuple[str, int], dict[str, TableColumns]] = {}
+        self._tables: dict[str, TableColumns] = {}
+        self._features: dict[int, Features] = {}
+        self._graphs: dict[tuple[bool, tuple[int, ...]], RelationalGraph] = {}
+
+    def altered(
+        self, change: Callable[[Database], Database], closed_by: pd.Timestamp | None = None
+    ) -> OpenedTask:
+        """The same task on a changed database, without reading it again."""
+        return OpenedTask(
+            self.dataset, self.task, db=self.source, change=change, closed_by=closed_by
+        )
+
+    @property
+    def kind(self) -> str:
+        """RelBench's name of the type of task."""
+        return str(self.task.task_type.value)
+
+    @cached_property
+    def source(self) -> Database:
+        """The whole database as it was read."""
+        if self._given is not None:
+            return self._given
+        return self.dataset.get_db(upto_test_timestamp=False)
+
+    @cached_property
+    def db(self) -> Database:
+        """The whole database."""
+        db = self.source if self._change is None else self._change(self.source)
+        return timed_first(db)
+
+    @cached_property
+    def newest(self) -> pd.Timestamp | None:
+        """The newest time in the database."""
+        newest = self.db.max_timestamp
+        return None if newest is None or newest is pd.NaT else newest
+
+    @cached_property
+    def history(self) -> str:
+        """The name of the table of earlier labels, where it is shown."""
+        return history_name(self.db)
+
+    @cached_property
+    def _without_history(self) -> Database:
+        return allowed(self.task, self.db)
+
+    @cached_property
+    def _with_history(self) -> Database:
+        db = with_history(self.dataset, self.task, self.db, self.history, self._closed_by)
+        earlier = Database({self.history: db.table_dict[self.history]})
+        if self._change is not None:
+            earlier = self._change(earlier)
+        return allowed(self.task, Database({**self.db.table_dict, **earlier.table_dict}))
+
+    def shown(self, history: bool) -> Database:
+        """The database as models see it, with or without the table of earlier labels."""
+        return self._with_history if history else self._without_history
+
+    def seeds(self, split: str) -> Seeds:
+        """The labelled seeds of a split."""
+        if split not in self._seeds:
+            self._seeds[split] = Seeds.of_frame(self.task, self._labels(split))
+        return self._seeds[split]
+
+    def _labels(self, split: str) -> pd.DataFrame:
+        frame: pd.DataFrame = self.task.get_table(
+            split, mask_input_cols=False, db=without(self.db, self.task.remove_columns)
+        ).df
+        return frame
+
+    def training_seeds(self, density: int = 1) -> Seeds:
+        """The training seeds of the task, or several times as many, with times between its own."""
+        if density == 1 or not hasattr(self.task, "_sql"):
+            return self.seeds("train")
+        if density not in self._training_seeds:
+            task, db = self.task, self.db
+            step = task.timedelta / density
+            last = self.dataset.val_timestamp - task.timedelta
+            times = pd.date_range(last, db.min_timestamp, freq=-step)
+            frame = task.make_table(db, times).df
+            frame = frame[frame[task.entity_col] < len(db.table_dict[task.entity_table])]
+            first = self.seeds("train").times.min()
+            frame = frame[frame[task.time_col] >= first]
+            # SQL gives its rows in another order every time.
+            frame = frame.sort_values([task.time_col, task.entity_col], kind="stable")
+            self._training_seeds[density] = Seeds.of_frame(task, frame)
+        return self._training_seeds[density]
+
+    def with_validation(self, train: Seeds) -> Seeds:
+        """Training seeds, and those of validation whose windows have closed by the test time."""
+        val = self.seeds("val")
+        closed = (val.times + self.task.timedelta <= self.dataset.test_timestamp).to_numpy()
+        return train.joined(val.take(np.flatnonzero(closed)))
+
+    # Columns as numbers.
+
+    def fit_columns(self, text: str, text_channels: int, history: bool) -> Columns:
+        """Types and statistics of all columns, from rows before the validation time."""
+        shown, before = self.shown(history), self.dataset.val_timestamp
+        fitted = self._fitted.setdefault((text, text_channels), {})
+        missing = {n: table for n, table in shown.table_dict.items() if n not in fitted}
+        if missing:
+            found = fit_columns(
+                Database(missing), before=before, text=text, text_channels=text_channels
+            )
+            fitted |= self._shared(found).tables
+        return Columns({n: fitted[n] for n in sorted(shown.table_dict)}, before, text)
+
+    def load_columns(self, folder: Path) -> Columns:
+        """The columns of a stored run."""
+        return self._shared(Columns.load(folder))
+
+    def _shared(self, columns: Columns) -> Columns:
+        """The same columns; those that another model has too are one object, encoded once."""
+        tables = {
+            name: self._tables.setdefault(_digest(name, table), table)
+            for name, table in columns.tables.items()
+        }
+        return Columns(tables, columns.before, columns.text)
+
+    def encode(self, columns: Columns, history: bool) -> dict[str, Features]:
+        """All tables as tensors; see `Columns.encode`."""
+        missing = [n for n, table in columns.tables.items() if id(table) not in self._features]
+        for name, features in columns.encode(self.shown(history), missing).items():
+            self._features[id(columns.tables[name])] = features
+        return {name: self._features[id(table)] for name, table in columns.tables.items()}
+
+    def graph(self, history: bool, columns: Columns | None = None) -> RelationalGraph:
+        """The relational graph; only of what the columns know, where these are given."""
+        shown = self.shown(history)
+        key: tuple[bool, tuple[int, ...]] = (history, ())
+        if columns is not None:
+            known = _known(shown, columns)
+            if not _same_schema(known, shown):
+                key = (history, tuple(id(table) for table in columns.tables.values()))
+                shown = known
+        if key not in self._graphs:
+            self._graphs[key] = build_graph(shown)
+        return self._graphs[key]
+
+    def prepare(
+        self, config: Config, columns: Columns | None = None, *, encode: bool = True
+    ) -> Prepared:
+        """What a model of these settings reads.
+
+        Args:
+            config: the settings; "auto" for the history counts as "on".
+            columns: those of an earlier run; by default they are fitted.
+            encode: whether to make numbers of the columns; otherwise the tables themselves are
+                kept.
+        """
+        history = config.history != "off"
+        seeds = self.training_seeds(config.density) if columns is None else None
+        shown = self.shown(history)
+        features: dict[str, Features] = {}
+        unseen: dict[str, list[str]] = {}
+        with computing(config.threads):  # models of texts compute as networks do
+            if not encode:
+                columns = Columns({}, self.dataset.val_timestamp)
+            else:
+                if columns is None:
+                    columns = self.fit_columns(config.text, config.text_channels, history)
+                features = self.encode(columns, history)
+                unseen = unseen_categories(columns, shown)
+        graph = self.graph(history, columns if encode else None)
+        return Prepared(
+            self, config, columns, graph, features, routes_of(config, graph),
+            self.history if history else None, seeds, unseen,
+        )  # fmt: skip
+
+
+def without(db: Database, columns: Any) -> Database:
+    """The database without some columns, given as pairs of table and column."""
+    tables = dict(db.table_dict)
+    for name, column in columns or ():
+        if name in tables and column in tables[name].df:
+            table = tables[name]
+            keys = {c: t for c, t in table.fkey_col_to_pkey_table.items() if c != column}
+            frame = table.df.drop(columns=[column])
+            tables[name] = Table(frame, keys, table.pkey_col, table.time_col)
+    return Database(tables)
+
+
+def allowed(task: Any, db: Database) -> Database:
+    """The database without the columns that the task must not see, such as those of its label.
+
+    Raises:
+        TaskError: One of them is a primary key or a time column: without it rows would lose
+            their names, or be visible from the beginning.
+    """
+    hidden = list(task.hidden_columns())
+    for name, column in hidden:
+        table = db.table_dict.get(name)
+        if table is not None and column in (table.pkey_col, table.time_col):
+            what = "primary key" if column == table.pkey_col else "time column"
+            raise TaskError(f"{name}.{column} cannot be hidden: it is the {what} of its table.")
+    return without(db, hidden)
+
+
+def _known(db: Database, columns: Columns) -> Database:
+    """The database without tables and foreign keys that have come since columns were fitted."""
+    tables = {}
+    for name, table in db.table_dict.items():
+        if name in columns.tables:
+            keys = {
+                column: parent
+                for column, parent in table.fkey_col_to_pkey_table.items()
+                if parent in columns.tables and columns.tables[name].had_key(column)
+            }
+            tables[name] = Table(table.df, keys, table.pkey_col, table.time_col)
+    return Database(tables)
+
+
+def _same_schema(one: Database, other: Database) -> bool:
+    """Whether two databases have the same tables and foreign keys."""
+    keys = [
+        {name: table.fkey_col_to_pkey_table for name, table in db.table_dict.items()}
+        for db in (one, other)
+    ]
+    return keys[0] == keys[1]
+
+
+def _digest(name: str, table: TableColumns) -> str:
+    """A name for exactly these columns of a table."""
+    about = [name, table.time_col, table.known, table.skipped]
+    digest = hashlib.sha256(json.dumps(about, default=str).encode())
+    for column in table.columns:
+        digest.update(json.dumps(column.to_json(), sort_keys=True, default=str).encode())
+        for key, array in sorted(column.arrays().items()):
+            digest.update(f"{key} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

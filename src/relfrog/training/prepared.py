@@ -1,0 +1,187 @@
+"""What a model reads: a database and a task as graph and as numbers, for one set of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from relbench.base import Database
+
+from relfrog.config import Config
+from relfrog.features.columns import Columns, Features
+from relfrog.graph.loader import Loader
+from relfrog.graph.popularity import Popularity
+from relfrog.graph.relational import RelationalGraph
+from relfrog.graph.routes import (
+    Completion,
+    CompletionAgainst,
+    CoOccurrence,
+    Paradigm,
+    Route,
+    routes,
+)
+from relfrog.graph.sampler import TemporalSampler, halving
+from relfrog.kinds import TASK_KINDS
+from relfrog.nn.batch_plan import farthest, make_plan
+from relfrog.nn.network import Network
+from relfrog.nn.task_heads import HEADS, Targets
+from relfrog.training.seeds import Seeds
+
+if TYPE_CHECKING:
+    from relfrog.training.opened import OpenedTask
+
+__all__ = ["Prepared", "routes_of"]
+
+
+def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
+    """The routes that the network of these settings has."""
+    if config.model == "relgnn":
+        return routes(graph.foreign_keys, [CoOccurrence()])
+    if config.model != "frog" or config.roles == "node":
+        return ()
+    paradigms: list[Paradigm] = [CoOccurrence()]
+    if config.completion in ("along", "both"):
+        paradigms.append(Completion())
+    if config.completion in ("against", "both"):
+        paradigms.append(CompletionAgainst())
+    return routes(graph.foreign_keys, paradigms)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A database and a task, ready for a model.
+
+    Attributes:
+        opened: the task and its database.
+        config: the settings.
+        columns: types and statistics of the columns, from rows before the validation time; none
+            where nothing is encoded.
+        graph: the relational graph, with the label history if there is one.
+        features: the columns as numbers, per table.
+        routes: along which tables may act as edges.
+        history: the name of the table of earlier labels, if there is one.
+        train_seeds: what the model learns from; None where it has learned already.
+        unseen: per column the categories that were not there when the columns were fitted.
+    """
+
+    opened: OpenedTask
+    config: Config
+    columns: Columns
+    graph: RelationalGraph
+    features: dict[str, Features]
+    routes: tuple[Route, ...]
+    history: str | None
+    train_seeds: Seeds | None
+    unseen: dict[str, list[str]]
+
+    @property
+    def dataset(self) -> Any:
+        """RelBench's dataset."""
+        return self.opened.dataset
+
+    @property
+    def task(self) -> Any:
+        """RelBench's task."""
+        return self.opened.task
+
+    @property
+    def kind(self) -> str:
+        """RelBench's name of the type of task."""
+        return self.opened.kind
+
+    @property
+    def db(self) -> Database:
+        """The tables themselves, with the label history if there is one."""
+        return self.opened.shown(self.history is not None)
+
+    @property
+    def newest(self) -> pd.Timestamp | None:
+        """The newest time in the database."""
+        return self.opened.newest
+
+    @property
+    def target_table(self) -> str | None:
+        """The table of what is recommended; None where one label per entity is predicted."""
+        return self.task.dst_entity_table if TASK_KINDS[self.kind].ranks else None
+
+    def seeds(self, split: str) -> Seeds:
+        """The labelled seeds of a split."""
+        return self.opened.seeds(split)
+
+    def describe_labels(self, seeds: Seeds) -> dict[str, Any]:
+        """What head and metrics must know of the training labels, for JSON."""
+        assert seeds.labels is not None
+        about = HEADS[self.kind].describe(seeds.labels)
+        if self.target_table is not None:
+            about |= {"k": int(self.task.eval_k), "parts": self.config.ranking}
+        return about
+
+    def cutoff(self, split: str, regime: str) -> pd.Timestamp | None:
+        """Where the database stops for all seeds of a split; None if each has its own time."""
+        if regime != "frozen":
+            return None
+        return {"val": self.dataset.val_timestamp, "test": self.dataset.test_timestamp}[split]
+
+    def network(self, about: dict[str, Any], roles: Mapping[str, float] | None = None) -> Network:
+        """A network with fresh weights.
+
+        Args:
+            about: of the labels, as the head describes them.
+            roles: the gates, where they are fixed.
+        """
+        config = self.config
+        head = HEADS[self.kind].build(about, config.channels, config.dropout, self._targets())
+        timed = [name for name in self.graph.num_rows if self.graph.time(name) is not None]
+        return Network(
+            self.columns.tables, timed, self.graph.foreign_keys, self.routes,
+            self.task.entity_table, head, channels=config.channels, layers=config.layers,
+            aggregation=config.aggregation, dropout=config.dropout,
+            encoder_depth=config.encoder_depth, bins=config.bins,
+            column_dropout=config.column_dropout,
+            mode=config.roles, alpha=config.alpha, roles=roles, unit=self.graph.unit,
+            marked=self.target_table is not None, atomic=config.model == "relgnn",
+        )  # fmt: skip
+
+    def _targets(self) -> Targets | None:
+        """Of a recommendation: what its head must know of the targets."""
+        table = self.target_table
+        if table is None:
+            return None
+        joined = [key for key in self.graph.foreign_keys if key.table == self.history]
+        popularity = Popularity(
+            self.graph, table, self.task.timedelta.total_seconds(),
+            next((key for key in joined if key.column == "label"), None),
+        )  # fmt: skip
+        return Targets(
+            table, self.columns.tables[table], popularity, self.config.bins,
+            self.config.column_dropout,
+        )  # fmt: skip
+
+    def loader(
+        self, seeds: Seeds, *, cutoff: pd.Timestamp | None = None, staleness: float = 0.0
+    ) -> Loader:
+        """Batches of seeds with a plan of what each layer computes.
+
+        Args:
+            seeds: what to run through.
+            cutoff: where the database stops for all of them; by default at each one's own time.
+            staleness: see `Loader`.
+        """
+        config = self.config
+        answers = self.target_table
+        hops = config.hops or config.layers + bool(self.routes)
+        sampler = TemporalSampler(
+            self.graph, self.task.entity_table, halving(config.neighbors, hops),
+            mode=config.sharing, strategy=config.strategy, seed=config.seed, routes=self.routes,
+            # Where every layer computes all rows, all of them have to be whole.
+            whole=hops + 1 if config.fd_final or answers else farthest(config.layers, self.routes),
+        )  # fmt: skip
+        return Loader(
+            sampler, seeds.rows, seeds.times, config.batch_size, config.times_per_batch,
+            cutoffs=None if cutoff is None else [cutoff] * len(seeds), staleness=staleness,
+            prepare=lambda batch: make_plan(
+                batch, config.layers, self.routes, trim=not config.fd_final, answers=answers
+            ),
+        )  # fmt: skip

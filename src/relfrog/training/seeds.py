@@ -1,0 +1,55 @@
+"""Seeds: rows to predict for, each at its time, with their labels where these are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = ["Seeds"]
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Rows to be predicted for, each at its time.
+
+    Attributes:
+        rows: rows of the entity table. Shape [seeds].
+        times: their times. Shape [seeds].
+        labels: what became of them, where that is known. Shape [seeds].
+    """
+
+    rows: NDArray[np.int64]
+    times: pd.Series
+    labels: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of_frame(cls, task: Any, frame: pd.DataFrame) -> Seeds:
+        """The seeds of a table of labels."""
+        return cls(
+            frame[task.entity_col].to_numpy(np.int64),
+            pd.Series(pd.to_datetime(frame[task.time_col])),
+            frame[task.target_col].to_numpy(),
+        )
+
+    def take(self, chosen: NDArray[Any]) -> Seeds:
+        """Some of them, by number."""
+        times = self.times.iloc[chosen].reset_index(drop=True)
+        labels = None if self.labels is None else self.labels[chosen]
+        return Seeds(self.rows[chosen], times, labels)
+
+    def joined(self, others: Seeds) -> Seeds:
+        """These, then others; all with labels."""
+        assert self.labels is not None
+        assert others.labels is not None
+        return Seeds(
+            np.concatenate([self.rows, others.rows]),
+            pd.concat([self.times, others.times], ignore_index=True),
+            np.concatenate([self.labels, others.labels]),
+        )
