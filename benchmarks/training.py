@@ -41,8 +41,10 @@ from relfrog.datasets.tasks import load_task
 from relfrog.graph.loader import Loader
 from relfrog.graph.relational import build_graph
 from relfrog.graph.sampler import TemporalSampler, halving
-from relfrog.training.prepared import Prepared, Seeds, prepare, seeds_of
 from relfrog.nn.dependency import Dependencies
+from relfrog.training.opened import OpenedTask
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 from relfrog.training.trainer import Trainer
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
@@ -112,10 +114,10 @@ def prepare_case(case: Case, data: Path) -> Prepared:
     """The data of a case, with its settings."""
     dataset = open_dataset(data / DATASET)
     task = load_task(dataset, case.task)
-    seeds = len(seeds_of(task, "train"))
+    seeds = len(OpenedTask(task.dataset, task).seeds("train"))
     kind = task.task_type.value
     config = resolve(seeds, preset=case.preset, settings=case.settings, kind=kind)
-    prepared = prepare(dataset, task, config)
+    prepared = OpenedTask(dataset, task).prepare(config)
     if not case.weights:
         return prepared
     sizes = ((c, weights(with_channels(prepared, c))) for c in range(8, 513, 8))

@@ -22,7 +22,7 @@ from relfrog.analysis.altered_future import Tampering
 from relfrog.analysis.certificate import WAYS
 from relfrog.graph import _kernels as kernels
 from relfrog.graph.sampler import TemporalSampler
-from relfrog.kinds import BASELINES
+from relfrog.kinds import MODELS
 from small_store import QUICK, TASKS, TEST, VAL, fit
 
 
@@ -129,7 +129,9 @@ def test_a_certificate_says_what_was_used(run: relfrog.Run) -> None:
 def test_rows_used_are_those_that_a_change_can_reach(run: relfrog.Run, shop: Path) -> None:
     """Blank one order after the other: the entities whose answer moves are among its users."""
     from relfrog.analysis.rows_used import rows_behind
-    from relfrog.training.prepared import Seeds, prepare
+    from relfrog.training.inference import predict_seeds
+    from relfrog.training.opened import OpenedTask
+    from relfrog.training.seeds import Seeds
 
     ready = run.prepared
     rows = np.flatnonzero(ready.graph.visible("people", TEST))
@@ -150,9 +152,9 @@ def test_rows_used_are_those_that_a_change_can_reach(run: relfrog.Run, shop: Pat
             "orders": Table(frame, table.fkey_col_to_pkey_table, "id", "ordered_at"),
         }
         # The label history stays as it was: this is about rows of the batch alone.
-        made = prepare(ready.dataset, ready.task, run.config, ready.columns, Database(tables))
+        opened = OpenedTask(ready.dataset, ready.task, db=Database(tables))
+        made = opened.prepare(run.config, ready.columns)
         features = {**made.features, ready.history: ready.features[ready.history]}
-        from relfrog.models.network import predict_seeds
 
         after = predict_seeds(
             run.network, ready.loader(seeds), features, run.network.head.last.weight.device
@@ -197,7 +199,9 @@ def test_every_type_of_task_is_certified(name: str, shop: Path, tmp_path: Path) 
     assert certified.certificate.about["trial"]["altered"]["rows"] > 0
 
 
-@pytest.mark.parametrize("name", [n for n, k in BASELINES.items() if "recommendation" in k])
+@pytest.mark.parametrize(
+    "name", [m.name for m in MODELS.values() if m.baseline and "recommendation" in m.homes]
+)
 def test_what_is_no_network_is_certified(name: str, shop: Path, tmp_path: Path) -> None:
     certified = certify(relfrog.train(shop, "list", tmp_path / "run", model=name))
     frame = certified.predict(VAL, k=2, exclude_known=True)

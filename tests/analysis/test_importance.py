@@ -14,7 +14,6 @@ from relfrog.analysis.bootstrap import Interval, Scorer, resample
 from relfrog.analysis.importance import _shuffle, importance, without_rows
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.graph.sampler import TemporalSampler
-from relfrog.training.prepared import seeds_of
 from small_store import fit
 
 
@@ -32,7 +31,7 @@ def test_hidden_rows_are_gone_and_others_are_not(run: Run, table: str) -> None:
             assert (hidden.parent(key) == -1).all()
         else:
             np.testing.assert_array_equal(hidden.parent(key), graph.parent(key))
-    seeds = seeds_of(run.prepared.task, "test")
+    seeds = run.prepared.seeds("test")
     for given in (graph, hidden):
         batch = TemporalSampler(given, "people", (8, 4)).sample(seeds.rows[:8], seeds.times[:8])
         assert (len(batch.tables[table]) == 0) == (given is hidden)

@@ -16,7 +16,8 @@ from relfrog.datasets.label_history import history_name, known_labels, with_hist
 from relfrog.datasets.tasks import load_task
 from relfrog.features.columns import fit_columns
 from relfrog.graph.relational import build_graph
-from relfrog.training.prepared import Prepared, prepare, seeds_of
+from relfrog.training.opened import OpenedTask
+from relfrog.training.prepared import Prepared
 from small_store import END, HORIZON, QUICK, TASKS, TEST, VAL
 
 
@@ -88,7 +89,7 @@ def test_every_closed_window_is_there_at_its_end(store: Path, name: str) -> None
     assert set(db.table_dict) == set(whole.table_dict) - {"past"}
     # The labels that are trained and tested with are among them.
     for split in ("train", "val", "test"):
-        seeds = seeds_of(task, split)
+        seeds = OpenedTask(task.dataset, task).seeds(split)
         assert seeds.labels is not None
         for row, at, label in zip(seeds.rows, seeds.times, seeds.labels):
             same = tuple(label) if name == "sorts" else label
@@ -98,7 +99,7 @@ def test_every_closed_window_is_there_at_its_end(store: Path, name: str) -> None
 @pytest.mark.parametrize("name", list(TASKS))
 def test_labels_of_every_type_become_features(store: Path, name: str) -> None:
     dataset, task, _ = opened(store, name)
-    ready = prepare(dataset, task, Config(**QUICK))
+    ready = OpenedTask(dataset, task).prepare(Config(**QUICK))
     assert ready.history == "labels of the task"
     columns = ready.columns.tables[ready.history]
     assert "label" in {column.name for column in columns.columns}
@@ -107,7 +108,7 @@ def test_labels_of_every_type_become_features(store: Path, name: str) -> None:
 
 def seen(ready: Prepared, split: str) -> list[tuple[int, pd.Timestamp, set[int]]]:
     """Per seed its row, its time, and the rows of its own history that its batch holds."""
-    seeds = seeds_of(ready.task, split)
+    seeds = ready.seeds(split)
     loader = ready.loader(seeds)
     assert ready.history is not None
     (key,) = [k for k in ready.graph.foreign_keys if k.table == ready.history]
@@ -131,7 +132,7 @@ def seen(ready: Prepared, split: str) -> list[tuple[int, pd.Timestamp, set[int]]
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_a_seed_sees_the_labels_of_closed_windows_and_no_other(store: Path, split: str) -> None:
     dataset, task, db = opened(store, "buys")
-    ready = prepare(dataset, task, Config(**{**QUICK, "neighbors": -1}))
+    ready = OpenedTask(dataset, task).prepare(Config(**{**QUICK, "neighbors": -1}))
     table = with_history(dataset, task, db, "past").table_dict["past"].df
     some = 0
     for person, at, rows in seen(ready, split):
@@ -146,7 +147,7 @@ def test_a_seed_sees_the_labels_of_closed_windows_and_no_other(store: Path, spli
 
 def test_a_label_is_never_seen_by_its_own_seed(store: Path) -> None:
     dataset, task, db = opened(store, "buys")
-    ready = prepare(dataset, task, Config(**{**QUICK, "neighbors": -1}))
+    ready = OpenedTask(dataset, task).prepare(Config(**{**QUICK, "neighbors": -1}))
     table = with_history(dataset, task, db, "past").table_dict["past"].df
     for split in ("train", "val", "test"):
         for person, at, rows in seen(ready, split):
@@ -219,9 +220,9 @@ def test_a_table_that_is_called_like_a_history_is_no_history(store: Path) -> Non
     dataset, task, db = opened(store, "buys")
     things = db.table_dict["things"]
     db.table_dict["labels of the task"] = Table(things.df.copy(), {}, "id", None)
-    ready = prepare(dataset, task, Config(**QUICK), db=db)
+    ready = OpenedTask(dataset, task, db=db).prepare(Config(**QUICK))
     assert ready.history == "labels of the task again"
-    again = prepare(dataset, task, Config(**QUICK), ready.columns, db=db)
+    again = OpenedTask(dataset, task, db=db).prepare(Config(**QUICK), ready.columns)
     assert again.history == ready.history
     assert ready.graph.num_rows["labels of the task"] == len(things)
 

@@ -30,11 +30,11 @@ from relfrog.config import Config
 from relfrog.datasets.dataset import read_tables
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import RelFrogWarning
-from relfrog.models import memory_check as memory
-from relfrog.training.prepared import prepare
 from relfrog.nn.network import Network
-from relfrog.training.callbacks import Callback
 from relfrog.runs.train import RunInterrupted
+from relfrog.training import memory_check as memory
+from relfrog.training.callbacks import Callback
+from relfrog.training.opened import OpenedTask
 from relfrog.training.trainer import Trainer
 from small_store import QUICK, change, copied, fit, weights
 
@@ -256,7 +256,9 @@ def trainer_of(store: Path, folder: Path, **given: Any) -> Trainer:
     dataset = relfrog.open_dataset(store)
     settings = {**QUICK, "dropout": 0.0, "column_dropout": 0.0, "sharing": "separate", **given}
     folder.mkdir()
-    return Trainer(prepare(dataset, load_task(dataset, "spends"), Config(**settings)), folder)
+    return Trainer(
+        OpenedTask(dataset, load_task(dataset, "spends")).prepare(Config(**settings)), folder
+    )
 
 
 def test_the_gradients_of_pieces_add_up_to_that_of_the_batch(store: Path, tmp_path: Path) -> None:

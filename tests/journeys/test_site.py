@@ -168,8 +168,9 @@ def test_the_code_that_extends_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from relfrog.io.sources import SOURCES
-    from relfrog.nn.heads import HEADS, BinaryHead
+    from relfrog.nn.heads import BinaryHead
     from relfrog.nn.messages import MESSAGES
+    from relfrog.nn.task_heads import HEADS
 
     example = module(ROOT / "examples" / "shop.py")
     monkeypatch.chdir(tmp_path)

@@ -17,14 +17,15 @@ from relfrog import RunError, UsageError, load_run
 from relfrog.cli import cli
 from relfrog.datasets.label_history import known_labels
 from relfrog.datasets.tasks import load_task
-from relfrog.kinds import BASELINES, ENTITY_KINDS
-from relfrog.models.auto import TimeBudget, choose
-from relfrog.models.boosting import LightGBMBaseline, QuickLightGBM
-from relfrog.models.past_labels import RecentBaseline
-from relfrog.training.prepared import seeds_of
-from relfrog.models.registry import baseline_class
-from relfrog.training.callbacks import Callback
+from relfrog.kinds import MODELS, TASK_KINDS, models_for
+from relfrog.models.auto import choose
+from relfrog.models.boosting import BoostedTrees, QuickBoostedTrees
+from relfrog.models.model import Model
+from relfrog.models.past_labels import RecentMean
 from relfrog.runs.train import RunInterrupted
+from relfrog.training.budget import Budget
+from relfrog.training.callbacks import Callback
+from relfrog.training.opened import OpenedTask
 from small_store import HORIZON, QUICK, TEST, VAL, change, copied, fit, truncate
 
 KINDS = {
@@ -32,7 +33,12 @@ KINDS = {
     "sorts": "multilabel_classification",
 }  # fmt: skip
 #: Every model with every type of task that it is for.
-PAIRS = [(t, m) for t, kind in KINDS.items() for m, kinds in BASELINES.items() if kind in kinds]
+PAIRS = [
+    (t, m)
+    for t, kind in KINDS.items()
+    for m, one in MODELS.items()
+    if one.baseline and kind in one.homes
+]
 TRIALS = {"trials": 2}
 
 
@@ -41,7 +47,7 @@ def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[st
     """A run of each, that tests only look at."""
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LightGBMBaseline, "ROUNDS", 30)
+        patch.setattr(BoostedTrees, "ROUNDS", 30)
         return {
             (t, m): relfrog.train(store, t, folder / f"{t}-{m}", model=m, settings=TRIALS)
             for t, m in PAIRS
@@ -49,12 +55,12 @@ def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[st
 
 
 def test_each_name_has_its_class() -> None:
-    for name, kinds in BASELINES.items():
-        for kind in kinds:
-            assert baseline_class(name, kind).name == name
-    assert {kind for kinds in BASELINES.values() for kind in kinds} == {
-        *ENTITY_KINDS, "recommendation",
-    }  # fmt: skip
+    for name, model in MODELS.items():
+        assert model.name == name
+        for kind in model.task_kinds:
+            assert issubclass(model.load(kind), Model)
+            assert model in models_for(kind)
+    assert {kind for model in MODELS.values() for kind in model.task_kinds} == set(TASK_KINDS)
 
 
 @pytest.mark.parametrize(("task", "model"), PAIRS)
@@ -92,7 +98,7 @@ def test_answers_from_labels_are_those_of_a_loop(
     loaded = load_task(dataset, task)
     labels = known_labels(dataset, loaded, dataset.get_db(upto_test_timestamp=False))
     closed = pd.to_datetime(labels[loaded.time_col]) + HORIZON
-    seeds = seeds_of(loaded, "test")
+    seeds = OpenedTask(loaded.dataset, loaded).seeds("test")
     for model in [m for t, m in PAIRS if t == task and m != "lightgbm"]:
         run = runs[task, model]
         found = run.predict_seeds(seeds, TEST if regime == "frozen" else None)
@@ -101,7 +107,7 @@ def test_answers_from_labels_are_those_of_a_loop(
             own = seen[seen[loaded.entity_col] == row]
             some = own if len(own) and not model.startswith("global") else seen
             if model == "recent" and len(own):
-                some = own.iloc[-run.baseline.last :] if run.baseline.last else own
+                some = own.iloc[-run.model.last :] if run.model.last else own
             values = np.array([np.asarray(v, float) for v in some[loaded.target_col]])
             middle = np.median if "median" in model else np.mean
             np.testing.assert_allclose(found[i], middle(values, axis=0), rtol=1e-9)
@@ -112,10 +118,10 @@ def test_recent_takes_the_number_that_validates_best(
 ) -> None:
     run = runs["spends", "recent"]
     tried = run.history()
-    assert tried["last"].tolist()[:-1] == list(RecentBaseline.TRIED[:-1])
+    assert tried["last"].tolist()[:-1] == list(RecentMean.TRIED[:-1])
     scores = [entry["mae"] for entry in tried["val"]]
-    best = RecentBaseline.TRIED[int(np.argmin(scores))]
-    assert run.baseline.last == best
+    best = RecentMean.TRIED[int(np.argmin(scores))]
+    assert run.model.last == best
     assert run.metrics["val"]["rolling"]["mae"] == pytest.approx(min(scores))
 
 
@@ -150,7 +156,7 @@ def test_before_any_label(runs: dict[tuple[str, str], Any]) -> None:
 def test_the_same_seed_gives_the_same_trees(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     texts = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         fit(store, tmp_path / name, "spends", model="lightgbm", trials=2, seed=seed)
@@ -162,9 +168,9 @@ def test_the_same_seed_gives_the_same_trees(
 
 def test_own_columns_alone(store: Path, tmp_path: Path) -> None:
     run = fit(store, tmp_path / "run", "buys", model="lightgbm", features="own", trials=1)
-    names = run.baseline.maker.names
+    names = run.model.maker.names
     assert names == ["city", "age", "own age"]
-    assert set(run.baseline.importance()["feature"]) == set(names)
+    assert set(run.model.importance()["feature"]) == set(names)
 
 
 def test_awkward_data(store: Path, tmp_path: Path) -> None:
@@ -201,11 +207,11 @@ def test_what_is_gone_is_named(store: Path, tmp_path: Path) -> None:
 def test_an_interrupted_one_goes_on(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(LightGBMBaseline, "fit", interrupt)
+        patch.setattr(BoostedTrees, "fit", interrupt)
         with pytest.raises(RunInterrupted, match="--resume"):
             fit(store, tmp_path / "run", "buys", model="lightgbm", trials=1)
     with pytest.raises(RunError, match="has not ended"):
@@ -249,15 +255,15 @@ def test_baselines_stand_beside_a_network(
     def fail(*_: Any) -> None:
         raise ValueError("no trees today")
 
-    monkeypatch.setattr(QuickLightGBM, "fit", fail)
+    monkeypatch.setattr(QuickBoostedTrees, "fit", fail)
     run = fit(store, tmp_path / "failing", "spends", epochs=1, baselines=True)
     assert "lightgbm" not in run.baselines
     assert "recent" in run.baselines
 
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(QuickLightGBM, "fit", interrupt)
+    monkeypatch.setattr(QuickBoostedTrees, "fit", interrupt)
     run = fit(store, tmp_path / "interrupted", "spends", epochs=1, baselines=True)
     assert run.baselines == {}
     assert load_run(run.folder).metrics["test"]
@@ -270,38 +276,42 @@ def test_what_is_not_clearly_worse_is_averaged() -> None:
     rng = np.random.default_rng(0)
     truth = rng.normal(size=2000)
     noisy = {name: truth + rng.normal(size=2000) for name in ("a", "b")}
-    blend = choose("regression", truth, noisy)
+    blend = choose(TASK_KINDS["regression"], truth, noisy)
     assert blend.weights == {"a": 0.5, "b": 0.5}
     assert blend.sure > 0.9
     far = {**noisy, "far": truth + 3 * rng.normal(size=2000)}
-    assert choose("regression", truth, far).weights == {"a": 0.5, "b": 0.5}
+    assert choose(TASK_KINDS["regression"], truth, far).weights == {"a": 0.5, "b": 0.5}
     good = truth + 0.1 * rng.normal(size=2000)
-    blend = choose("regression", truth, {"bad": noisy["a"], "good": good})
+    blend = choose(TASK_KINDS["regression"], truth, {"bad": noisy["a"], "good": good})
     assert blend.weights == {"good": 1.0}
     error = rng.normal(size=200)
     factor = np.where(rng.permutation(200) < 100, 0.5, 1.55)  # errs like the best, a little more
     near = {"best": truth[:200] + error, "second": truth[:200] + factor * error}
-    blend = choose("regression", truth[:200], near)
+    blend = choose(TASK_KINDS["regression"], truth[:200], near)
     assert np.abs(error).mean() < blend.score  # the average is worse, but not clearly
     assert blend.best == "best"
     assert blend.weights == {"best": 0.5, "second": 0.5}
-    few = choose("binary_classification", np.array([0, 1]), {"a": np.zeros(2), "b": np.ones(2)})
+    few = choose(
+        TASK_KINDS["binary_classification"], np.array([0, 1]), {"a": np.zeros(2), "b": np.ones(2)}
+    )
     assert few.weights == {"a": 0.5, "b": 0.5}
-    never = choose("binary_classification", np.ones(3), {"a": np.zeros(3), "b": np.ones(3)})
+    never = choose(
+        TASK_KINDS["binary_classification"], np.ones(3), {"a": np.zeros(3), "b": np.ones(3)}
+    )
     assert np.isnan(never.score)
 
 
 def test_auto_holds_its_members_and_goes_on(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     given = {**QUICK, "epochs": 1, "trials": 1}
 
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(LightGBMBaseline, "fit", interrupt)
+        patch.setattr(BoostedTrees, "fit", interrupt)
         with pytest.raises(RunInterrupted, match=r"--out \S*auto --resume"):
             relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
     kept = (tmp_path / "auto/members/recent/run.json").stat().st_mtime_ns
@@ -319,7 +329,7 @@ def test_auto_holds_its_members_and_goes_on(
 def test_auto_keeps_to_its_time(store: Path, tmp_path: Path) -> None:
     given = {**QUICK, "minutes": 0.01}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("relfrog.models.auto.time.monotonic", iter(range(0, 10**6, 100)).__next__)
+        patch.setattr("relfrog.training.budget.time.monotonic", iter(range(0, 10**6, 100)).__next__)
         run = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
     assert list(run.blend["members"]) == ["mean"]
     assert "frog" in run.blend["skipped"]
@@ -330,24 +340,22 @@ def test_auto_leaves_time_for_the_network(
 ) -> None:
     """A search may use half of what is left, and ends when that is over."""
     ends: dict[str, float] = {}
-    real = LightGBMBaseline.fit
+    real = BoostedTrees.fit
 
-    def fit(self: Any, tell: Any) -> None:
-        ends["lightgbm"] = self.until
-        self.until = 0.0  # it is over at once
-        real(self, tell)
+    def fit(self: Any, folder: Path, budget: Budget, callbacks: Any, *, resume: bool) -> None:
+        ends["lightgbm"] = budget.until
+        real(self, folder, Budget(0.0), callbacks, resume=resume)  # it is over at once
 
-    monkeypatch.setattr(LightGBMBaseline, "fit", fit)
-    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    monkeypatch.setattr(BoostedTrees, "fit", fit)
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     given = {**QUICK, "epochs": 30, "patience": 30, "trials": 5, "minutes": 600.0}
     began = monotonic()
 
     class Watch(Callback):
         def on_epoch(self, trainer: Any, record: Any) -> None:
-            budget = next(one for one in trainer.callbacks if isinstance(one, TimeBudget))
-            ends["frog"] = budget.until
+            ends.setdefault("frog", trainer.budget.until)
             if record.epoch == 1:
-                budget.until = 0.0
+                trainer.budget = Budget(0.0)
 
     auto = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given,
                          callbacks=[Watch()])  # fmt: skip
@@ -366,7 +374,7 @@ def test_auto_takes_finished_runs_over(
         for name in ("frog", "recent")
     }
     other = relfrog.train(store, "buys", tmp_path / "m", model="mean", settings={**given, "lr": 1})
-    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     auto = relfrog.train(
         store, "buys", tmp_path / "auto", model="auto", settings=given,
         members={**runs, "mean": other.folder, "lightgbm": tmp_path / "nowhere"},

@@ -12,7 +12,9 @@ from torch import nn
 
 from oracles.network_cases import assert_close, normal
 from relfrog.datasets.metrics import compute_metrics
-from relfrog.nn.heads import HEADS, BinaryHead, Head, MulticlassHead, MultilabelHead, RegressionHead
+from relfrog.kinds import TASK_KINDS
+from relfrog.nn.heads import BinaryHead, Head, MulticlassHead, MultilabelHead, RegressionHead
+from relfrog.nn.task_heads import HEADS
 
 SIZE = 4
 LABELS = {
@@ -39,11 +41,10 @@ def build(kind: str, labels: np.ndarray) -> Head:
 
 
 def test_every_type_of_task_that_has_a_head_is_tested() -> None:
-    assert set(HEADS) == set(LABELS)
+    assert set(HEADS) == set(TASK_KINDS) == {*LABELS, "recommendation"}
     for kind, head in HEADS.items():
         assert head.kind == kind
-        name, higher = head.metric
-        assert higher == (name != "mae")
+        assert TASK_KINDS[kind].higher == (TASK_KINDS[kind].metric != "mae")
 
 
 @pytest.mark.parametrize(("kind", "number"), CASES)
@@ -59,13 +60,13 @@ def test_a_head_from_its_labels(kind: str, number: int) -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
     predicted = head.predict(out.detach()).numpy()
     assert len(predicted) == 4
-    for name, column in head.columns(predicted).items():
+    about = head.describe(labels)
+    for name, column in head.columns(about, predicted).items():
         assert isinstance(name, str)
         assert column.shape == (4,)
     # The metric that selects is among those that are computed.
-    metrics = compute_metrics(kind, head.truth(labels), predicted)
-    assert head.metric[0] in metrics
-    assert next(iter(metrics)) == head.metric[0]
+    metrics = compute_metrics(kind, head.truth(about, labels), predicted)
+    assert next(iter(metrics)) == TASK_KINDS[kind].metric
 
 
 @pytest.mark.parametrize(("kind", "number"), CASES)
@@ -81,7 +82,8 @@ def test_a_perfect_output_is_the_label(kind: str, number: int) -> None:
     else:
         out = 50.0 * (2 * target.reshape(4, -1) - 1)
     assert head.loss(out, target) < 1e-6
-    found = head.columns(head.predict(out).numpy())
+    about = head.describe(labels)
+    found = head.columns(about, head.predict(out).numpy())
     if kind == "regression":
         low, high = np.percentile(labels, [2, 98])
         np.testing.assert_allclose(found["prediction"], np.clip(labels, low, high), rtol=1e-6)
@@ -92,8 +94,8 @@ def test_a_perfect_output_is_the_label(kind: str, number: int) -> None:
         assert found["prediction"].tolist() == labels.tolist()
     else:
         np.testing.assert_allclose(found["prediction"], labels.astype(float), atol=1e-6)
-    metric, higher = head.metric
-    score = compute_metrics(kind, head.truth(labels), head.predict(out).numpy())[metric]
+    metric, higher = TASK_KINDS[kind].metric, TASK_KINDS[kind].higher
+    score = compute_metrics(kind, head.truth(about, labels), head.predict(out).numpy())[metric]
     assert score == 1.0 if higher else score < 1.5
 
 

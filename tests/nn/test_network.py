@@ -35,8 +35,8 @@ from relfrog.features.columns import fit_columns
 from relfrog.graph.relational import build_graph
 from relfrog.graph.routes import routes
 from relfrog.graph.sampler import TemporalSampler
+from relfrog.kinds import ENTITY_KINDS
 from relfrog.nn.batch_plan import make_plan
-from relfrog.nn.heads import HEADS
 from relfrog.nn.network import dependency_pairs
 from relfrog.training.trainer import Trainer
 
@@ -349,7 +349,7 @@ def gradients_of(loss: Tensor, module: nn.Module) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "model"), [*((kind, "frog") for kind in HEADS), ("regression", "sage")]
+    ("kind", "model"), [*((kind, "frog") for kind in ENTITY_KINDS), ("regression", "sage")]
 )
 def test_one_batch_can_be_learned_by_heart(kind: str, model: str, tmp_path: Path) -> None:
     # The regulariser is there to hinder this.
@@ -365,7 +365,7 @@ def test_one_batch_can_be_learned_by_heart(kind: str, model: str, tmp_path: Path
     assert losses[0] > 0.5
     assert np.mean(losses[-10:]) < 0.05
     scores = trainer.validate()
-    metric, higher = trainer.metric, trainer.higher
+    metric, higher = trainer.kind.metric, trainer.kind.higher
     assert scores[metric] > 0.99 if higher else scores[metric] < 3.0
 
 

@@ -20,8 +20,8 @@ from relfrog.graph.relational import build_graph
 from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, routes
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.nn.dependency import Dependencies
-from relfrog.nn.heads import HEADS
 from relfrog.nn.network import Network
+from relfrog.nn.task_heads import HEADS
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 

@@ -22,17 +22,18 @@ from relfrog.config import resolve
 from relfrog.datasets.label_history import known_labels
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.datasets.tasks import load_task
-from relfrog.graph.popularity import Popularity, Wish, joined_before
+from relfrog.graph.popularity import ListRequest, Popularity, joined_before
 from relfrog.graph.relational import build_graph
-from relfrog.kinds import BASELINES
-from relfrog.training.prepared import Prepared, Seeds, prepare, seeds_of
-from relfrog.models.registry import baseline_class
+from relfrog.kinds import MODELS
 from relfrog.nn.ranking_head import RankingHead
-from relfrog.support.files import write_json
 from relfrog.runs.train import RunInterrupted
+from relfrog.support.files import write_json
+from relfrog.training.opened import OpenedTask
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 from small_store import QUICK, TEST, VAL, change, fit, truncate, weights
 
-RANKERS = [name for name, kinds in BASELINES.items() if "recommendation" in kinds]
+RANKERS = [m.name for m in MODELS.values() if m.baseline and "recommendation" in m.homes]
 PARTS = ("both", "sampled", "towers")
 
 
@@ -51,7 +52,7 @@ def prepared_for(shop: Path, **given: Any) -> Prepared:
     dataset = relfrog.open_dataset(shop)
     task = load_task(dataset, "list")
     chosen = resolve(100, settings={**QUICK, **given}, kind="recommendation")
-    return prepare(dataset, task, chosen)
+    return OpenedTask(dataset, task).prepare(chosen)
 
 
 def stirred(prepared: Prepared) -> tuple[Any, RankingHead]:
@@ -102,12 +103,12 @@ def slow_scores(prepared: Prepared, seeds: Seeds) -> tuple[np.ndarray, np.ndarra
 @pytest.mark.parametrize("parts", PARTS)
 def test_lists_are_the_best_of_all_targets(parts: str, shop: Path) -> None:
     prepared = prepared_for(shop, ranking=parts)
-    seeds = seeds_of(prepared.task, "test")
+    seeds = prepared.seeds("test")
     scores, sampled, (network, head) = slow_scores(prepared, seeds)
     (plan,) = list(prepared.loader(seeds))
     with torch.no_grad():
         found = head.batch_predict(
-            network(plan, prepared.features).seeds, plan, prepared.features, Wish(5)
+            network(plan, prepared.features).seeds, plan, prepared.features, ListRequest(5)
         ).numpy()
     for number, row in enumerate(found):
         chosen = row[:, 0].astype(int)
@@ -126,7 +127,7 @@ def test_lists_from_a_part_of_many_targets(
 ) -> None:
     """Of too many targets those asked for most, and those sampled around the seeds."""
     prepared = prepared_for(shop, ranking=parts, neighbors=1)
-    every = seeds_of(prepared.task, "test")
+    every = prepared.seeds("test")
     seeds = Seeds(every.rows[:1], every.times.iloc[:1], None)
     scores, _, (network, head) = slow_scores(prepared, seeds)
     (plan,) = list(prepared.loader(seeds))
@@ -137,7 +138,9 @@ def test_lists_from_a_part_of_many_targets(
     allowed[banned] = False
     with torch.no_grad():
         answers = network(plan, prepared.features).seeds
-        found = head.batch_predict(answers, plan, prepared.features, Wish(3, allowed)).numpy()
+        found = head.batch_predict(
+            answers, plan, prepared.features, ListRequest(3, allowed)
+        ).numpy()
     near = set(answers.row.tolist())
     for number, tick in enumerate(prepared.graph.ticks(seeds.times).tolist()):
         standing = head.popularity.at(tick)
@@ -157,7 +160,7 @@ def test_a_seed_carries_a_vector_of_its_own(parts: str, shop: Path) -> None:
     """The mark of ID-GNN: the scores of what is sampled around a seed depend on it."""
     prepared = prepared_for(shop, ranking=parts)
     network, _ = stirred(prepared)
-    (plan,) = list(prepared.loader(seeds_of(prepared.task, "val")))
+    (plan,) = list(prepared.loader(prepared.seeds("val")))
     network.zero_grad()
     answers = network(plan, prepared.features).seeds
     answers.sampled.square().sum().backward()
@@ -173,7 +176,7 @@ def test_a_seed_carries_a_vector_of_its_own(parts: str, shop: Path) -> None:
 @pytest.mark.parametrize("parts", ["both", "towers"])
 def test_the_loss_is_a_softmax_over_all_targets(parts: str, shop: Path) -> None:
     prepared = prepared_for(shop, ranking=parts)
-    every = seeds_of(prepared.task, "val")
+    every = prepared.seeds("val")
     scores, _, (network, head) = slow_scores(prepared, every)
     (plan,) = list(prepared.loader(every))
     with torch.no_grad():
@@ -191,7 +194,7 @@ def test_the_loss_is_a_softmax_over_all_targets(parts: str, shop: Path) -> None:
 
 def test_the_paper_s_loss_is_on_sampled_targets(shop: Path) -> None:
     prepared = prepared_for(shop, ranking="sampled")
-    every = seeds_of(prepared.task, "val")
+    every = prepared.seeds("val")
     scores, sampled, (network, head) = slow_scores(prepared, every)
     (plan,) = list(prepared.loader(every))
     with torch.no_grad():
@@ -210,7 +213,7 @@ def test_the_paper_s_loss_is_on_sampled_targets(shop: Path) -> None:
 def test_a_sample_of_targets_stands_for_all(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With fewer drawn than there are the loss is an estimate, about the same on average."""
     prepared = prepared_for(shop, ranking="both")
-    every = seeds_of(prepared.task, "val")
+    every = prepared.seeds("val")
     network, head = stirred(prepared)
     (plan,) = list(prepared.loader(every))
     with torch.no_grad():
@@ -328,7 +331,7 @@ def test_past_visits_are_counted(
 ) -> None:
     run = runs["past-visit"]
     task = run.prepared.task
-    seeds = seeds_of(task, split)
+    seeds = OpenedTask(task.dataset, task).seeds(split)
     found = run.predict_seeds(seeds, None)[:, :, 0]
     before = labels_before(shop, time)
     for row, chosen in zip(seeds.rows, found, strict=True):
@@ -340,7 +343,7 @@ def test_past_visits_are_counted(
 def test_popularity_is_the_same_for_all(shop: Path, runs: dict[str, relfrog.Run]) -> None:
     """The targets with most labels whose windows had closed, as the paper counts them."""
     run = runs["popularity"]
-    found = run.predict_seeds(seeds_of(run.prepared.task, "test"), None)[:, :, 0]
+    found = run.predict_seeds(run.prepared.seeds("test"), None)[:, :, 0]
     assert (found == found[0]).all()
     labels = labels_before(shop, TEST)[run.prepared.task.target_col]
     counts = Counter(labels.tolist())
@@ -364,10 +367,10 @@ def test_a_ranker_bears_many_candidates(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: dict[str, relfrog.Run]
 ) -> None:
     """Of more than LightGBM can take those that are asked for most."""
-    ranker = baseline_class("lightgbm", "recommendation")
+    ranker = MODELS["lightgbm"].load("recommendation")
     monkeypatch.setattr(ranker, "POPULAR", 0)
     prepared = prepared_for(shop, model="lightgbm", history="on")
-    seeds = seeds_of(prepared.task, "test")
+    seeds = prepared.seeds("test")
     assert prepared.train_seeds is not None
     one = ranker(prepared, prepared.describe_labels(prepared.train_seeds))
     limits = prepared.graph.ticks(seeds.times)
@@ -383,7 +386,7 @@ def test_a_ranker_bears_many_candidates(
 
 def told_otherwise(monkeypatch: pytest.MonkeyPatch, change: Callable[..., Any]) -> None:
     """Change what LightGBM's ranker learns from: features, labels, candidates per seed."""
-    ranker = baseline_class("lightgbm", "recommendation")
+    ranker = MODELS["lightgbm"].load("recommendation")
     real = ranker._data
     monkeypatch.setattr(ranker, "_data", lambda self, seeds: change(seeds, *real(self, seeds)))
 
@@ -410,11 +413,11 @@ def test_what_lightgbm_refuses_is_said(
 def test_an_interrupted_ranker_goes_on(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: dict[str, relfrog.Run]
 ) -> None:
-    def interrupt(self: Any, tell: Any) -> None:
+    def interrupt(*_: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(baseline_class("lightgbm", "recommendation"), "fit", interrupt)
+        patch.setattr(MODELS["lightgbm"].load("recommendation"), "fit", interrupt)
         with pytest.raises(RunInterrupted, match="--resume"):
             relfrog.train(shop, "list", tmp_path / "run", model="lightgbm")
     run = relfrog.train(shop, "list", tmp_path / "run", resume=True)

@@ -30,11 +30,13 @@ from relfrog.graph.routes import (
     routes,
 )
 from relfrog.graph.sampler import TemporalSampler
-from relfrog.training.prepared import Prepared, prepare
 from relfrog.nn.aggregation import Aggregation
 from relfrog.nn.batch_plan import Plan, make_plan
-from relfrog.nn.heads import HEADS, Head
+from relfrog.nn.heads import Head
 from relfrog.nn.network import Network
+from relfrog.nn.task_heads import HEADS
+from relfrog.training.opened import OpenedTask
+from relfrog.training.prepared import Prepared
 
 #: What `completion` can be set to.
 COMPLETION: dict[str, tuple[Paradigm, ...]] = {
@@ -267,7 +269,9 @@ class ToyTask:
     target_col: str = "label"
     timedelta: pd.Timedelta = 10 * DAY
 
-    def get_table(self, split: str, mask_input_cols: bool | None = None) -> Any:
+    remove_columns: tuple[tuple[str, str], ...] = ()
+
+    def get_table(self, split: str, mask_input_cols: bool | None = None, db: Any = None) -> Any:
         """The seeds, whatever the split."""
         return SimpleNamespace(df=self.seeds)
 
@@ -316,7 +320,7 @@ def toy(kind: str, count: int = 24, **config: Any) -> Prepared:
         "batch_size": count,
     }  # fmt: skip
     task = ToyTask(TaskType(kind), "customers", seeds)
-    return prepare(ToyDataset(db), task, Config(**{**settings, **config}))
+    return OpenedTask(ToyDataset(db), task).prepare(Config(**{**settings, **config}))
 
 
 # Databases of which it is known what must be learned.

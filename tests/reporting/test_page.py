@@ -15,7 +15,7 @@ from tests.analysis.test_explanation import add_list
 
 import relfrog
 from relfrog import Run, RunError, UsageError, load_run, report
-from relfrog.models.boosting import LightGBMBaseline
+from relfrog.models.boosting import BoostedTrees
 from relfrog.reporting.html import Html, amount, join, model_name, sheet, signed, tag
 from relfrog.reporting.schema import draw_schema, read_schema
 from small_store import QUICK, copied, fit
@@ -276,7 +276,7 @@ def test_a_model_that_is_no_network(store: Path, tmp_path: Path) -> None:
 def test_auto_shows_its_members(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     settings = {**QUICK, "epochs": 1, "trials": 1}
     run = relfrog.train(store, "spends", tmp_path / "run", model="auto", settings=settings)
     blend = json.loads((run.folder / "blend.json").read_text())
@@ -301,7 +301,7 @@ def test_auto_shows_its_members(
 def test_simple_answers_stand_beside_every_model(
     model: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     run = relfrog.train(store, "spends", tmp_path / "run", model=model, settings={"trials": 1})
     others = {"mean", "median", "global-mean", "global-median", "recent"} - {model}
     assert set(run.baselines) == others

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,11 +16,11 @@ from relfrog import UsageError, load_run
 from relfrog.cli import cli
 from relfrog.config import Config
 from relfrog.datasets.tasks import load_task
-from relfrog.models.boosting import LightGBMBaseline
-from relfrog.training.prepared import prepare, seeds_of, with_validation
-from relfrog.models.rankers import LightGBMRanker
-from relfrog.training.callbacks import Callback
+from relfrog.models.boosting import BoostedTrees
+from relfrog.models.rankers import BoostedRanker
 from relfrog.runs.train import RunInterrupted
+from relfrog.training.callbacks import Callback
+from relfrog.training.opened import OpenedTask
 from small_store import END, HORIZON, QUICK, TEST, VAL, change, copied, fit, weights
 
 
@@ -50,13 +48,16 @@ def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, rel
     }
 
 
-def test_all_labels_that_were_known_at_the_test_time_are_learned_from(store: Path) -> None:
+def test_all_labels_that_were_known_at_the_test_time_are_learned_from(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = relfrog.open_dataset(store)
-    ready = prepare(dataset, load_task(dataset, "buys"), Config(**QUICK))
-    train, val = ready.train_seeds, seeds_of(ready.task, "val")
+    ready = OpenedTask(dataset, load_task(dataset, "buys")).prepare(Config(**QUICK))
+    train, val = ready.train_seeds, ready.seeds("val")
     assert train is not None
     for at, windows in ((TEST, 3), (TEST - pd.Timedelta("5 days"), 2)):  # one is still open then
-        both = with_validation(replace(ready, dataset=SimpleNamespace(test_timestamp=at)), train)
+        monkeypatch.setattr(dataset, "test_timestamp", at)
+        both = ready.opened.with_validation(train)
         assert len(both) == len(train) + windows * 20
         assert (both.times + HORIZON <= at).all()
     known = val.times + HORIZON <= at
@@ -86,7 +87,7 @@ def test_scores_are_of_the_model_that_may_be_scored(runs: dict[str, relfrog.Run]
         assert run.evaluate("test", regime) == run.metrics["test"][regime]
         assert run.selected.evaluate("test", regime) == runs["plain"].evaluate("test", regime)
     assert not run.predict(TEST).equals(runs["plain"].predict(TEST))
-    certified = relfrog.certify(run, times=1)
+    certified = run.certify(times=1)
     assert certified.evaluate("val") == run.evaluate("val")
     assert certified.certificate.holds
 
@@ -139,7 +140,7 @@ def test_with_and_without_history(store: Path, tmp_path: Path) -> None:
 def test_trees_learn_once_more(
     task: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     found = {
         refit: fit(
             store, tmp_path / f"{refit}", task, model="lightgbm", trials=2, refit=refit, epochs=1
@@ -157,7 +158,7 @@ def test_trees_learn_once_more(
 def test_rankers_learn_once_more(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LightGBMRanker, "ROUNDS", 20)
+    monkeypatch.setattr(BoostedRanker, "ROUNDS", 20)
     for model in ("lightgbm", "sage"):
         plain, run = (
             fit(shop, tmp_path / f"{model}-{refit}", "list", model=model, refit=refit, epochs=1)
@@ -172,7 +173,7 @@ def test_rankers_learn_once_more(
 def test_auto_chooses_by_what_validation_may_see(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LightGBMBaseline, "ROUNDS", 20)
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     plain, run = (
         fit(store, tmp_path / f"{refit}", model="auto", trials=1, refit=refit, epochs=1)
         for refit in (False, True)

@@ -17,9 +17,9 @@ import yaml
 import relfrog
 from relfrog import DatasetError, RunError, SchemaError, TaskError, UsageError, load_run
 from relfrog.features.columns import NewColumnWarning
-from relfrog.training.prepared import Seeds, seeds_of
 from relfrog.support.files import write_json
 from relfrog.testing import random_database
+from relfrog.training.seeds import Seeds
 from small_store import HORIZON, TEST, VAL, change, copied, fit, truncate
 
 TIMES = [start + i * HORIZON for start in (VAL, TEST) for i in range(3)]
@@ -81,7 +81,7 @@ def test_rolling_predictions_are_those_of_a_database_that_ends_at_the_seed(
     changed = copied(store, tmp_path)
     every = {}
     for split in ("val", "test"):
-        seeds = seeds_of(run.prepared.task, split)
+        seeds = run.prepared.seeds(split)
         found = run.predict_seeds(seeds, None)
         every |= dict(zip(zip(seeds.rows, seeds.times), found))
     keys = relfrog.source_keys(store, "people")["code"].to_numpy()

@@ -28,10 +28,10 @@ from relfrog.config import Config, resolve
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import RelFrogWarning
 from relfrog.features.columns import Columns
-from relfrog.training.prepared import prepare, seeds_of, training_seeds
+from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import locked
 from relfrog.support.text import duration
-from relfrog.runs.train import RunInterrupted
+from relfrog.training.opened import OpenedTask
 from relfrog.training.trainer import Callback, EpochRecord, Trainer
 from small_store import HORIZON, QUICK, TASKS, VAL, copied, fit, weights
 
@@ -367,7 +367,7 @@ def test_how_long_it_takes_is_said_in_the_first_epoch(
     assert "an epoch takes about" not in after
     taken = counted[0]
     assert 1 <= taken <= steps
-    val = len(seeds_of(run.prepared.task, "val")) / 8 / 3
+    val = len(run.prepared.seeds("val")) / 8 / 3
     assert f"takes about {duration(60 * (taken + val))}," in before
     left = (epochs - 1) * (60 * taken + 600)
     assert f"at most {duration(left)} left" in after
@@ -378,7 +378,9 @@ def one_trainer(store: Path, folder: Path, **settings: Any) -> Trainer:
     dataset = relfrog.open_dataset(store)
     task = load_task(dataset, "buys")
     folder.mkdir()
-    return Trainer(prepare(dataset, task, resolve(100, settings={**QUICK, **settings})), folder)
+    return Trainer(
+        OpenedTask(dataset, task).prepare(resolve(100, settings={**QUICK, **settings})), folder
+    )
 
 
 def test_gradients_are_clipped(store: Path, tmp_path: Path) -> None:
@@ -699,7 +701,7 @@ def test_gates_are_shares(gate: float, store: Path, tmp_path: Path, run: relfrog
 @pytest.mark.parametrize("name", ["buys", "spends"])
 def test_history_is_chosen_by_validation(name: str, store: Path, tmp_path: Path) -> None:
     runs = {h: fit(store, tmp_path / h, name, history=h) for h in ("on", "off")}
-    metric, higher = runs["on"].network.head.metric
+    metric, higher = runs["on"].model.kind.metric, runs["on"].model.kind.higher
     scores = {h: run.metrics["val"]["rolling"][metric] for h, run in runs.items()}
     assert scores["on"] != scores["off"]
     best = (max if higher else min)(scores, key=lambda h: scores[h])
@@ -723,7 +725,8 @@ def test_density_adds_seeds_between_those_of_the_task(store: Path, tmp_path: Pat
     dataset = relfrog.open_dataset(store)
     task = load_task(dataset, "spends")
     db = dataset.get_db(upto_test_timestamp=False)
-    plain, dense = (training_seeds(dataset, task, db, n) for n in (1, 4))
+    opened = OpenedTask(dataset, task)
+    plain, dense = (opened.training_seeds(n) for n in (1, 4))
     assert plain.labels is not None
     assert dense.labels is not None
     labels = dict(zip(zip(dense.rows, dense.times), dense.labels))
@@ -738,7 +741,7 @@ def test_density_adds_seeds_between_those_of_the_task(store: Path, tmp_path: Pat
         inside = (orders["ordered_at"] > time) & (orders["ordered_at"] <= time + HORIZON)
         spent = orders["amount"][inside & (orders["person"] == row)].sum()
         assert label == pytest.approx(1000 * spent)
-    ready = [prepare(dataset, task, Config(**QUICK, density=n)) for n in (1, 4, 4)]
+    ready = [OpenedTask(dataset, task).prepare(Config(**QUICK, density=n)) for n in (1, 4, 4)]
     sizes = [len(part.train_seeds or ()) for part in ready]
     assert sizes == [len(plain), len(dense), len(dense)]
     for one, other in zip(
@@ -751,7 +754,7 @@ def test_density_adds_seeds_between_those_of_the_task(store: Path, tmp_path: Pat
 
 def test_staleness_stops_the_database_before_training_seeds(store: Path, tmp_path: Path) -> None:
     dataset = relfrog.open_dataset(store)
-    ready = prepare(dataset, load_task(dataset, "buys"), Config(**QUICK))
+    ready = OpenedTask(dataset, load_task(dataset, "buys")).prepare(Config(**QUICK))
     assert ready.train_seeds is not None
     window = HORIZON.total_seconds()
     loader = ready.loader(ready.train_seeds, staleness=0.5 * window)
@@ -783,7 +786,7 @@ def test_predictions_of_a_regression_are_in_the_unit_of_its_labels(
     large, small = (run.predict()["prediction"].to_numpy() for run in runs)
     assert large == pytest.approx(1000 * small, rel=1e-3)
     assert large.std() > 100
-    seeds = seeds_of(runs[0].prepared.task, "train")
+    seeds = runs[0].prepared.seeds("train")
     assert seeds.labels is not None
     low, high = np.percentile(seeds.labels, [2, 98])
     assert (large >= low).all()

@@ -313,7 +313,7 @@ class TrainingProgress(Callback):
         most = ""
         if trainer.last is None:
             most = "at most "
-            self._last = f"val {trainer.metric} {record.val[trainer.metric]:.4f}"
+            self._last = f"val {trainer.kind.metric} {record.val[trainer.kind.metric]:.4f}"
         # An epoch that was resumed took less; then its training alone is the better guess.
         left = (trainer.epochs - record.epoch - 1) * max(took, record.seconds)
         mark = " *" if record.best and most else "  "
@@ -327,7 +327,7 @@ class TrainingProgress(Callback):
         self._stop()
         if trainer.last is None:
             self._say(
-                f"kept: epoch {trainer.at.best_epoch}, val {trainer.metric} {trainer.at.best:.4f}"
+                f"kept: epoch {trainer.at.best_epoch}, val {trainer.kind.metric} {trainer.at.best:.4f}"
             )
 
     def on_message(self, text: str) -> None:
