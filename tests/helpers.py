@@ -1,17 +1,34 @@
-"""Small ways to make a source and to read what became of it."""
+"""Small ways to make a source, to run a command, and to read what became of it."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+import shlex
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
+import pytest
 import relbench
+import yaml
+from hypothesis import settings
 
 from relfrog import import_database
+from relfrog.cli import main
 from relfrog.importing.result import ImportResult
+
+
+def examples(count: int, **more: Any) -> settings:
+    """So many random examples; of which the profiles `quick` and `thorough` make fewer and more."""
+    return settings(max_examples=max(count * settings.default.max_examples // 100, 5), **more)
 
 
 def sqlite(path: Path, *statements: str) -> str:
@@ -81,3 +98,79 @@ def plain_rows(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
 
     columns = [[plain(v) for v in frame[name].astype(object)] for name in frame]
     return list(zip(*columns))
+
+
+def dataset_content(folder: Path) -> dict[str, object]:
+    """Everything in a dataset folder that does not name the source."""
+    content: dict[str, object] = {
+        str(path.relative_to(folder)): pq.read_table(path) for path in folder.glob("*/*.parquet")
+    }
+    manifest = yaml.safe_load((folder / "manifest.yaml").read_text(encoding="utf-8"))
+    content["manifest"] = {k: v for k, v in manifest.items() if k not in ("description", "name")}
+    return content
+
+
+def assert_same_dataset(one: Path, two: Path) -> None:
+    """The same tables, keys and manifest; they may be called differently."""
+    first, second = dataset_content(one), dataset_content(two)
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        assert value == second[key], key
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a page in a language."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+def followed(page: Path, capfd: pytest.CaptureFixture[str], skip: str = "$^") -> str:
+    """What is said if one does what a page says, here; commands that match `skip` are not run."""
+    text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
+    steps = [
+        step[0]
+        for step in re.finditer(r"^(?:cat > \S+ <<'(\w+)'.*?^\1$|\S.*?$)", text, re.M | re.S)
+        if not re.match(skip, step[0])
+    ]
+    said = ""
+    for ours, some in itertools.groupby(steps, lambda step: step.startswith("relfrog ")):
+        if ours:  # not in a process of its own, which would import libraries for seconds
+            for step in some:
+                code, out, err = inside(capfd, *shlex.split(step)[1:])
+                assert code == 0, (step, err)
+                said += out + err
+        else:
+            shell = ["bash", "-euo", "pipefail", "-c", "\n".join(some)]
+            path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            env = {**os.environ, "PATH": path}
+            done = subprocess.run(shell, env=env, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            said += done.stdout
+    return said
+
+
+def shape(text: str) -> set[str]:
+    """Lines without numbers, roles and planes, which depend on the machine; without columns."""
+    found = set()
+    for line in text.splitlines():
+        line = re.sub(r"\bN\d\w+|-?\d[\d,.]*(e-\d+)?|\*|\b(edge|node|undecided)$", "#", line)
+        line = re.sub(r"# (s|min) left", "# s left", line)
+        found.add(re.sub(r"\s+", " ", line).replace(" #", "#").rstrip())
+    return found
+
+
+def inside(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """A command in this process: exit code, output, errors. Importing libraries takes seconds."""
+    capfd.readouterr()
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    before, sys.argv = sys.argv, ["relfrog", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        sys.argv = before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    out, err = capfd.readouterr()
+    return code, out, err

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.datasets.test_tasks import BUYS, shop  # noqa: F401
 
 import relfrog as library
-from helpers import csv_folder, sqlite
-from relfrog.cli import cli, main
+from bare_shop import LIST
+from helpers import csv_folder, inside
+from relfrog.cli import cli
 from relfrog.support.files import locked
 from small_store import QUICK, change, copied, fit
 
@@ -31,32 +31,17 @@ def relfrog(*arguments: str, folder: Path | None = None, given: str = "") -> tup
     return done.returncode, done.stdout, done.stderr
 
 
-def inside(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """The same without a new process: quicker, where only words and exit codes matter."""
-    capfd.readouterr()
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    before, sys.argv = sys.argv, ["relfrog", *arguments]
-    try:
-        main()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
-    finally:
-        sys.argv = before
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    out, err = capfd.readouterr()
-    return code, out, err
-
-
 def test_help_answers_at_once() -> None:
     best = 9.0
-    for _ in range(3):
+    for _ in range(10):  # others may be using the cores
         start = time.perf_counter()
         code, out, _ = relfrog("--help")
         best = min(best, time.perf_counter() - start)
         assert code == 0
         assert "import" in out
-    assert best < 0.5
+        if best < 0.5:
+            return
+    pytest.fail(f"{best:.2f} s")
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -89,44 +74,19 @@ def test_every_command_has_help_with_an_example(
             assert option.help, f"{name} --{option.name}"
 
 
-@pytest.fixture
-def workplace(shop: Path, tmp_path: Path) -> Path:  # noqa: F811
-    """A folder in which the examples of all commands run."""
-    days = ", ".join(
-        f"({i}, {i % 5}, '2020-{i % 12 + 1:02d}-{i % 28 + 1:02d}')" for i in range(1, 400)
-    )
-    sqlite(
-        tmp_path / "shop.db",
-        "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT);"
-        "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customers (id), "
-        "ordered_at DATE);"
-        "INSERT INTO customers VALUES (0, 'a'), (1, 'b'), (2, 'c'), (3, 'd'), (4, 'e');"
-        f"INSERT INTO orders VALUES {days};",
-    )
-    (tmp_path / "churn.sql").write_text(
-        "SELECT t.timestamp, c.id, CAST(count(o.id) < 7 AS INTEGER) AS churn FROM timestamps t "
-        "CROSS JOIN customers c LEFT JOIN orders o ON o.customer = c.id AND o.ordered_at > "
-        "t.timestamp AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}' GROUP BY ALL"
-    )
-    return tmp_path
-
-
 def test_the_examples_run(
     workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = ["import", "task", "inspect", "check", "train", "evaluate", "predict", "roles"]
     order += ["completion", "report", "explain", "submit", "experiment"]
     assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
+    monkeypatch.chdir(workplace)
     for name in order:
         command = cli.commands[name]
         example = command.example  # type: ignore[attr-defined]
         words = shlex.split(example)
         assert words[:2] == ["relfrog", name]
-        if name in ("evaluate", "predict", "roles", *order[8:]):
-            monkeypatch.chdir(workplace)
-            code, out, err = inside(capfd, *words[1:])
-        else:
-            code, out, err = relfrog(*words[1:], folder=workplace)
+        code, out, err = inside(capfd, *words[1:])
         assert code == 0, (example, err)
         assert out or name in ("predict", "report")
         assert "Traceback" not in err
@@ -135,15 +95,18 @@ def test_the_examples_run(
         assert (workplace / page).read_text().startswith("<!doctype html>")
 
 
-def test_the_journey_with_its_streams(workplace: Path) -> None:
+def test_the_journey_with_its_streams(
+    workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, out, err = relfrog("import", "shop.db", "out", folder=workplace)
     assert code == 0
     assert err.splitlines() == ["read customers: 5 rows", "read orders: 399 rows"]
     assert out.splitlines()[0] == "Imported 2 tables, 404 rows from sqlite:///shop.db"
     assert out.splitlines()[-1] == "  relfrog check out"
-    code, out, _ = relfrog("inspect", "out", "--json", folder=workplace)
+    monkeypatch.chdir(workplace)
+    code, out, _ = inside(capfd, "inspect", "out", "--json")
     assert set(json.loads(out)) >= {"tables", "foreign_keys", "routes", "tasks"}
-    code, out, _ = relfrog("check", "out", "--json", folder=workplace)
+    code, out, _ = inside(capfd, "check", "out", "--json")
     assert (code, json.loads(out)["ok"]) == (0, True)
     code, out, err = relfrog(
         "task", "out", "churn", "--sql", "-", "--type", "binary", "--entity", "customers",
@@ -151,36 +114,35 @@ def test_the_journey_with_its_streams(workplace: Path) -> None:
     )  # fmt: skip
     assert code == 0, err
     assert "train" in out
-    code, out, err = relfrog(
-        "task", "out", "churn", "--sql", "churn.sql", "--type", "binary", "--entity", "customers",
-        "--horizon", "30 days", "--overwrite", "--json", folder=workplace,
+    code, out, err = inside(
+        capfd, "task", "out", "churn", "--sql", "churn.sql", "--type", "binary", "--entity",
+        "customers", "--horizon", "30 days", "--overwrite", "--json",
     )  # fmt: skip
     added = json.loads(out)
     assert (added["task"], added["task_type"]) == ("churn", "binary_classification")
     assert added["splits"]["test"]["rows"] == 5
-    code, out, _ = relfrog("inspect", "out", "--svg", "s.svg", folder=workplace)
+    code, out, _ = inside(capfd, "inspect", "out", "--svg", "s.svg")
     assert (code, out) == (0, "")
     assert (workplace / "s.svg").read_text().startswith("<svg")
 
 
-def test_dry_run_writes_the_mapping_and_nothing_else(workplace: Path) -> None:
+def test_dry_run_writes_the_mapping_and_nothing_else(
+    workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workplace)
     before = set(os.listdir(workplace))
-    code, out, _ = relfrog("import", "shop.db", "--dry-run", folder=workplace)
+    code, out, _ = inside(capfd, "import", "shop.db", "--dry-run")
     assert code == 0
     assert out.startswith("# What RelFrog makes of this source")
-    code, out, err = relfrog(
-        "import", "shop.db", "--dry-run", "--mapping", "m.yaml", folder=workplace
-    )
+    code, out, err = inside(capfd, "import", "shop.db", "--dry-run", "--mapping", "m.yaml")
     assert (code, out) == (0, "")
     assert "relfrog import shop.db DEST --mapping m.yaml" in err
     assert set(os.listdir(workplace)) == before | {"m.yaml"}
-    code, out, _ = relfrog(
-        "import", "shop.db", "--dry-run", "--mapping", "m.yaml", folder=workplace
-    )
+    code, out, _ = inside(capfd, "import", "shop.db", "--dry-run", "--mapping", "m.yaml")
     assert out == (workplace / "m.yaml").read_text(encoding="utf-8")
-    code, out, _ = relfrog("import", "shop.db", "--dry-run", "--json", folder=workplace)
+    code, out, _ = inside(capfd, "import", "shop.db", "--dry-run", "--json")
     assert json.loads(out)["tables"]["orders"]["time"]["column"] == "ordered_at"
-    code, out, _ = relfrog("import", "shop.db", "out", "--json", folder=workplace)
+    code, out, _ = inside(capfd, "import", "shop.db", "out", "--json")
     assert json.loads(out)["tables"]["orders"]["rows"] == 399
 
 
@@ -208,11 +170,11 @@ def test_wrong_input_gets_one_clear_answer(
     code: int,
     words: str,
     workplace: Path,
-    shop: Path,  # noqa: F811
+    bare_shop: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    os.symlink(shop, workplace / "ds")
+    os.symlink(bare_shop, workplace / "ds")
     before = set(os.listdir(workplace))
     monkeypatch.chdir(workplace)
     got, out, err = inside(capfd, *arguments)
@@ -224,7 +186,7 @@ def test_wrong_input_gets_one_clear_answer(
 
 
 def test_findings_make_check_fail(workplace: Path) -> None:
-    relfrog("import", "shop.db", "out", folder=workplace)
+    library.import_database(str(workplace / "shop.db"), workplace / "out")
     (workplace / "out" / "db" / "orders.parquet").unlink()
     code, out, err = relfrog("check", "out", folder=workplace)
     assert code == 1
@@ -238,7 +200,7 @@ def test_a_traceback_only_when_asked_for(workplace: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error(workplace: Path) -> None:
-    relfrog("import", "shop.db", "out", folder=workplace)
+    library.import_database(str(workplace / "shop.db"), workplace / "out")
     line = f"{sys.executable} -m relfrog inspect out --json | head -c 1"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=workplace)
     assert done.stderr == ""
@@ -265,10 +227,15 @@ def test_a_progress_bar_on_a_terminal(workplace: Path) -> None:
     assert b"Imported 2 tables" in out
 
 
-def test_a_password_is_not_shown_even_in_a_traceback(tmp_path: Path) -> None:
-    address = "postgresql://me:c4n4ry@127.0.0.1:1/db"
-    for extra in ([], ["--debug"], ["--dry-run"]):
-        _, out, err = relfrog("import", address, str(tmp_path / "out"), *extra)
+def test_a_password_is_not_shown_even_in_a_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["import", "postgresql://me:c4n4ry@127.0.0.1:1/db", str(tmp_path / "out")]
+    for _, out, err in (
+        inside(capfd, *asked),
+        inside(capfd, *asked, "--dry-run"),
+        relfrog(*asked, "--debug"),
+    ):
         assert "c4n4ry" not in out + err
         assert "me:***@127.0.0.1" in err
 
@@ -482,20 +449,18 @@ def test_wrong_input_about_runs_gets_one_clear_answer(
 
 
 def test_a_recommendation(
-    shop: Path,  # noqa: F811
+    bare_shop: Path,
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tests.datasets.test_tasks import LIST
-
     monkeypatch.chdir(tmp_path)
     library.add_task(
-        shop, "things", LIST, type="recommendation", source="people", target="things.thing",
+        bare_shop, "things", LIST, type="recommendation", source="people", target="things.thing",
         horizon="20 days", overwrite=True,
     )  # fmt: skip
     code, out, _ = inside(
-        capfd, "train", str(shop), "things", "--out", "run", "--model", "past-visit", "--json",
+        capfd, "train", str(bare_shop), "things", "--out", "run", "--model", "past-visit", "--json",
         "--no-report",
     )  # fmt: skip
     assert code == 0

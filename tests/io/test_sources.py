@@ -9,32 +9,14 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 import relbench
-import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from helpers import sqlite
+from helpers import assert_same_dataset, examples, sqlite
 from relfrog import SourceError, import_database, plan_import
 from relfrog.io.secrets import hide_password, scrub, secrets_in
 from relfrog.io.sources import open_source
 from relfrog.testing import FakeDatabase, random_database
-
-
-def dataset_content(folder: Path) -> dict[str, object]:
-    """Everything in a dataset folder that does not name the source."""
-    content: dict[str, object] = {
-        str(path.relative_to(folder)): pq.read_table(path) for path in folder.glob("*/*.parquet")
-    }
-    manifest = yaml.safe_load((folder / "manifest.yaml").read_text(encoding="utf-8"))
-    content["manifest"] = {k: v for k, v in manifest.items() if k not in ("description", "name")}
-    return content
-
-
-def assert_same_dataset(one: Path, two: Path) -> None:
-    first, second = dataset_content(one), dataset_content(two)
-    assert first.keys() == second.keys()
-    for key, value in first.items():
-        assert value == second[key], key
 
 
 @pytest.fixture
@@ -84,7 +66,7 @@ def test_sources_without_foreign_keys_give_the_same(
     assert_same_dataset(reference, tmp_path / "out")
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6), size=st.integers(4, 40))
 def test_any_database_keeps_its_rows_and_its_joins(
     seed: int, size: int, tmp_path_factory: pytest.TempPathFactory
