@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from helpers import csv_folder, sqlite
-from relfrog import DatasetError, SchemaError, import_database
-from relfrog.support.files import appearing
+from relfrog import DatasetError, RunError, SchemaError, import_database
+from relfrog.support.files import appearing, locked
 
 
 def ours(folder: Path) -> str:
@@ -181,3 +181,38 @@ def test_a_full_disk_is_said_in_one_sentence(
     with pytest.raises(DatasetError, match="No space left on device"):
         import_database(address, tmp_path / "out")
     assert left_behind(tmp_path) == ["csv"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from relfrog.support.files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lock_keeps_others_out_and_ends_with_its_process(tmp_path: Path) -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    with other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        refused = pytest.raises(RunError, match=f"^{tmp_path} is in use: another process")
+        with refused, locked(tmp_path):
+            pass
+        other.kill()
+    for _ in range(2):  # the file that was left does not matter, nor does one's own
+        with locked(tmp_path):
+            assert (tmp_path / ".lock").exists()
+            with pytest.raises(RunError, match="is in use"), locked(tmp_path):
+                pass
+
+
+def test_a_lock_is_released_by_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), locked(tmp_path):
+        _ = 1 / 0
+    with locked(tmp_path):
+        pass

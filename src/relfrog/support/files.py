@@ -279,19 +279,18 @@ def append_line(path: Path, data: object) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep a second process out of a run folder.
+    """Hold the lock of a run folder; the system releases it when the process ends or dies.
+
+    The lock file itself stays and says nothing: what counts is who holds it open.
 
     Raises:
-        RunError: There is one in it already.
+        RunError: Another process holds it.
     """
+    from filelock import FileLock, Timeout
+
     try:
-        import fcntl
-    except ImportError:  # not there on Windows
-        yield
-        return
-    with open(folder / ".lock", "w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"{folder} is in use: another process is training there.") from None
+        held = FileLock(folder / ".lock").acquire(blocking=False)
+    except Timeout:
+        raise RunError(f"{folder} is in use: another process is training there.") from None
+    with held:
         yield
