@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import DatasetError
+from relfrog.support.files import recover
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +29,9 @@ def open_dataset(name: str | Path) -> Any:
     from relbench import load_dataset
 
     path = Path(name).expanduser()
+    if not path.exists():
+        recover(path.resolve().parent, path.resolve().name)
+    recover(path / "tasks")
     if path.is_dir() and not (path / "manifest.yaml").is_file():
         raise DatasetError(
             f"{path} is no dataset folder: manifest.yaml is missing. "

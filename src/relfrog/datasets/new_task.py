@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.labels import SPLITS, LabelStats, label_stats, run_sql, window_problems
 from relfrog.datasets.tasks import NoLabels, need_column, task_from
 from relfrog.errors import DatasetError, TaskError, UsageError, unknown
+from relfrog.support.files import appearing
 
 __all__ = ["TYPES", "AddedTask", "add_task"]
 
@@ -133,18 +133,10 @@ def add_task(
     for is_error, text, remedy in window_problems(opened, task, full):
         if is_error:
             raise TaskError(f"{text}. {remedy}")
-    partial = folder.with_name(f".{name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with appearing(folder, overwrite, lambda _: "") as partial:
         for split, frame in frames.items():
             frame.to_parquet(partial / f"{split}.parquet", index=False)
         manifest.save(partial / "manifest.yaml")
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return AddedTask(manifest, folder, stats)
 
 

@@ -151,8 +151,8 @@ def need_column(frame: pd.DataFrame, column: str) -> None:
 
 
 def task_names(dataset: Any) -> list[str]:
-    """The tasks of an opened dataset."""
-    return list(dataset.get_task_names())
+    """The tasks of an opened dataset, without those that are being written."""
+    return [name for name in dataset.get_task_names() if not name.startswith(".")]
 
 
 def read_task_manifest(dataset: Any, name: str) -> tuple[TaskManifest, Path]:
