@@ -102,8 +102,8 @@ def children_of(
     records = walk.records
     begin, stop = here.start, here.stop
     ranges = np.empty(((stop - begin) * incoming.shape[1], 4), np.int64)
-    count = walking.locate(keys, children, blocks, incoming, records, begin, stop, ranges)
-    walking.bound(
+    count = walking.find_blocks(keys, children, blocks, incoming, records, begin, stop, ranges)
+    walking.find_visible_children(
         tables, keys, parents, children, times, cutoffs[moment], moments[moment], count, ranges
     )
     low, high, row, key = ranges[:count].T

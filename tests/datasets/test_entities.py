@@ -227,6 +227,8 @@ def test_without_keys_of_a_source_rows_are_named_by_number(tmp_path: Path) -> No
     assert found.rows.tolist() == [4, 0, 4]
     assert found.keys.to_dict("list") == {"UserId": [4, 0, 4]}
     assert key_frame(tmp_path, "users", "UserId", [2, 1]).to_dict("list") == {"UserId": [2, 1]}
+    assert key_frame(tmp_path, "events", None, [2, 1]).to_dict("list") == {"row": [2, 1]}
+    assert read_entities(tmp_path, "events", None, 4, [3, 0]).rows.tolist() == [3, 0]
     with pytest.raises(TaskError, match=r"1 of 2 keys are not in table users, such as UserId=5 "):
         read_entities(tmp_path, "users", "UserId", 5, [1, 5])
 

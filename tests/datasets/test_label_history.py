@@ -248,7 +248,7 @@ def test_no_labels_at_all(store: Path, name: str) -> None:
 
 def test_sql_that_gives_nothing_is_no_error(store: Path) -> None:
     dataset, task, db = opened(store, "buys")
-    task._sql = f"SELECT * FROM ({task._sql}) WHERE false"
+    task.sql = f"SELECT * FROM ({task.sql}) WHERE false"
     assert len(known_labels(dataset, task, db)) == 0
     assert len(with_history(dataset, task, db, "past").table_dict["past"].df) == 0
 

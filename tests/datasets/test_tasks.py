@@ -1,4 +1,4 @@
-"""Adding tasks, and the locked room in which their SQL runs."""
+"""Adding tasks, and the sandbox in which their SQL runs."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_an_existing_task_is_kept(bare_shop: Path) -> None:
         "SELECT * FROM frame",
     ],
 )
-def test_the_room_is_locked(sql: str, bare_shop: Path, tmp_path: Path) -> None:
+def test_sql_cannot_leave_the_sandbox(sql: str, bare_shop: Path, tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1]})  # must not be found by its Python name
     assert len(frame) == 1
     secret = tmp_path / "secret.csv"

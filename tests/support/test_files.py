@@ -6,14 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from helpers import csv_folder, sqlite
-from relfrog import DatasetError, SchemaError, import_database
-from relfrog.support.files import appearing
+from relfrog import DatasetError, RunError, SchemaError, import_database
+from relfrog.support.files import appearing, clear_partials, locked, recover
 
 
 def ours(folder: Path) -> str:
@@ -125,6 +126,117 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == [".a.partial-other", "a"]
 
 
+KILL = """
+import os, pathlib, shutil, sys
+from relfrog.support.files import appearing
+folder, left = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+
+def counted(function):
+    def count(*given, **options):
+        global left
+        left -= 1
+        if left < 0:
+            os._exit(9)  # like kill -9: nothing is tidied up
+        return function(*given, **options)
+    return count
+
+pathlib.Path.rename = counted(pathlib.Path.rename)
+shutil.rmtree = counted(shutil.rmtree)
+with appearing(folder, True, lambda _: "") as partial:
+    (partial / "m").write_text("new")
+"""
+
+
+def test_killed_anywhere_while_replacing_a_complete_folder_is_there(tmp_path: Path) -> None:
+    steps = found = 0
+    while True:
+        place = tmp_path / str(steps)
+        (place / "a").mkdir(parents=True)
+        (place / "a" / "m").write_text("old")
+        killed = subprocess.run([sys.executable, "-c", KILL, str(place / "a"), str(steps)])
+        found += not (place / "a").exists()  # killed between the two renames
+        recover(place)
+        expected = "old" if steps < 2 else "new"
+        assert (place / "a" / "m").read_text() == expected
+        with appearing(place / "a", True, ours) as folder:
+            (folder / "m").write_text("newest")
+        assert (place / "a" / "m").read_text() == "newest"
+        assert left_behind(place) == ["a"]
+        if not killed.returncode:
+            break
+        assert killed.returncode == 9
+        steps += 1
+    assert (steps, found) == (5, 1)
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_interrupted_while_replacing_nothing_has_to_be_recovered(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with appearing(tmp_path / "a", False, ours) as folder:
+        (folder / "m").write_text("old")
+    rename, calls = Path.rename, iter(range(99))
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if next(calls) == step:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), appearing(tmp_path / "a", True, ours) as folder:
+        (folder / "m").write_text("new")
+    assert (tmp_path / "a" / "m").read_text() == ("old" if step < 2 else "new")
+    assert left_behind(tmp_path) == ["a"]
+
+
+def test_readers_that_recover_do_not_disturb_a_writer(tmp_path: Path) -> None:
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            recover(tmp_path)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for i in range(100):
+            with appearing(tmp_path / "a", True, ours) as folder:
+                (folder / "m").write_text(str(i))
+            assert (tmp_path / "a" / "m").read_text() == str(i)
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
+    assert left_behind(tmp_path) == ["a"]
+
+
+def test_only_what_was_moved_aside_is_put_back(tmp_path: Path) -> None:
+    for name in (".a.partial-1", ".b.partial-x-old", ".c.partial-2-old", ".d.partial-3-old", "d"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "m").write_text(name)
+    recover(tmp_path, "a")
+    recover(tmp_path, "d")
+    recover(tmp_path / "none", "a")
+    assert not (tmp_path / "c").exists()
+    recover(tmp_path)
+    assert left_behind(tmp_path) == [
+        ".a.partial-1", ".b.partial-x-old", ".d.partial-3-old", "c", "d"
+    ]  # fmt: skip
+    assert (tmp_path / "d" / "m").read_text() == "d"
+
+
+def test_partial_files_and_folders_in_a_run_are_cleared_away(tmp_path: Path) -> None:
+    (tmp_path / ".run.json.partial-1").write_text("half")
+    for name in ("x/.a.partial-1", "x/.a.partial-1-old", "x/b"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "m").write_text(name)
+    clear_partials(tmp_path)
+    assert left_behind(tmp_path) == ["x"]
+    assert left_behind(tmp_path / "x") == ["a", "b"]
+    assert (tmp_path / "x" / "a" / "m").read_text() == "x/.a.partial-1-old"
+
+
 def test_killed_between_the_two_renames_nothing_is_lost(tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
@@ -181,3 +293,38 @@ def test_a_full_disk_is_said_in_one_sentence(
     with pytest.raises(DatasetError, match="No space left on device"):
         import_database(address, tmp_path / "out")
     assert left_behind(tmp_path) == ["csv"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from relfrog.support.files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lock_keeps_others_out_and_ends_with_its_process(tmp_path: Path) -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    with other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        refused = pytest.raises(RunError, match=f"^{tmp_path} is in use: another process")
+        with refused, locked(tmp_path):
+            pass
+        other.kill()
+    for _ in range(2):  # the file that was left does not matter, nor does one's own
+        with locked(tmp_path):
+            assert (tmp_path / ".lock").exists()
+            with pytest.raises(RunError, match="is in use"), locked(tmp_path):
+                pass
+
+
+def test_a_lock_is_released_by_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), locked(tmp_path):
+        _ = 1 / 0
+    with locked(tmp_path):
+        pass

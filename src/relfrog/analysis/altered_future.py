@@ -52,11 +52,11 @@ class Tampering:
     gentle: bool = False
     rows: dict[str, int] = field(default_factory=dict)
 
-    def __call__(self, db: Any) -> Any:
+    def __call__(self, db: Database) -> Database:
         """The same database up to the time, and another one after it."""
         later = {name: self._later(table) for name, table in db.table_dict.items()}
         changed = {name: table for name, table in db.table_dict.items()}
-        change: Callable[[str, Any, Mask, Any], pd.DataFrame]
+        change: Callable[[str, Table, Mask, Database], pd.DataFrame]
         change = self._alter if self.way == "altered" else self._remove
         if all(mask is None or mask.all() for mask in later.values()):
             # Without a single time left nothing would say where the data begin.
@@ -77,7 +77,7 @@ class Tampering:
                     changed[name] = _with(table, self._invent(name, table, kept, sizes))
         return Database(changed)
 
-    def _later(self, table: Any) -> Mask | None:
+    def _later(self, table: Table) -> Mask | None:
         """Rows after the time; None for a table without times."""
         if table.time_col is None:
             return None
@@ -90,7 +90,7 @@ class Tampering:
 
     # The three ways.
 
-    def _alter(self, name: str, table: Any, later: Mask, db: Any) -> pd.DataFrame:
+    def _alter(self, name: str, table: Table, later: Mask, db: Database) -> pd.DataFrame:
         frame = table.df.reset_index(drop=True)
         parts: dict[str, pd.Series] = {}
         sizes = {parent: len(other.df) for parent, other in db.table_dict.items()}
@@ -101,12 +101,12 @@ class Tampering:
                 times = self._times(name, frame[column], int(later.sum()), None)
                 parts[column] = _put(frame[column], later, times)
             else:
-                parent = table.fkey_col_to_pkey_table.get(column)
+                parent = table.fkey_col_to_pkey_table.get(column, "")
                 random = self._random(name, str(column))
                 parts[column] = self._other(frame[column], later, random, sizes.get(parent))
         return pd.DataFrame(parts, columns=frame.columns)
 
-    def _remove(self, name: str, table: Any, later: Mask, db: Any) -> pd.DataFrame:
+    def _remove(self, name: str, table: Table, later: Mask, db: Database) -> pd.DataFrame:
         """Without the rows; where rows are known by their numbers, these must not move."""
         frame = table.df.reset_index(drop=True)
         asked = np.asarray(self.asked.get(name, np.zeros(0, np.int64)))
@@ -124,7 +124,7 @@ class Tampering:
             parts[column] = frame[column] if own else _nullable(frame[column]).mask(blank)
         return pd.DataFrame(parts, columns=frame.columns)
 
-    def _invent(self, name: str, table: Any, kept: Any, sizes: dict[str, int]) -> pd.DataFrame:
+    def _invent(self, name: str, table: Table, kept: Any, sizes: dict[str, int]) -> pd.DataFrame:
         """Some rows of the table again, with other values and times right after the time."""
         source = table.df.reset_index(drop=True)
         count = int(np.clip(len(source) // 10, FEWEST, MOST))
@@ -140,7 +140,7 @@ class Tampering:
             elif column == table.time_col:
                 values = pd.Series(self._times(name, values, count, 60))
             else:
-                parent = table.fkey_col_to_pkey_table.get(column)
+                parent = table.fkey_col_to_pkey_table.get(column, "")
                 values = self._other(values, every, random, sizes.get(parent))
             old = kept[column]
             parts[column] = pd.concat([old, values.astype(old.dtype)], ignore_index=True)
@@ -223,5 +223,5 @@ def _put(values: pd.Series, where: Any, fresh: NDArray[Any]) -> pd.Series:
     return found
 
 
-def _with(table: Any, frame: pd.DataFrame) -> Any:
+def _with(table: Table, frame: pd.DataFrame) -> Table:
     return Table(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from relbench.base import Table
 from torch import Tensor
 
 from relfrog.datasets.entities import key_frame, read_entities
@@ -365,7 +366,7 @@ def _keys(run: Run, tables: list[str], rows: list[int]) -> list[str]:
     return found
 
 
-def _cells(table: Any, row: int, key: str) -> dict[str, str]:
+def _cells(table: Table, row: int, key: str) -> dict[str, str]:
     """Some columns of a row, those that are no keys and no time, as text."""
     keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
     names = [name for name in table.df.columns if name not in keys]

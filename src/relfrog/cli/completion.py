@@ -70,7 +70,7 @@ def _tasks(ctx: click.Context, incomplete: str) -> list[str]:
     """The tasks of the dataset that stands before."""
     folder = Path(str(ctx.params.get("dataset") or "")).expanduser() / "tasks"
     try:
-        names = sorted(path.parent.name for path in folder.glob("*/manifest.yaml"))
+        names = sorted(path.parent.name for path in folder.glob("[!.]*/manifest.yaml"))
     except OSError:
         return []
     return _begin(incomplete, names)

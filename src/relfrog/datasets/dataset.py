@@ -8,26 +8,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import DatasetError
+from relfrog.support.files import recover
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from relfrog.datasets.opened import OpenedDataset
+    from relfrog.datasets.protocols import Dataset
+
 __all__ = ["TableFile", "arrow_kind", "open_dataset", "read_tables", "source_keys"]
 
 
-def open_dataset(name: str | Path) -> Any:
+def open_dataset(name: str | Path) -> OpenedDataset:
     """Open a dataset folder, or a dataset that RelBench hosts, by its name.
 
     Returns:
-        RelBench's own dataset object.
+        RelBench's dataset.
 
     Raises:
         DatasetError: There is none, its manifest cannot be read, or it cannot be reached.
     """
     import yaml
-    from relbench import load_dataset
+
+    from relfrog.datasets.opened import OpenedDataset
 
     path = Path(name).expanduser()
+    if not path.exists():
+        recover(path.resolve().parent, path.resolve().name)
+    recover(path / "tasks")
     if path.is_dir() and not (path / "manifest.yaml").is_file():
         raise DatasetError(
             f"{path} is no dataset folder: manifest.yaml is missing. "
@@ -39,7 +47,7 @@ def open_dataset(name: str | Path) -> Any:
     if not path.exists() and looks_local:
         raise DatasetError(f"{path} does not exist. Check the path.")
     try:
-        return _inside(load_dataset(str(name) if not path.is_dir() else path))
+        return OpenedDataset(str(name) if not path.is_dir() else path)
     except DatasetError:
         raise
     except (yaml.YAMLError, RecursionError) as error:
@@ -55,42 +63,6 @@ def open_dataset(name: str | Path) -> Any:
     except Exception as error:
         # Whatever the hub's client raises when there is no network or no such dataset.
         raise _unreachable(name, error) from None
-
-
-def _inside(dataset: Any) -> Any:
-    """The dataset, unless a table's name would lead to a file outside of its folder."""
-    for name in dataset.manifest.tables:
-        if not isinstance(name, str) or not name or set(name) & set("/\\\0") or name in (".", ".."):
-            raise DatasetError(
-                f"{dataset.dataset_dir}: {name!r} cannot be a table's name: it is no file name. "
-                "Rename it in manifest.yaml."
-            )
-    read = dataset.make_db
-
-    def make_db() -> Any:
-        try:
-            return read()
-        except (OSError, ValueError, LookupError, TypeError) as error:  # Arrow's are among them
-            text = " ".join(str(error).split())[:300]
-            raise DatasetError(
-                f"{dataset.dataset_dir}: its tables cannot be read ({text}). Restore the files, or "
-                "import the database again."
-            ) from None
-
-    check = dataset.validate_and_correct_db
-
-    def validate(db: Any) -> None:
-        try:
-            check(db)
-        except (RuntimeError, AssertionError, LookupError, TypeError, ValueError) as error:
-            text = " ".join(str(error).split()).split(" Hosted datasets")[0]
-            raise DatasetError(
-                f"{dataset.dataset_dir}: {text} See all findings: relfrog check "
-                f"{dataset.dataset_dir}"
-            ) from None
-
-    dataset.make_db, dataset.validate_and_correct_db = make_db, validate
-    return dataset
 
 
 def _unreachable(name: str | Path, error: Exception) -> DatasetError:
@@ -149,7 +121,7 @@ def arrow_kind(arrow_type: Any) -> str:
     return "other"
 
 
-def read_tables(dataset: Any) -> list[TableFile]:
+def read_tables(dataset: Dataset) -> list[TableFile]:
     """The tables of an opened dataset, from the files' headers: no row is read.
 
     Raises:

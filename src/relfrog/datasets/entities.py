@@ -22,6 +22,9 @@ __all__ = ["Entities", "Keys", "key_frame", "read_entities"]
 #: Keys of rows: a CSV or Parquet file, a data frame, or a list.
 Keys: TypeAlias = str | Path | pd.DataFrame | Sequence[Any]
 
+#: The column of row numbers, where a table has no primary key.
+ROW = "row"
+
 
 @dataclass(frozen=True, eq=False)
 class Entities:
@@ -42,31 +45,34 @@ class Entities:
 
 
 def key_frame(
-    dataset_dir: str | Path, table: str, primary_key: str, rows: NDArray[np.int64] | Sequence[int]
+    dataset_dir: str | Path,
+    table: str,
+    primary_key: str | None,
+    rows: NDArray[np.int64] | Sequence[int],
 ) -> pd.DataFrame:
     """The source's own keys of some rows of a table, in their order.
 
     Args:
         dataset_dir: A dataset folder.
         table: A table of it.
-        primary_key: The table's primary key in the dataset.
+        primary_key: The table's primary key in the dataset; None if it has none.
         rows: Row numbers; they may repeat.
 
     Returns:
         One column per column of the source's key; the dataset's primary key, which holds row
-        numbers, if the folder keeps no keys of the source.
+        numbers, if the folder keeps no keys of the source; or else the row numbers as `row`.
     """
     numbers = np.asarray(rows, dtype=np.int64)
     keys = source_keys(dataset_dir, table)
     if keys is None:
-        return pd.DataFrame({primary_key: numbers})
+        return pd.DataFrame({primary_key or ROW: numbers})
     return keys.iloc[numbers].reset_index(drop=True)
 
 
 def read_entities(
     dataset_dir: str | Path,
     table: str,
-    primary_key: str,
+    primary_key: str | None,
     num_rows: int,
     asked: Keys,
     *,
@@ -77,7 +83,7 @@ def read_entities(
     Args:
         dataset_dir: A dataset folder.
         table: The table whose rows are meant.
-        primary_key: The table's primary key in the dataset.
+        primary_key: The table's primary key in the dataset; None if it has none.
         num_rows: How many rows the table has.
         asked: A CSV or Parquet file or a frame with the key columns, named as in the source (a
             single column may have any name); or the keys themselves, as tuples if a key has
@@ -90,7 +96,7 @@ def read_entities(
     """
     keys = source_keys(dataset_dir, table)
     if keys is None:
-        keys = pd.DataFrame({primary_key: np.arange(num_rows)})
+        keys = pd.DataFrame({primary_key or ROW: np.arange(num_rows)})
     elif len(keys) != num_rows:
         raise DatasetError(
             f"{Path(dataset_dir) / 'keys' / table}.parquet holds {len(keys):,} keys; {table} has "

@@ -9,19 +9,18 @@ database has no row is not.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from relbench.base import Database, Table
 
 from relfrog.datasets.labels import SPLITS, seed_times, timed_first
+from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import NoLabels
 
 __all__ = ["history_name", "known_labels", "with_history"]
 
 
-def history_name(db: Any) -> str:
+def history_name(db: Database) -> str:
     """A name for the table that no table of the database has.
 
     It does not name the task, so that learned roles fit another task of the same database.
@@ -33,9 +32,9 @@ def history_name(db: Any) -> str:
 
 
 def known_labels(
-    dataset: Any,
-    task: Any,
-    db: Any,
+    dataset: Dataset,
+    task: Task,
+    db: Database,
     *,
     still_open: bool = False,
     closed_by: pd.Timestamp | None = None,
@@ -59,7 +58,7 @@ def known_labels(
     Returns:
         The task's entity, time and label columns; times are those of the seeds.
     """
-    if not hasattr(task, "_sql"):
+    if task.sql is None:
         frames = [task.get_table(split, mask_input_cols=False).df for split in SPLITS[:2]]
         return _in_order(task, pd.concat(frames))
     last = max(timed_first(db).max_timestamp, dataset.test_timestamp) - task.timedelta
@@ -92,7 +91,7 @@ def known_labels(
     return _in_order(task, frame[inside])
 
 
-def _windows_with_rows(db: Any, start: pd.Timestamp, step: pd.Timedelta) -> pd.DatetimeIndex:
+def _windows_with_rows(db: Database, start: pd.Timestamp, step: pd.Timedelta) -> pd.DatetimeIndex:
     """When windows begin, one after the other from a time on, that have a row of any table."""
     begins = []
     for table in db.table_dict.values():
@@ -111,15 +110,15 @@ def _microseconds(step: pd.Timedelta) -> int:
     return max(1, int(step.as_unit("us").to_timedelta64().view("int64")))
 
 
-def _in_order(task: Any, frame: pd.DataFrame) -> pd.DataFrame:
+def _in_order(task: Task, frame: pd.DataFrame) -> pd.DataFrame:
     """By time, then entity: SQL gives its rows in another order every time."""
     by = [task.time_col, task.entity_col]
     return frame.sort_values(by, kind="stable").reset_index(drop=True)
 
 
 def with_history(
-    dataset: Any, task: Any, db: Any, name: str, closed_by: pd.Timestamp | None = None
-) -> Any:
+    dataset: Dataset, task: Task, db: Database, name: str, closed_by: pd.Timestamp | None = None
+) -> Database:
     """The database with one more table: entity, end of the window, label.
 
     Args:

@@ -1,14 +1,17 @@
-"""Labels: SQL run in a locked room, seed times, and labels in numbers."""
+"""Labels: SQL run in a sandbox, seed times, and statistics of labels."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pandas as pd
+from relbench.base import Database
 
+from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError
 from relfrog.support.duckdb import silence
 
@@ -22,9 +25,9 @@ SPLITS = ("train", "val", "test")
 
 def run_sql(
     sql: str,
-    db: Any,
-    timestamps: Any,
-    timedelta: Any,
+    db: Database,
+    timestamps: Sequence[pd.Timestamp],
+    timedelta: pd.Timedelta,
     *,
     seconds: float = 600,
     memory: str = "4GB",
@@ -87,21 +90,28 @@ def run_sql(
         connection.close()
 
 
-def timed_first(db: Any) -> Any:
+def timed_first(db: Database, upto: pd.Timestamp | None = None) -> Database:
     """The same database, tables that hold a time first.
 
     RelBench's first and last time of a database are NaT if those of its first table are.
+
+    Args:
+        db: The database.
+        upto: A time at which it may be cut: tables with a time up to there come before others.
     """
     tables = db.table_dict
 
-    def has_none(name: str) -> bool:
+    def without(name: str) -> tuple[bool, bool]:
         column = tables[name].time_col
-        return column is None or not tables[name].df[column].notna().any()
+        if column is None:
+            return True, True
+        times = tables[name].df[column]
+        return upto is not None and not (times <= upto).any(), not times.notna().any()
 
-    return type(db)({name: tables[name] for name in sorted(tables, key=has_none)})
+    return Database({name: tables[name] for name in sorted(tables, key=without)})
 
 
-def seed_times(dataset: Any, task: Any, split: str, db: Any) -> pd.DatetimeIndex:
+def seed_times(dataset: Dataset, task: Task, split: str, db: Database) -> pd.DatetimeIndex:
     """The seed times of a split, as RelBench lays them out."""
     db = timed_first(db)
     step = task.timedelta
@@ -135,12 +145,10 @@ class LabelStats:
     missing: int
 
 
-def label_stats(task: Any, frame: pd.DataFrame) -> LabelStats:
+def label_stats(task: Task, frame: pd.DataFrame) -> LabelStats:
     """Count a split's labels."""
     kind = task.task_type.value
-    entity = task.src_entity_col if kind == "recommendation" else task.entity_col
-    target = task.dst_entity_col if kind == "recommendation" else task.target_col
-    values = frame[target]
+    values = frame[task.target_col]
     label: dict[str, float] = {}
     constant, missing = False, int(values.isna().sum())
     if kind == "recommendation":
@@ -161,14 +169,14 @@ def label_stats(task: Any, frame: pd.DataFrame) -> LabelStats:
     return LabelStats(
         rows=len(frame),
         seed_times=int(frame[task.time_col].nunique()) if task.time_col in frame else 0,
-        entities=int(frame[entity].nunique()),
+        entities=int(frame[task.entity_col].nunique()),
         label=label,
         constant=constant,
         missing=missing,
     )
 
 
-def window_problems(dataset: Any, task: Any, full: Any) -> list[tuple[bool, str, str]]:
+def window_problems(dataset: Dataset, task: Task, full: Database) -> list[tuple[bool, str, str]]:
     """Whether labels come from their window: after the seed time, and not after its end.
 
     The SQL is run at the first validation time on the whole database, and on databases from which
@@ -179,19 +187,17 @@ def window_problems(dataset: Any, task: Any, full: Any) -> list[tuple[bool, str,
     """
     start = seed_times(dataset, task, "val", full.upto(dataset.test_timestamp))[0]
     is_list = task.task_type.value == "recommendation"
-    entity = task.src_entity_col if is_list else task.entity_col
-    label = task.dst_entity_col if is_list else task.target_col
 
-    def answers(db: Any) -> dict[Any, str]:
-        frame = run_sql(task._sql, db, [start], task.timedelta)
-        lists = frame[label].map(sorted if is_list else lambda v: v)
+    def answers(db: Database) -> dict[Any, str]:
+        frame = run_sql(task.sql or "", db, [start], task.timedelta)
+        values = frame[task.target_col].map(sorted if is_list else lambda v: v)
         if (frame[task.time_col] != start).any():
             odd = frame[task.time_col][frame[task.time_col] != start]
             raise TaskError(
                 f"{len(odd):,} labels carry a time that is no seed time, such as {odd.iloc[0]} for "
                 f"the seed {start}. Give t.timestamp as it is"
             )
-        return dict(zip(frame[entity].tolist(), lists.map(str).tolist(), strict=True))
+        return dict(zip(frame[task.entity_col].tolist(), values.map(str).tolist(), strict=True))
 
     everything = answers(full)
     if not everything:
@@ -226,7 +232,7 @@ def window_problems(dataset: Any, task: Any, full: Any) -> list[tuple[bool, str,
     return problems
 
 
-def _without_past_events(db: Any, time: pd.Timestamp) -> Any:
+def _without_past_events(db: Database, time: pd.Timestamp) -> Database:
     """The database without events up to a time.
 
     Rows that others refer to must stay, so that joins do; they move half a century back.
@@ -243,4 +249,4 @@ def _without_past_events(db: Any, time: pd.Timestamp) -> Any:
             frame = table.df.assign(**{table.time_col: moved})
             table = type(table)(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
         tables[name] = table
-    return type(db)(tables)
+    return Database(tables)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from relbench.base import Database, TaskType
 from relbench.manifest import KIND_FORECAST, TaskManifest
 
 from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.labels import SPLITS, LabelStats, label_stats, run_sql, window_problems
+from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import NoLabels, need_column, task_from
 from relfrog.errors import DatasetError, TaskError, UsageError, unknown
+from relfrog.support.files import appearing
 
 __all__ = ["TYPES", "AddedTask", "add_task"]
 
@@ -133,18 +134,10 @@ def add_task(
     for is_error, text, remedy in window_problems(opened, task, full):
         if is_error:
             raise TaskError(f"{text}. {remedy}")
-    partial = folder.with_name(f".{name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with appearing(folder, overwrite, lambda _: "") as partial:
         for split, frame in frames.items():
             frame.to_parquet(partial / f"{split}.parquet", index=False)
         manifest.save(partial / "manifest.yaml")
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return AddedTask(manifest, folder, stats)
 
 
@@ -160,7 +153,7 @@ def _check_options(
         raise UsageError(f"a {type} task needs --entity TABLE, and no --source, --target or --k")
 
 
-def _check_horizon(dataset: Any, horizon: str) -> None:
+def _check_horizon(dataset: Dataset, horizon: str) -> None:
     try:
         # A bare number would count nanoseconds.
         delta = pd.Timedelta(horizon) if re.search("[a-zA-Z:]", horizon) else pd.NaT
@@ -182,11 +175,12 @@ def _check_horizon(dataset: Any, horizon: str) -> None:
         count = int((dataset.val_timestamp - first) / delta)
         raise UsageError(
             f"horizon {horizon!r} makes {count:,} seed times between {first} and validation; "
-            f"more than {_MOST_SEEDS:,} make no sense. Take a longer one, or mend early outliers."
+            f"more than {_MOST_SEEDS:,} make no sense. Take a longer one, or correct times that "
+            "are far too early."
         )
 
 
-def _first_time(dataset: Any, table: str) -> pd.Timestamp | None:
+def _first_time(dataset: Dataset, table: str) -> pd.Timestamp | None:
     column = dataset.manifest.tables[table].time_col
     if column is None:
         return None
@@ -195,7 +189,7 @@ def _first_time(dataset: Any, table: str) -> pd.Timestamp | None:
     return None if low is None else pd.Timestamp(low)
 
 
-def _end(dataset: Any, text: str) -> tuple[str, str]:
+def _end(dataset: Dataset, text: str) -> tuple[str, str]:
     """The table and the SQL's column for one end of a task."""
     tables = dataset.manifest.tables
     table, column = text, None
@@ -212,7 +206,7 @@ def _end(dataset: Any, text: str) -> tuple[str, str]:
     return table, column or pkey
 
 
-def _hidden(dataset: Any, hide: tuple[str, ...]) -> list[list[str]]:
+def _hidden(dataset: Dataset, hide: tuple[str, ...]) -> list[list[str]]:
     tables = dataset.manifest.tables
     pairs = []
     for text in hide:
@@ -227,7 +221,7 @@ def _hidden(dataset: Any, hide: tuple[str, ...]) -> list[list[str]]:
     return pairs
 
 
-def _complete(dataset: Any, manifest: TaskManifest, full: Any) -> None:
+def _complete(dataset: Dataset, manifest: TaskManifest, full: Database) -> None:
     """Run the SQL at one seed time, see that its columns are there, and find the label."""
     frame = run_sql(
         manifest.sql or "", full, [dataset.val_timestamp], pd.Timedelta(manifest.timedelta)
@@ -249,7 +243,7 @@ def _complete(dataset: Any, manifest: TaskManifest, full: Any) -> None:
     need_column(frame, str(manifest.target_col))
 
 
-def _labels(task: Any, split: str, full: Any) -> pd.DataFrame:
+def _labels(task: Task, split: str, full: Database) -> pd.DataFrame:
     """The labels of a split."""
     try:
         frame: pd.DataFrame = task.get_table(split, mask_input_cols=False, db=full).df
@@ -259,10 +253,8 @@ def _labels(task: Any, split: str, full: Any) -> pd.DataFrame:
         raise TaskError(f"{split} split: {error}") from None
     except RuntimeError as error:
         raise TaskError(f"{split} split: {_horizon_help(str(error))}") from None
-    kind = task.task_type.value
-    entity = task.src_entity_col if kind == "recommendation" else task.entity_col
-    frame[entity] = frame[entity].astype("int64")
-    if kind == "binary_classification":
+    frame[task.entity_col] = frame[task.entity_col].astype("int64")
+    if task.task_type is TaskType.BINARY_CLASSIFICATION:
         frame[task.target_col] = frame[task.target_col].astype("int64")
     return frame
 

@@ -11,6 +11,7 @@ import duckdb
 
 from relfrog.datasets.dataset import TableFile, open_dataset, read_tables
 from relfrog.datasets.labels import SPLITS, label_stats
+from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import read_task_manifest, task_from, task_names
 from relfrog.errors import DatasetError, TaskError
 from relfrog.graph.relational import foreign_keys
@@ -115,7 +116,7 @@ def _foreign_keys(connection: Any, table: TableFile) -> list[dict[str, Any]]:
     ]
 
 
-def _tasks(opened: Any, labels: bool) -> list[dict[str, Any]]:
+def _tasks(opened: Dataset, labels: bool) -> list[dict[str, Any]]:
     found = []
     full = None
     for name in task_names(opened):

@@ -1,20 +1,32 @@
-"""Tasks: what is predicted, for whom, and at which times; RelBench's, with safer label SQL."""
+"""Tasks: what is predicted, for whom, and at which times; RelBench's, with sandboxed label SQL."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import relbench.base
 import yaml
-from relbench.base import Table
-from relbench.load import _ForecastEntityTask, _ForecastRecommendationTask, build_task
-from relbench.manifest import KIND_FORECAST, TaskManifest
+from relbench import hf, metrics
+from relbench.base import (
+    AutoCompleteTask,
+    BaseTask,
+    Database,
+    EntityTask,
+    RecommendationTask,
+    Table,
+    TaskType,
+)
+from relbench.load import DEFAULT_METRICS
+from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 
 from relfrog.datasets.labels import run_sql, timed_first
+from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, unknown
 
 __all__ = [
@@ -31,59 +43,186 @@ class NoLabels(TaskError):
     """The SQL gives no row; RelBench itself would end in a traceback."""
 
 
-class _TimedFirst:
-    """Labels also where the first table is empty, or is in a split."""
+class _StoredLabels(BaseTask):
+    """What a task of RelFrog adds to RelBench's.
 
-    def _split_db(self, split: str, db: Any = None) -> Any:
-        return timed_first(super()._split_db(split, db))  # type: ignore[misc]
+    The labels of a split are those that are stored beside the manifest, or else what the SQL
+    gives. Whoever is predicted for is the entity, in a recommendation, too. What is wrong with a
+    file or a column is said in words.
+    """
+
+    sql: str | None = None
+    dst_entity_table: str = ""
+    eval_k: int = 0
+    evaluator: str | None = None
+    entity_table: str
+    entity_col: str
+    time_col: str
+    target_col: str
+
+    def _describe(self, manifest: TaskManifest, folder: Path | None, regenerate: bool) -> None:
+        """Take over what RelBench's own constructor does not ask for; called before it."""
+        self.name, self.kind, self.evaluator = manifest.name, manifest.kind, manifest.evaluator
+        self.task_type = TaskType(manifest.task_type)
+        self._folder = None if regenerate else folder
+        if manifest.kind == KIND_AUTOCOMPLETE:
+            return
+        ranks = self.task_type is TaskType.RECOMMENDATION
+        self.entity_table = _needed(manifest, "src_entity_table" if ranks else "entity_table")
+        self.entity_col = _needed(manifest, "src_entity_col" if ranks else "entity_col")
+        self.target_col = _needed(manifest, "dst_entity_col" if ranks else "target_col")
+        self.time_col = _needed(manifest, "time_col")
+        self.timedelta = pd.Timedelta(manifest.timedelta or "1 day")
+        self.num_eval_timestamps = manifest.num_eval_timestamps
+        if manifest.kind == KIND_FORECAST:
+            self.sql = _needed(manifest, "sql")
+        elif regenerate:
+            raise ValueError(f"{manifest.kind} labels are files, and no SQL makes them anew")
+
+    def get_table(
+        self, split: str, mask_input_cols: bool | None = None, db: Database | None = None
+    ) -> Table:
+        """The labels of a split; by default the label itself is masked in the test split.
+
+        Raises:
+            TaskError: A file or a column is wrong, or so is the SQL.
+        """
+        path = None if self._folder is None else self._folder / f"{split}.parquet"
+        try:
+            if path is not None and path.exists():
+                table = self._read(path)
+            else:
+                table = super().get_table(split, False, self._timed_first(split, db))
+        except (OSError, LookupError, TypeError, pa.ArrowException) as error:
+            text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            raise TaskError(f"{split} split: labels cannot be read ({text})") from None
+        inputs = [self.time_col, self.entity_col]
+        masked = split == "test" if mask_input_cols is None else mask_input_cols
+        for name in inputs if masked else [*inputs, self.target_col]:
+            need_column(table.df, name)
+        if not masked:
+            return table
+        return Table(table.df[inputs], {self.entity_col: self.entity_table}, None, self.time_col)
+
+    def _timed_first(self, split: str, db: Database | None) -> Database | None:
+        """The database to make labels from, as RelBench can take its first and last time."""
+        if self.sql is None:
+            return db
+        if db is None:
+            db = self.get_db(upto_test_timestamp=split != "test")
+        return timed_first(db, self.dataset.test_timestamp)
+
+    def _read(self, path: Path) -> Table:
+        frame = pd.read_parquet(path)
+        for name in frame.columns:
+            if isinstance(frame[name].dtype, pd.StringDtype):  # DuckDB cannot read all of them
+                frame[name] = frame[name].astype(object)
+        return Table(frame, self._label_keys(), None, self.time_col)
+
+    def _label_keys(self) -> dict[str, str]:
+        return {self.entity_col: self.entity_table}
+
+    def evaluate(
+        self, pred: Any, target_table: Table | None = None, metrics: list[Any] | None = None
+    ) -> Any:
+        """RelBench's metrics, unless the task is scored by a protocol that RelBench lacks."""
+        if self.evaluator and metrics is None:
+            raise TaskError(
+                f"task {self.name} is scored by {self.evaluator}, which RelBench cannot do. Pass "
+                "metrics=[...]"
+            )
+        return super().evaluate(pred, target_table, metrics)
 
 
-class _EntityTask(_TimedFirst, _ForecastEntityTask):  # type: ignore[misc]
-    """RelBench's entity task, with its SQL in the locked room."""
+class _EntityTask(_StoredLabels, EntityTask):
+    """Predict a value for each entity."""
 
-    def make_table(self, db: Any, timestamps: Any) -> Any:
-        frame = _label_frame(self, db, timestamps)
-        if self.task_type.value == "multilabel_classification":
-            # RelBench sorts lists, as of sets; here the place in the list says which label it is.
-            frame[self.target_col] = frame[self.target_col].map(tuple)
-        return Table(frame, {self.entity_col: self.entity_table}, None, self.time_col)
+    def __init__(
+        self, dataset: Dataset, manifest: TaskManifest, folder: Path | None, regenerate: bool
+    ) -> None:
+        self._describe(manifest, folder, regenerate)
+        self.metrics = [
+            metrics.make_nmae(lambda: self.nmae_std) if name == "nmae" else getattr(metrics, name)
+            for name in DEFAULT_METRICS.get(self.task_type, ())
+        ]
+        super().__init__(_as_relbench(dataset), remove_columns=manifest.remove_columns)
 
     @cached_property
     def nmae_std(self) -> float:
-        """What turns MAE into NMAE; RelBench takes it at once, which runs the label SQL."""
+        """What turns MAE into NMAE; RelBench computes it at once, which runs the label SQL."""
         return float(self.get_table("train").df[self.target_col].std(ddof=1))
 
-
-class _RecommendationTask(_TimedFirst, _ForecastRecommendationTask):  # type: ignore[misc]
-    """RelBench's recommendation task, with its SQL in the locked room."""
-
-    def make_table(self, db: Any, timestamps: Any) -> Any:
+    def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:
         frame = _label_frame(self, db, timestamps)
-        fkeys = {
-            self.src_entity_col: self.src_entity_table,
-            self.dst_entity_col: self.dst_entity_table,
-        }
-        return Table(frame, fkeys, None, self.time_col)
+        if self.task_type is TaskType.MULTILABEL_CLASSIFICATION:
+            # RelBench sorts lists, as of sets; here the place in the list says which label it is.
+            frame[self.target_col] = frame[self.target_col].map(tuple)
+        return Table(frame, self._label_keys(), None, self.time_col)
 
 
-def _label_frame(task: Any, db: Any, timestamps: Any) -> pd.DataFrame:
+class _RecommendationTask(_StoredLabels, RecommendationTask):
+    """Predict a list of targets for each entity."""
+
+    def __init__(
+        self, dataset: Dataset, manifest: TaskManifest, folder: Path | None, regenerate: bool
+    ) -> None:
+        self._describe(manifest, folder, regenerate)
+        self.src_entity_table, self.src_entity_col = self.entity_table, self.entity_col
+        self.dst_entity_table = _needed(manifest, "dst_entity_table")
+        self.dst_entity_col = self.target_col
+        self.eval_k = manifest.eval_k or 0
+        self.metrics = [getattr(metrics, name) for name in DEFAULT_METRICS[self.task_type]]
+        super().__init__(_as_relbench(dataset), remove_columns=manifest.remove_columns)
+
+    def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:
+        frame = _label_frame(self, db, timestamps)
+        return Table(frame, self._label_keys(), None, self.time_col)
+
+    def _label_keys(self) -> dict[str, str]:
+        return {self.entity_col: self.entity_table, self.target_col: self.dst_entity_table}
+
+
+class _AutoCompleteTask(_StoredLabels, AutoCompleteTask):
+    """Predict a column of the entity's own table."""
+
+    def __init__(
+        self, dataset: Dataset, manifest: TaskManifest, folder: Path | None, regenerate: bool
+    ) -> None:
+        self._describe(manifest, folder, regenerate)
+        AutoCompleteTask.__init__(
+            self, _as_relbench(dataset), self.task_type, _needed(manifest, "entity_table"),
+            _needed(manifest, "target_col"), manifest.remove_columns,
+        )  # fmt: skip
+
+
+def _as_relbench(dataset: Dataset) -> relbench.base.Dataset:
+    """RelBench names its own class, but asks for nothing that is not in the protocol."""
+    return cast("relbench.base.Dataset", dataset)
+
+
+def _needed(manifest: TaskManifest, key: str) -> str:
+    value = getattr(manifest, key)
+    if not isinstance(value, str):
+        raise ValueError(f"the manifest does not say its {key}")
+    return value
+
+
+def _label_frame(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> pd.DataFrame:
     """What the SQL gives, refused in words where RelBench would end in a traceback."""
-    frame = run_sql(task._sql, db, timestamps, task.timedelta)
+    if task.sql is None:
+        raise TaskError("the labels are files, and one of them is missing")
+    frame = run_sql(task.sql, db, timestamps, task.timedelta)
     if not len(frame):
         raise NoLabels("the SQL gives no label")
-    is_list = task.task_type.value == "recommendation"
-    entity = task.src_entity_col if is_list else task.entity_col
-    label = task.dst_entity_col if is_list else task.target_col
-    for column in (task.time_col, entity, label):
+    for column in (task.time_col, task.entity_col, task.target_col):
         need_column(frame, column)
-    _check_entities(frame, entity, task.time_col)
-    table = task.src_entity_table if is_list else task.entity_table
-    if not (frame[entity] < len(db.table_dict[table])).any():
+    _check_entities(frame, task.entity_col, task.time_col)
+    if not (frame[task.entity_col] < len(db.table_dict[task.entity_table])).any():
         raise NoLabels("the SQL gives no label")
-    _check_labels(frame, label, task.task_type.value)
-    if is_list:
+    _check_labels(frame, task.target_col, task.task_type.value)
+    if task.dst_entity_table:
         size = len(db.table_dict[task.dst_entity_table])
-        if not frame[label].map(lambda v: any(i < size for i in v)).any():
+        if not frame[task.target_col].map(lambda v: any(i < size for i in v)).any():
             raise NoLabels("the SQL gives no label")
     return frame
 
@@ -150,12 +289,12 @@ def need_column(frame: pd.DataFrame, column: str) -> None:
         )
 
 
-def task_names(dataset: Any) -> list[str]:
+def task_names(dataset: Dataset) -> list[str]:
     """The tasks of an opened dataset."""
     return list(dataset.get_task_names())
 
 
-def read_task_manifest(dataset: Any, name: str) -> tuple[TaskManifest, Path]:
+def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskManifest, Path]:
     """A task's manifest and folder.
 
     Raises:
@@ -168,7 +307,7 @@ def read_task_manifest(dataset: Any, name: str) -> tuple[TaskManifest, Path]:
                 "the dataset has no tasks. Add one: relfrog task DATASET NAME --sql FILE"
             )
         raise TaskError(str(unknown("task", name, names)))
-    folder = Path(dataset._resolve_task_dir(name))
+    folder = _task_folder(dataset, name)
     try:
         manifest = TaskManifest.load(folder / "manifest.yaml")
         manifest.validate()
@@ -180,20 +319,36 @@ def read_task_manifest(dataset: Any, name: str) -> tuple[TaskManifest, Path]:
     return manifest, folder
 
 
+def _task_folder(dataset: Dataset, name: str) -> Path:
+    """Beside the database, or where RelBench hosts tasks that came later than their database."""
+    folder = Path(dataset.dataset_dir) / "tasks" / name
+    if not dataset.is_local and not (folder / "manifest.yaml").exists():
+        found = hf.find_task_dir(dataset.manifest.name, name, revision=dataset.revision)
+        folder = folder if found is None else Path(found)
+    return folder
+
+
 def task_from(
-    dataset: Any, manifest: TaskManifest, folder: Path | None = None, regenerate: bool = False
-) -> Any:
-    """RelBench's task object for a manifest; forecast SQL runs by :func:`run_sql`.
+    dataset: Dataset, manifest: TaskManifest, folder: Path | None = None, regenerate: bool = False
+) -> Task:
+    """The task of a manifest; its SQL runs in the sandbox of :func:`run_sql`.
+
+    Args:
+        dataset: The dataset it is of.
+        manifest: What is predicted.
+        folder: Where labels are stored, if they are.
+        regenerate: Whether to run the label SQL even if labels are stored.
 
     Raises:
         TaskError: The manifest does not fit the dataset.
     """
     try:
         manifest.validate()
-        if manifest.kind != KIND_FORECAST:
-            return _named(build_task(dataset, manifest, task_dir=folder, regenerate=regenerate))
-        kind = _RecommendationTask if manifest.task_type == "recommendation" else _EntityTask
-        return _named(kind(dataset, manifest, task_dir=folder, regenerate=regenerate))
+        if manifest.kind == KIND_AUTOCOMPLETE:
+            return _AutoCompleteTask(dataset, manifest, folder, regenerate)
+        ranks = manifest.task_type == TaskType.RECOMMENDATION.value
+        kind = _RecommendationTask if ranks else _EntityTask
+        return kind(dataset, manifest, folder, regenerate)
     except (
         AssertionError,
         AttributeError,
@@ -206,32 +361,8 @@ def task_from(
         raise TaskError(f"task {manifest.name}: {error}") from None
 
 
-def _named(task: Any) -> Any:
-    """The task; who gets a list is called as in all other tasks: the entity, and the label."""
-    if task.task_type.value == "recommendation":
-        task.entity_table, task.entity_col = task.src_entity_table, task.src_entity_col
-        task.target_col = task.dst_entity_col
-    read = task.get_table
-
-    def get_table(split: str, mask_input_cols: bool | None = None, **options: Any) -> Any:
-        """RelBench's own, with an error in words where a file or a column is wrong."""
-        try:
-            table = read(split, mask_input_cols=mask_input_cols, **options)
-        except (OSError, LookupError, TypeError, pa.ArrowException) as error:
-            text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            raise TaskError(f"{split} split: labels cannot be read ({text})") from None
-        names = [task.time_col, task.entity_col]
-        for name in names if mask_input_cols is not False else [*names, task.target_col]:
-            if name is not None:
-                need_column(table.df, name)
-        return table
-
-    task.get_table = get_table
-    return task
-
-
-def load_task(dataset: Any, name: str, *, regenerate: bool = False) -> Any:
-    """A task of an opened dataset, as RelBench's object.
+def load_task(dataset: Dataset, name: str, *, regenerate: bool = False) -> Task:
+    """A task of an opened dataset; one of RelBench's, too.
 
     Args:
         dataset: As :func:`~relfrog.datasets.dataset.open_dataset` gives it.

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from relfrog.datasets.dataset import open_dataset
+from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import read_task_manifest, task_names
 from relfrog.errors import RelFrogError, UsageError, unknown
 from relfrog.experiments.paper import paper_tasks
@@ -91,7 +91,7 @@ def find_places(
     return places
 
 
-def _place(opened: Any, address: str, tasks: Sequence[str], usual: Sequence[str]) -> Place:
+def _place(opened: Dataset, address: str, tasks: Sequence[str], usual: Sequence[str]) -> Place:
     """An opened dataset with the tasks that are wanted of it."""
     folder = Path(opened.dataset_dir)
     local = Path(address).expanduser()

@@ -56,7 +56,7 @@ def submit(
         UsageError: Two runs are of one task, or the leaderboard has no tasks of its type.
         OutputError: A file is in the way, or the checker refuses it.
     """
-    from relbench.submit import _TASK_TO_FAMILY, evaluate_task, write_prediction_table
+    from relbench.submit import LEADERBOARD_TASKS, evaluate_task, write_prediction_table
 
     if not runs:
         raise UsageError("name the runs to submit: relfrog submit RUN...")
@@ -87,7 +87,8 @@ def submit(
             except (ValueError, NotImplementedError) as error:
                 raise OutputError(f"RelBench's checker refuses {file.name}: {error}") from None
         metrics = {metric: float(value) for metric, value in found.items()}
-        done.append(Submitted(name, file, len(table), metrics, _TASK_TO_FAMILY.get(name)))
+        board = next((b for b, tasks in LEADERBOARD_TASKS.items() if name in tasks), None)
+        done.append(Submitted(name, file, len(table), metrics, board))
     return done
 
 

@@ -27,7 +27,7 @@ from relfrog.features.text import text_model
 from relfrog.support import times as clock
 
 if TYPE_CHECKING:
-    from relbench.base import Database
+    from relbench.base import Database, Table
 
 __all__ = ["Columns", "Features", "NewColumnWarning", "TableColumns", "fit_columns"]
 
@@ -283,7 +283,7 @@ def _check_types(db: Database, types: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def _visible(
-    name: str, table: Any, before: pd.Timestamp
+    name: str, table: Table, before: pd.Timestamp
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
     """The times of the rows that are known at the cut, and which they are, as the graph sees it."""
     if table.time_col is None:

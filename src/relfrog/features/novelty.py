@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -18,6 +18,9 @@ from relfrog.features.column_kinds import CategoryColumn
 from relfrog.features.columns import Columns, NewColumnWarning
 from relfrog.support.files import read_json
 
+if TYPE_CHECKING:
+    from relbench.base import Database
+
 __all__ = ["FILE", "unseen_categories", "warn_of_new_categories"]
 
 FILE = "unseen.json"
@@ -25,7 +28,7 @@ FILE = "unseen.json"
 KEPT, NAMED = 1_000, 3
 
 
-def unseen_categories(columns: Columns, db: Any) -> dict[str, list[str]]:
+def unseen_categories(columns: Columns, db: Database) -> dict[str, list[str]]:
     """Per column, as `table.column`, the categories that are not in its vocabulary, sorted."""
     found: dict[str, list[str]] = {}
     for name, table in columns.tables.items():

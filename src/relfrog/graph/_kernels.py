@@ -1,11 +1,10 @@
-"""Compiled loops: sorting children by parent, and putting a sampled batch in order.
+"""Compiled kernels of the graph: sort children by parent, sample subgraphs, build a batch.
 
-Numba translates them when they are first called and keeps the machine code on disk: beside the
-package, or in the user's cache folder when the package is read-only. Every array of a graph is
-flat and read-only, so that each kernel is compiled once, for any schema.
+Every array of a graph is flat and read-only, so that each kernel is compiled once, for any schema.
+Kernels release the GIL, so threads sample in parallel.
 
-No kernel holds Python's lock, so threads sample in parallel. A kernel calls none of another file:
-the stored code of a caller would not notice that the other file has changed.
+Long, but one file on purpose: `relfrog.support.jit` says why a kernel uses nothing that another
+file of the package defines, not even a constant.
 """
 
 from __future__ import annotations
@@ -21,10 +20,12 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from relfrog.support.jit import compiled, inlined
-from relfrog.support.times import MISSING
 
 Ints = NDArray[Any]
 Int = Any  # of Python or of NumPy: to Numba they are one
+
+#: The time of a row without one, as in `relfrog.support.times`.
+MISSING = np.iinfo(np.int64).min
 
 #: Multiplying by this odd number spreads neighbouring numbers over a hash table.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -43,7 +44,7 @@ FIRST_ROW, NUM_ROWS, TIMES, SORTED, POINTERS, WIDTH = range(6)
 
 
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """The machine's own instruction, for Numba has no name for it."""
+    """The processor's prefetch instruction, which Numba does not offer."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -158,7 +159,7 @@ def number_distinct(index: Ints, num_rows: Int, rows: Ints) -> Int:
 
 
 @compiled
-def arrange(
+def split_by_table(
     records: Ints,
     found: Ints,
     moments: Ints,
@@ -170,7 +171,7 @@ def arrange(
     outgoing: Ints,
     num_keys: Int,
 ) -> tuple[Ints, ...]:
-    """Turn the finds of `walk` into arrays per table and per foreign key, ordered by hop.
+    """Turn what `walk` found into arrays per table and per foreign key, ordered by hop.
 
     Ages count back from `ends`, where what a group sees stops. Shape [groups].
 
@@ -248,31 +249,33 @@ _UNIT = 1.0 / (1 << 53)
 
 
 @inlined
-def mix(x: np.uint64) -> np.uint64:
-    """Scatter the bits of x: the finaliser of SplitMix64."""
+def splitmix64(x: np.uint64) -> np.uint64:
+    """Hash a 64-bit number: the finaliser of SplitMix64."""
     x = (x ^ (x >> _S30)) * _MIX1
     x = (x ^ (x >> _S27)) * _MIX2
     return x ^ (x >> _S31)
 
 
 @inlined
-def draw(state: np.uint64, bound: Int) -> Int:
-    """A number in [0, bound) that depends on `state` alone."""
-    return int(np.float64(mix(state) >> _S11) * _UNIT * bound)
+def random_below(state: np.uint64, bound: Int) -> Int:
+    """A pseudo-random number in [0, bound) that depends on `state` alone."""
+    return int(np.float64(splitmix64(state) >> _S11) * _UNIT * bound)
 
 
 @inlined
-def choose(state: np.uint64, among: Int, count: Int, seen: Ints, chosen: Ints) -> None:
+def sample_without_replacement(
+    state: np.uint64, among: Int, count: Int, seen: Ints, chosen: Ints
+) -> None:
     """Draw `count` different numbers in [0, among), every subset equally likely.
 
-    Floyd's algorithm. `seen` is an all-negative hash table of a power of two, at least twice
-    `count`; it is left as it was found.
+    Floyd's sampling algorithm. `seen` is an all-negative hash table of a power of two, at least
+    twice `count`; it is left as it was found.
     """
     mask = seen.size - 1
     for i in range(count):
         top = among - count + i
         state += GOLDEN
-        pick = draw(state, top + 1)
+        pick = random_below(state, top + 1)
         slot = pick & mask
         while seen[nth(slot)] >= 0 and seen[nth(slot)] != pick:
             slot = (slot + 1) & mask
@@ -293,7 +296,7 @@ def choose(state: np.uint64, among: Int, count: Int, seen: Ints, chosen: Ints) -
 
 
 @inlined
-def visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: Int) -> bool:
+def is_visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: Int) -> bool:
     """Whether a row exists at a time; `cutoffs` see `walk`."""
     if cutoffs[nth(table)] >= 0:
         return bool(row < cutoffs[nth(table)])
@@ -301,10 +304,13 @@ def visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: 
 
 
 @inlined
-def narrowed(
+def children_of(
     parent: Int, low: Int, high: Int, first: Int, width: Int, parents: Ints, children: Ints
 ) -> tuple[Int, Int]:
-    """The part of children[low:high] whose parent, parents[first + width * child], is `parent`."""
+    """Binary search for the part of children[low:high] with this parent.
+
+    The parent of a child is parents[first + width * child].
+    """
     end = high
     while low < high:
         middle = (low + high) >> 1
@@ -323,7 +329,7 @@ def narrowed(
 
 
 @inlined
-def find(records: Ints, slots: Ints, bits: Int, number: Int, row: Int, table: Int) -> Int:
+def find_slot(records: Ints, slots: Ints, bits: Int, number: Int, row: Int, table: Int) -> Int:
     """The slot of a row in a hash table of 2**bits slots, or the free slot where it belongs.
 
     `number` tells apart the rows of all tables.
@@ -343,11 +349,12 @@ def rehash(records: Ints, begin: Int, end: Int, slots: Ints, bits: Int, tables: 
         slots[slot] = -1  # with a plain index, for so Numba fills many slots at once
     for i in range(begin, end):
         row, table = records[nth(i), 0], records[nth(i), 1]
-        slots[nth(find(records, slots, bits, tables[nth(table), FIRST_ROW] + row, row, table))] = i
+        number = tables[nth(table), FIRST_ROW] + row
+        slots[nth(find_slot(records, slots, bits, number, row, table))] = i
 
 
 @compiled
-def grown(records: Ints, count: Int, needed: Int) -> Ints:
+def grow_rows(records: Ints, count: Int, needed: Int) -> Ints:
     """The first `count` records in an array with room for at least `needed`."""
     larger = np.empty((max(needed, 2 * records.shape[0]), records.shape[1]), records.dtype)
     for i in range(count):
@@ -357,8 +364,8 @@ def grown(records: Ints, count: Int, needed: Int) -> Ints:
 
 
 @compiled
-def lengthened(values: Ints, count: Int, needed: Int) -> Ints:
-    """`grown` for one number each."""
+def grow(values: Ints, count: Int, needed: Int) -> Ints:
+    """`grow_rows` for an array of one dimension."""
     larger = np.empty(max(needed, 2 * values.size), values.dtype)
     for i in range(count):
         larger[i] = values[i]
@@ -366,8 +373,10 @@ def lengthened(values: Ints, count: Int, needed: Int) -> Ints:
 
 
 @compiled
-def remember(tables: Ints, times: Ints, records: Ints, begin: Int, end: Int, moments: Ints) -> None:
-    """Note the times of records[begin:end], which `advance` has asked for."""
+def read_times(
+    tables: Ints, times: Ints, records: Ints, begin: Int, end: Int, moments: Ints
+) -> None:
+    """Read the times of records[begin:end], which `expand` has prefetched."""
     for i in range(begin, end):
         row, table = np.int64(records[nth(i), 0]), records[nth(i), 1]
         moments[nth(i)] = MISSING
@@ -375,15 +384,17 @@ def remember(tables: Ints, times: Ints, records: Ints, begin: Int, end: Int, mom
             moments[nth(i)] = times[nth(tables[nth(table), TIMES] + row)]
 
 
-# What `advance` needs from far away in memory is fetched by the next three, which in a large graph
-# is most of the cost. A processor waits for many things at once in short loops without surprises,
-# and for one after the other where it has to guess what a value will be; so each loop asks for
-# what the next one decides upon.
+# The next three read what `expand` needs from far away in memory, which in a large graph is most
+# of the cost. A processor overlaps many cache misses in short loops without unpredictable
+# branches, and waits for one after the other where a branch depends on the value; so each loop
+# prefetches what the next one branches on.
 
 
 @compiled
-def fetch(tables: Ints, parents: Ints, records: Ints, begin: Int, end: Int, pointers: Ints) -> None:
-    """Note the parents of records[begin:end]."""
+def read_parents(
+    tables: Ints, parents: Ints, records: Ints, begin: Int, end: Int, pointers: Ints
+) -> None:
+    """Read the parents of records[begin:end]."""
     for i in range(begin, end):
         row, table = np.int64(records[nth(i), 0]), records[nth(i), 1]
         width = tables[nth(table), WIDTH]
@@ -393,7 +404,7 @@ def fetch(tables: Ints, parents: Ints, records: Ints, begin: Int, end: Int, poin
 
 
 @compiled
-def locate(
+def find_blocks(
     keys: Ints,
     children: Ints,
     blocks: Ints,
@@ -403,7 +414,7 @@ def locate(
     end: Int,
     ranges: Ints,
 ) -> Int:
-    """Note the blocks in which the children of records[begin:end] are, per foreign key.
+    """Find the blocks that hold the children of records[begin:end], per foreign key.
 
     A block is all children of 2**shift neighbouring parents, mostly of one.
 
@@ -434,7 +445,7 @@ def locate(
 
 
 @compiled
-def bound(
+def find_visible_children(
     tables: Ints,
     keys: Ints,
     parents: Ints,
@@ -461,7 +472,7 @@ def bound(
         if keys[nth(key), SHIFT] > 0:
             first = tables[nth(below), POINTERS] + keys[nth(key), COLUMN]
             width = tables[nth(below), WIDTH]
-            low, high = narrowed(row, low, high, first, width, parents, children)
+            low, high = children_of(row, low, high, first, width, parents, children)
         # Children stand in time order: find the end of those that are visible.
         cutoff, first = cutoffs[nth(below)], tables[nth(below), TIMES]
         left, right = low, high
@@ -480,7 +491,7 @@ def bound(
 
 
 @compiled
-def advance(
+def expand(
     tables: Ints,
     keys: Ints,
     parents: Ints,
@@ -508,7 +519,7 @@ def advance(
     seen: Ints,
     chosen: Ints,
 ) -> tuple[Int, Int, Int, Int]:
-    """Let the rows from `current` to `end` bring their parents and children.
+    """Add the parents and sampled children of the rows from `current` to `end`.
 
     With `inner` >= 0 they bring parents only where one of them is before occurrence `inner`.
 
@@ -539,7 +550,7 @@ def advance(
             above = keys[nth(outgoing[nth(table), nth(o)]), PARENT]
             if parent >= 0:
                 number = tables[nth(above), FIRST_ROW] + parent
-                held = np.int64(slots[nth(find(records, slots, bits, number, parent, above))])
+                held = np.int64(slots[nth(find_slot(records, slots, bits, number, parent, above))])
                 bring = bring or 0 <= held < inner
 
         for o in range(tables[nth(table), WIDTH]):
@@ -547,14 +558,14 @@ def advance(
             held = np.int64(-1)
             if records[nth(current), 2] == key:
                 held = np.int64(records[nth(current), 3])
-            elif hop > 0 or visible(row, table, cutoffs, tables, times, at):
+            elif hop > 0 or is_visible(row, table, cutoffs, tables, times, at):
                 parent = np.int64(pointers[nth(current), nth(o)])
                 if parent >= 0:
                     above = keys[nth(key), PARENT]
                     number = tables[nth(above), FIRST_ROW] + parent
-                    slot = find(records, slots, bits, number, parent, above)
+                    slot = find_slot(records, slots, bits, number, parent, above)
                     held = np.int64(slots[nth(slot)])
-                    if held < 0 and bring and visible(parent, above, cutoffs, tables, times, at):
+                    if held < 0 and bring and is_visible(parent, above, cutoffs, tables, times, at):
                         records[nth(count), 0], records[nth(count), 1] = parent, above
                         records[nth(count), 2] = records[nth(count), 3] = -1
                         width = tables[nth(above), WIDTH]
@@ -582,16 +593,20 @@ def advance(
                     # so there the time stands for the row: the future must not choose.
                     who = row
                     if tables[nth(table), TIMES] >= 0:
-                        # A seed of the future has not told its time yet.
+                        # A seed of the future must not reveal its time.
                         who = min(times[nth(tables[nth(table), TIMES] + row)], at)
-                    state = mix(choices ^ mix(np.uint64(who) + np.uint64(key + 1) * GOLDEN))
-                    choose(state + np.uint64(high - low), high - low, taken, seen, chosen)
+                    state = splitmix64(
+                        choices ^ splitmix64(np.uint64(who) + np.uint64(key + 1) * GOLDEN)
+                    )
+                    sample_without_replacement(
+                        state + np.uint64(high - low), high - low, taken, seen, chosen
+                    )
                     for i in range(taken):
                         prefetch(children, low + chosen[nth(i)])
             for i in range(taken):
                 child = np.int64(children[nth(low + (chosen[nth(i)] if by_choice else i))])
                 number = tables[nth(below), FIRST_ROW] + child
-                slot = find(records, slots, bits, number, child, below)
+                slot = find_slot(records, slots, bits, number, child, below)
                 if slots[nth(slot)] < 0:
                     records[nth(count), 0], records[nth(count), 1] = child, below
                     records[nth(count), 2], records[nth(count), 3] = key, current
@@ -628,7 +643,7 @@ def walk(
     ranges: Ints,
     slots: Ints,
 ) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
-    """Collect the rows around the seeds, hop by hop, one group after the other.
+    """Sample the subgraphs around the seeds, hop by hop, one group after the other.
 
     A row joins a group once. Each row of hop h brings its visible parents and, up to the last
     hop, `fanouts[h]` of its visible children per foreign key (-1: all). The rows of the last hop
@@ -690,7 +705,7 @@ def walk(
     for group in range(group_moments.size):
         at = moments[group_moments[group]]
         visible_now = cutoffs[group_moments[group]]
-        choices = mix(stream ^ mix(np.uint64(at)))
+        choices = splitmix64(stream ^ splitmix64(np.uint64(at)))
         last_seed = seed
         while last_seed < seed_rows.size and seed_groups[last_seed] == group:
             last_seed += 1
@@ -701,14 +716,14 @@ def walk(
         while (1 << bits) < 4 * room:
             bits += 1
         if count + room > records.shape[0]:
-            records = grown(records, count, count + room)
+            records = grow_rows(records, count, count + room)
         if (1 << bits) > slots.size:
-            slots = lengthened(slots, 0, 1 << bits)
+            slots = grow(slots, 0, 1 << bits)
         rehash(records, begin, begin, slots, bits, tables)
         for i in range(seed, last_seed):
             row = seed_rows[i]
             number = tables[seed_table, FIRST_ROW] + row
-            slot = find(records, slots, bits, number, row, seed_table)
+            slot = find_slot(records, slots, bits, number, row, seed_table)
             if slots[slot] < 0:
                 records[count, 0], records[count, 1] = row, seed_table
                 records[count, 2] = records[count, 3] = -1
@@ -727,32 +742,36 @@ def walk(
             inner = -1 if whole >= hops else limit
             while current < end:
                 if pointers.shape[0] < end:
-                    pointers = grown(pointers, current, records.shape[0])
-                    moments_found = lengthened(moments_found, current, records.shape[0])
+                    pointers = grow_rows(pointers, current, records.shape[0])
+                    moments_found = grow(moments_found, current, records.shape[0])
                 most = (end - current) * incoming.shape[1]
                 if fanout != 0 and ranges.shape[0] < most:
-                    ranges = grown(ranges, 0, most)
-                fetch(tables, parents, records, current, end, pointers)
+                    ranges = grow_rows(ranges, 0, most)
+                read_parents(tables, parents, records, current, end, pointers)
                 if fanout != 0:
-                    found = locate(keys, children, blocks, incoming, records, current, end, ranges)
-                    bound(tables, keys, parents, children, times, visible_now, at, found, ranges)
+                    found = find_blocks(
+                        keys, children, blocks, incoming, records, current, end, ranges
+                    )
+                    find_visible_children(
+                        tables, keys, parents, children, times, visible_now, at, found, ranges
+                    )
                 level, reached = current, 0
                 while current < end:
-                    current, reached, count, room = advance(
+                    current, reached, count, room = expand(
                         tables, keys, parents, children, times, outgoing, incoming, visible_now, at,
                         choices, fanout, latest, hop, inner, records, pointers, ranges,
                         slots, bits, begin, current, end, reached, count, seen, chosen,
                     )  # fmt: skip
                     if current < end:
                         if count + room > records.shape[0]:
-                            records = grown(records, count, count + room)
+                            records = grow_rows(records, count, count + room)
                         if count + room - begin > (1 << bits) >> 1:
                             while (1 << bits) < 4 * (count + room - begin):
                                 bits += 1
                             if (1 << bits) > slots.size:
-                                slots = lengthened(slots, 0, 1 << bits)
+                                slots = grow(slots, 0, 1 << bits)
                             rehash(records, begin, count, slots, bits, tables)
-                remember(tables, times, records, level, end, moments_found)
+                read_times(tables, times, records, level, end, moments_found)
                 if hop > hops:  # what these brought along is brought along as well
                     end, inner = count, limit
         levels[group, hops + 2] = count

@@ -233,7 +233,7 @@ class TemporalSampler:
             self._cutoffs(moments), group_moments, np.array(self.fanouts, np.int64),
             self.whole, self.strategy is Strategy.LAST, stream, *memory,
         )  # fmt: skip
-        arrays = kernels.arrange(
+        arrays = kernels.split_by_table(
             memory[0], memory[1], memory[2], levels, found, ends, graph.tables,
             float(clock.PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
         )  # fmt: skip

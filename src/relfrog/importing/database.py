@@ -20,7 +20,7 @@ from relfrog.importing.result import ImportResult, check_split, time_span, write
 from relfrog.importing.staging import StagedTable, Staging, is_workshop_error
 from relfrog.importing.writer import write_tables
 from relfrog.io.sources import Source, SourceTable, open_source, scrub
-from relfrog.support.files import appearing
+from relfrog.support.files import appearing, recover
 
 __all__ = ["ImportProgress", "Silent", "import_database", "plan_import"]
 
@@ -304,9 +304,11 @@ def _not_ours(folder: Path) -> str:
 def _keep_tasks(dest: Path, folder: Path, plan: Plan) -> None:
     """Carry the tasks of a replaced dataset over; their labels are made anew when needed."""
     if (dest / "tasks").is_dir():
-        old_labels = shutil.ignore_patterns("train.parquet", "val.parquet", "test.parquet")
-        shutil.copytree(dest / "tasks", folder / "tasks", ignore=old_labels)
-    names = sorted(p.parent.name for p in dest.glob("tasks/*/manifest.yaml"))
+        recover(dest / "tasks")
+        old_labels = ("train.parquet", "val.parquet", "test.parquet")
+        leave_out = shutil.ignore_patterns(*old_labels, ".*.partial-*")
+        shutil.copytree(dest / "tasks", folder / "tasks", ignore=leave_out)
+    names = sorted(p.parent.name for p in folder.glob("tasks/*/manifest.yaml"))
     if names:
         text = f"kept the tasks {', '.join(names)}; see that they still fit: relfrog check {dest}"
         plan.notices.append(Notice("note", "", "", text))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-import numba
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
 from relfrog.nn.batch_plan import Links
+from relfrog.support.jit import compiled
 
 __all__ = ["Aggregation", "Known", "add_product", "aggregate", "first", "largest", "linked_sum",
            "matched_sum"]  # fmt: skip
@@ -132,7 +132,7 @@ def _products(x: Tensor, of_x: Tensor, y: Tensor, of_y: Tensor, begin: Tensor) -
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _sum_products(x: Any, of_x: Any, y: Any, of_y: Any, begin: Any, out: Any) -> None:
     """`_products` without a copy of the rows per link."""
     for i in range(len(out)):

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from torch import Tensor
 from relfrog.graph.batch import Batch
 from relfrog.graph.relational import ForeignKey
 from relfrog.graph.routes import Route
+from relfrog.support.jit import compiled
 
 __all__ = ["LayerPlan", "Links", "Plan", "RouteLinks", "farthest", "link", "make_plan"]
 
@@ -148,7 +148,7 @@ class Plan:
         return replace(self, batch=self.batch.to(device), layers=layers)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _sort(keys: Any, size: int) -> Any:
     """Positions sorted by key, stable, and where each key begins."""
     begin = np.zeros(size + 1, np.int64)

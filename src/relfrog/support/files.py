@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ __all__ = [
     "locked",
     "plain",
     "read_json",
+    "recover",
     "refuse_file",
     "save_tensors",
     "write_json",
@@ -34,6 +36,9 @@ __all__ = [
 @contextmanager
 def appearing(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> Iterator[Path]:
     """A folder to write into, which becomes ``dest`` at the end if nothing went wrong.
+
+    A folder that is there already is moved aside, and removed only once the new one is in its
+    place: a process that is killed in between leaves the old folder for :func:`recover`.
 
     Args:
         dest: Where the folder shall be; a link is followed.
@@ -47,27 +52,64 @@ def appearing(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> Itera
     dest = dest.expanduser().resolve()
     made: list[Path] = []
     partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
+    aside = dest.parent / f"{partial.name}-old"
     # All in one: whenever an interruption comes, what has been made is removed.
     try:
         _make_parents(dest, made)
+        recover(dest.parent, dest.name)
         _clear_away(dest)
         _refuse(dest, overwrite, ours)
         partial.mkdir()
         yield partial
         _refuse(dest, overwrite, ours)
-        if dest.exists():
-            old = dest.parent / f".{dest.name}.partial-{os.getpid()}-old"
-            dest.rename(old)
-            partial.rename(dest)
-            shutil.rmtree(old)
-        else:
-            partial.rename(dest)
+        _exchange(dest, partial, aside)
         made = []
     except OSError as error:
         raise DatasetError(f"{dest} cannot be written: {error.strerror or error}") from None
     finally:
+        recover(dest.parent, dest.name)
         shutil.rmtree(partial, ignore_errors=True)
+        if dest.exists():
+            shutil.rmtree(aside, ignore_errors=True)
         _unmake(made)
+
+
+def _exchange(dest: Path, new: Path, aside: Path) -> None:
+    """Put a folder in the place of another, which ends up where the new one was.
+
+    No system call that is everywhere does this at once. A reader that comes between the two
+    renames may put the old folder back, see :func:`recover`: then they are tried again.
+    """
+    while True:
+        if dest.exists():
+            dest.rename(aside)
+        try:
+            new.rename(dest)
+            break
+        except OSError:
+            if not dest.exists():
+                raise
+    if aside.exists():
+        # Under this name it is not put back: while it is being removed, it is not complete.
+        aside.rename(new)
+
+
+_ASIDE = re.compile(r"\.(.+)\.partial-\d+-old")
+
+
+def recover(folder: Path, name: str | None = None) -> None:
+    """Put back what a killed process had moved aside to replace it, if nothing took its place.
+
+    Args:
+        folder: Where to look.
+        name: What to put back; everything if None.
+    """
+    pattern = "*" if name is None else _escaped(name)
+    for old in folder.glob(f".{pattern}.partial-*-old"):
+        match = _ASIDE.fullmatch(old.name)
+        with contextlib.suppress(OSError):  # read-only, or another process was faster
+            if match and match[1] == (name or match[1]) and not (folder / match[1]).exists():
+                old.rename(folder / match[1])
 
 
 @contextmanager
@@ -152,12 +194,9 @@ def _clear_away(dest: Path) -> None:
     """Remove what a killed process left behind."""
     for stale in dest.parent.glob(f".{_escaped(dest.name)}.partial-*"):
         number, _, old = stale.name.rpartition("partial-")[2].partition("-")
-        if not number.isdigit() or _alive(int(number)):
+        if not number.isdigit() or _alive(int(number)) or (old and not dest.exists()):
             continue
-        if old and not dest.exists():
-            # Killed between the two renames: what was there is still there, under this name.
-            stale.rename(dest)
-        elif stale.is_dir():
+        if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
         else:
             stale.unlink(missing_ok=True)
@@ -208,8 +247,12 @@ def _sync_folder(folder: Path) -> None:
 
 def clear_partials(folder: Path) -> None:
     """Remove what a process that was killed was writing; the caller holds the lock."""
-    for path in folder.rglob(".*.partial-*"):
-        path.unlink(missing_ok=True)
+    for path in sorted(folder.rglob(".*.partial-*")):
+        if path.is_dir():
+            recover(path.parent)
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -279,19 +322,18 @@ def append_line(path: Path, data: object) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep a second process out of a run folder.
+    """Hold the lock of a run folder; the system releases it when the process ends or dies.
+
+    The lock file itself stays and says nothing: what counts is who holds it open.
 
     Raises:
-        RunError: There is one in it already.
+        RunError: Another process holds it.
     """
+    from filelock import FileLock, Timeout
+
     try:
-        import fcntl
-    except ImportError:  # not there on Windows
-        yield
-        return
-    with open(folder / ".lock", "w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"{folder} is in use: another process is training there.") from None
+        held = FileLock(folder / ".lock").acquire(blocking=False)
+    except Timeout:
+        raise RunError(f"{folder} is in use: another process is training there.") from None
+    with held:
         yield

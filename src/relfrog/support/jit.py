@@ -1,4 +1,12 @@
-"""Compile loops with Numba, cached on disk where any folder can be written."""
+"""Compile loops with Numba: the only module that calls its compiler.
+
+Machine code is cached on disk: beside the source file, or in the user's cache folder where the
+package is read-only, or not at all where neither can be written.
+
+A cached kernel is compiled anew when its own source file changes, and only then. It has the value
+of every constant and the code of every kernel it uses baked in, so it must take none of them from
+another file of this package: a change there would not reach the cached code.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +23,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Compile with Numba, cached on disk where any folder can be written."""
+    """Compile when first called, without the GIL, and cache the machine code on disk."""
     try:
         return typing.cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy"))
-    except RuntimeError:  # no writable folder at all: compile anew in each process
+    except RuntimeError:  # no folder can be written: compile anew in each process
         return typing.cast(F, numba.njit(function, nogil=True, error_model="numpy"))
 
 
 def inlined(function: F) -> F:
     """Compile into every caller.
 
-    A call would count its references to each array it is given, and count them back: slow in a
-    loop, and slower when threads count references to the arrays of one graph.
+    A call would increment and decrement the reference count of each array it is given: slow in a
+    loop, and slower when threads contend for the counts of one graph's arrays.
     """
     return typing.cast(F, numba.njit(function, inline="always", nogil=True, error_model="numpy"))

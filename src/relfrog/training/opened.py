@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from relfrog.config import Config
 from relfrog.datasets.dataset import open_dataset, read_tables
 from relfrog.datasets.label_history import history_name, with_history
 from relfrog.datasets.labels import timed_first
+from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import TaskError
 from relfrog.features.columns import Columns, Features, TableColumns, fit_columns
@@ -66,8 +67,8 @@ class OpenedTask:
 
     def __init__(
         self,
-        dataset: Any,
-        task: Any,
+        dataset: Dataset,
+        task: Task,
         *,
         db: Database | None = None,
         change: Callable[[Database], Database] | None = None,
@@ -149,7 +150,7 @@ class OpenedTask:
 
     def training_seeds(self, density: int = 1) -> Seeds:
         """The training seeds of the task, or several times as many, with times between its own."""
-        if density == 1 or not hasattr(self.task, "_sql"):
+        if density == 1 or self.task.sql is None:
             return self.seeds("train")
         if density not in self._training_seeds:
             task, db = self.task, self.db
@@ -248,7 +249,7 @@ class OpenedTask:
         )  # fmt: skip
 
 
-def without(db: Database, columns: Any) -> Database:
+def without(db: Database, columns: Iterable[tuple[str, str]] | None) -> Database:
     """The database without some columns, given as pairs of table and column."""
     tables = dict(db.table_dict)
     for name, column in columns or ():
@@ -260,7 +261,7 @@ def without(db: Database, columns: Any) -> Database:
     return Database(tables)
 
 
-def allowed(task: Any, db: Database) -> Database:
+def allowed(task: Task, db: Database) -> Database:
     """The database without the columns that the task must not see, such as those of its label.
 
     Raises:

@@ -10,6 +10,7 @@ import pandas as pd
 from relbench.base import Database
 
 from relfrog.config import Config
+from relfrog.datasets.protocols import Dataset, Task
 from relfrog.features.columns import Columns, Features
 from relfrog.graph.loader import Loader
 from relfrog.graph.popularity import Popularity
@@ -77,12 +78,12 @@ class Prepared:
     unseen: dict[str, list[str]]
 
     @property
-    def dataset(self) -> Any:
+    def dataset(self) -> Dataset:
         """RelBench's dataset."""
         return self.opened.dataset
 
     @property
-    def task(self) -> Any:
+    def task(self) -> Task:
         """RelBench's task."""
         return self.opened.task
 

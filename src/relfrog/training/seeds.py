@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relfrog.datasets.protocols import Task
+
 __all__ = ["Seeds"]
 
 
@@ -30,7 +32,7 @@ class Seeds:
         return len(self.rows)
 
     @classmethod
-    def of_frame(cls, task: Any, frame: pd.DataFrame) -> Seeds:
+    def of_frame(cls, task: Task, frame: pd.DataFrame) -> Seeds:
         """The seeds of a table of labels."""
         return cls(
             frame[task.entity_col].to_numpy(np.int64),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport, Finding
 from relfrog.datasets.checks.leaks import check_later_times, check_update_times
 from relfrog.datasets.checks.tables import check_splits, check_tables
 from relfrog.datasets.checks.tasks import check_task
 from relfrog.datasets.dataset import open_dataset, read_tables
+from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import task_names
 from relfrog.errors import TaskError, unknown
 from relfrog.graph.resolution import prove_full_resolution
@@ -70,7 +71,7 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
     return report
 
 
-def _check_resolution(full: Any, report: CheckReport) -> None:
+def _check_resolution(full: Database, report: CheckReport) -> None:
     """Build the graph, rebuild the database from it, and compare every cell."""
     proof = prove_full_resolution(full)
     if proof.identical:
@@ -83,7 +84,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0]
 
 
-def _check_records(opened: Any, report: CheckReport) -> None:
+def _check_records(opened: Dataset, report: CheckReport) -> None:
     """What ``relfrog import`` wrote beside RelBench's files: source keys above all."""
     folder = Path(opened.dataset_dir)
     for path in sorted((folder / "tasks").glob("*/")):
@@ -168,7 +169,7 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
     return report.ok
 
 
-def _check_files(opened: Any, report: CheckReport) -> bool:
+def _check_files(opened: Dataset, report: CheckReport) -> bool:
     """Whether all files are there and have the columns that the manifest names."""
     tables = opened.manifest.tables
     folder = Path(opened.db_dir)

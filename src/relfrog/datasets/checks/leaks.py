@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.labels import run_sql
+from relfrog.datasets.protocols import Task
 from relfrog.importing.time_proposals import is_foreseen
 
 __all__ = ["check_later_times", "check_leaks", "check_update_times"]
@@ -29,7 +31,7 @@ _CREATE = re.compile(
 
 
 def check_leaks(
-    task: Any, frames: dict[str, pd.DataFrame], full: Any, report: CheckReport, place: str
+    task: Task, frames: dict[str, pd.DataFrame], full: Database, report: CheckReport, place: str
 ) -> None:
     """Look for columns that are the label, and for entities that are there because of it.
 
@@ -52,9 +54,9 @@ def check_leaks(
 
 
 def _check_columns(
-    task: Any,
+    task: Task,
     labels: pd.DataFrame,
-    full: Any,
+    full: Database,
     hidden: set[Any],
     report: CheckReport,
     place: str,
@@ -80,7 +82,7 @@ def _check_columns(
             )
 
 
-def _always_visible(task: Any, full: Any) -> list[tuple[str, str, pd.Series]]:
+def _always_visible(task: Task, full: Database) -> list[tuple[str, str, pd.Series]]:
     """Columns whose values a seed sees whenever they were written, one value per entity."""
     entity = full.table_dict[task.entity_table]
     keys = {entity.pkey_col, entity.time_col, *entity.fkey_col_to_pkey_table}
@@ -170,7 +172,7 @@ def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
 
 
 def _check_existence(
-    task: Any, frames: dict[str, pd.DataFrame], full: Any, report: CheckReport, place: str
+    task: Task, frames: dict[str, pd.DataFrame], full: Database, report: CheckReport, place: str
 ) -> None:
     """Seeds whose entity has left no trace by their time, but does so later."""
     name = task.entity_table
@@ -203,20 +205,20 @@ def _check_existence(
 
 
 def _because_of_later_rows(
-    task: Any, full: Any, rows: NDArray[np.int64], times: NDArray[Any]
+    task: Task, full: Database, rows: NDArray[np.int64], times: NDArray[Any]
 ) -> bool:
     """Whether the SQL would not ask about most of these rows if nothing came later."""
     table = full.table_dict[task.entity_table]
-    if table.time_col is not None or not hasattr(task, "_sql"):
+    if table.time_col is not None or task.sql is None:
         return True
     moments, count = np.unique(times, return_counts=True)
     time = pd.Timestamp(moments[count.argmax()])
     asked = rows[times == moments[count.argmax()]]
-    found = run_sql(task._sql, full.upto(time), [time], task.timedelta)
+    found = run_sql(task.sql, full.upto(time), [time], task.timedelta)
     return bool((~np.isin(asked, found[task.entity_col])).mean() > 0.5)
 
 
-def _first_trace(name: str, full: Any) -> NDArray[Any] | None:
+def _first_trace(name: str, full: Database) -> NDArray[Any] | None:
     """When each row of a table is first named by a row with a time."""
     count = len(full.table_dict[name].df)
     never = np.iinfo(np.int64).max
@@ -244,7 +246,7 @@ def _first_trace(name: str, full: Any) -> NDArray[Any] | None:
 # Times in a row beside the row's own.
 
 
-def _other_times(full: Any) -> Iterator[tuple[str, str, str, pd.Series]]:
+def _other_times(full: Database) -> Iterator[tuple[str, str, str, pd.Series]]:
     """Per table with a time, each other column of times: by how much it is later, where both are.
 
     Yields:
@@ -261,7 +263,7 @@ def _other_times(full: Any) -> Iterator[tuple[str, str, str, pd.Series]]:
                 yield name, table.time_col, str(column), gap
 
 
-def check_update_times(full: Any, report: CheckReport) -> None:
+def check_update_times(full: Database, report: CheckReport) -> None:
     """Time columns that say when a row was last changed, where another says when it came to be."""
     for name, own, column, gap in _other_times(full):
         if not _UPDATE.search(own) or not _CREATE.search(column):
@@ -278,7 +280,7 @@ def check_update_times(full: Any, report: CheckReport) -> None:
         )
 
 
-def check_later_times(full: Any, report: CheckReport) -> None:
+def check_later_times(full: Database, report: CheckReport) -> None:
     """Times in a row that are later than the row's own: written when it was there already."""
     for name, own, column, gap in _other_times(full):
         later = gap[gap > pd.Timedelta(0)]

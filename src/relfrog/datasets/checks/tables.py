@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.dataset import TableFile, arrow_kind
+from relfrog.datasets.protocols import Dataset
 from relfrog.support.duckdb import literal, quoted, silence
 from relfrog.support.text import is_plain
 
@@ -171,7 +172,7 @@ def _check_order_of_times(tables: list[TableFile], report: CheckReport) -> None:
         connection.close()
 
 
-def check_splits(opened: Any, tables: list[TableFile], report: CheckReport) -> None:
+def check_splits(opened: Dataset, tables: list[TableFile], report: CheckReport) -> None:
     """Check that the split times are in order and lie within the data."""
     val, test = opened.val_timestamp, opened.test_timestamp
     if not val < test:

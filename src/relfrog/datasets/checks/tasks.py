@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from relbench.base import Database
+from relbench.manifest import TaskManifest
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.checks.leaks import check_leaks
 from relfrog.datasets.labels import SPLITS, label_stats, window_problems
+from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import NoLabels, read_task_manifest, task_from
 from relfrog.errors import TaskError, unknown
 
 __all__ = ["check_task"]
 
 
-def check_task(opened: Any, name: str, full: Any, report: CheckReport) -> None:
+def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) -> None:
     """Check one task: its manifest, its SQL, its labels and their window.
 
     Args:
@@ -68,17 +70,16 @@ def check_task(opened: Any, name: str, full: Any, report: CheckReport) -> None:
 
 
 def _label_frames(
-    opened: Any,
-    task: Any,
-    manifest: Any,
+    opened: Dataset,
+    task: Task,
+    manifest: TaskManifest,
     folder: Path,
-    full: Any,
+    full: Database,
     report: CheckReport,
     place: str,
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """The labels of each split, looked at one by one."""
     mend = "Mend the label SQL."
-    is_list = manifest.task_type == "recommendation"
     for split in SPLITS:
         stored = (folder / f"{split}.parquet").is_file()
         if not stored and manifest.kind == "external":
@@ -94,13 +95,8 @@ def _label_frames(
                 place, f"{split} split: {error}", "Choose other splits or a shorter horizon."
             )
             continue
-        ends = (
-            [(task.src_entity_col, task.src_entity_table)]
-            if is_list
-            else [(task.entity_col, task.entity_table)]
-        )
-        label = task.dst_entity_col if is_list else task.target_col
-        missing = [c for c in (task.time_col, ends[0][0], label) if c not in frame.columns]
+        label = task.target_col
+        missing = [c for c in (task.time_col, task.entity_col, label) if c not in frame.columns]
         if missing:
             report.error(place, f"{split} split: no column {', '.join(map(repr, missing))}", mend)
             continue
@@ -119,7 +115,7 @@ def _label_frames(
             if odd:
                 text = f"{split} split: binary labels must be 0 and 1 (got {sorted(odd)[:3]})"
                 report.error(place, text, mend)
-        _check_entities(frame, ends[0], full, split, report, place)
+        _check_entities(frame, (task.entity_col, task.entity_table), full, split, report, place)
         if stored and manifest.kind == "forecast":
             _check_stored(opened, manifest, split, frame, full, report, place)
 
@@ -127,7 +123,7 @@ def _label_frames(
 def _check_entities(
     frame: pd.DataFrame,
     end: tuple[str, str],
-    full: Any,
+    full: Database,
     split: str,
     report: CheckReport,
     place: str,
@@ -145,11 +141,11 @@ def _check_entities(
 
 
 def _check_stored(
-    opened: Any,
-    manifest: Any,
+    opened: Dataset,
+    manifest: TaskManifest,
     split: str,
     frame: pd.DataFrame,
-    full: Any,
+    full: Database,
     report: CheckReport,
     place: str,
 ) -> None:

@@ -1,0 +1,54 @@
+"""RelBench's dataset, opened from a folder: with errors that say what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relbench.base import Database
+from relbench.load import RelBenchDataset
+
+from relfrog.errors import DatasetError
+
+__all__ = ["OpenedDataset"]
+
+
+class OpenedDataset(RelBenchDataset):
+    """A dataset folder, or one that RelBench hosts; see `relfrog.datasets.dataset.open_dataset`.
+
+    Raises:
+        DatasetError: A table's name would lead to a file outside of the folder.
+    """
+
+    def __init__(self, name_or_path: str | Path) -> None:
+        super().__init__(name_or_path)
+        for name in self.manifest.tables:
+            if not isinstance(name, str) or set(name) & set("/\\\0") or name in ("", ".", ".."):
+                raise DatasetError(
+                    f"{self.dataset_dir}: {name!r} cannot be a table's name: it is no file name. "
+                    "Rename it in manifest.yaml."
+                )
+
+    def get_task_names(self) -> list[str]:
+        """Names of all tasks, without those that are being written."""
+        return [name for name in super().get_task_names() if not name.startswith(".")]
+
+    def make_db(self) -> Database:
+        """Read all tables."""
+        try:
+            return super().make_db()
+        except (OSError, ValueError, LookupError, TypeError) as error:  # Arrow's are among them
+            text = " ".join(str(error).split())[:300]
+            raise DatasetError(
+                f"{self.dataset_dir}: its tables cannot be read ({text}). Restore the files, or "
+                "import the database again."
+            ) from None
+
+    def validate_and_correct_db(self, db: Database) -> None:
+        """Check primary keys; clear foreign keys to rows that are not there."""
+        try:
+            super().validate_and_correct_db(db)  # type: ignore[no-untyped-call]
+        except (RuntimeError, AssertionError, LookupError, TypeError, ValueError) as error:
+            text = " ".join(str(error).split()).split(" Hosted datasets")[0]
+            raise DatasetError(
+                f"{self.dataset_dir}: {text} See all findings: relfrog check {self.dataset_dir}"
+            ) from None
