@@ -203,7 +203,6 @@ def try_case(name: str, seed: int, store: Path, folder: Path) -> Outcome:
 def try_journeys(count: int, seed: int, minutes: float) -> dict[str, Any]:
     """Journeys that hypothesis draws: how far they came, and what went wrong."""
     import hypothesis
-
     from dirty_journeys import Journey, journeys, run_journey
 
     reached: Counter[str] = Counter()

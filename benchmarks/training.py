@@ -41,8 +41,8 @@ from relfrog.datasets.tasks import load_task
 from relfrog.graph.loader import Loader
 from relfrog.graph.relational import build_graph
 from relfrog.graph.sampler import TemporalSampler, halving
-from relfrog.training.prepared import Prepared, Seeds, prepare, seeds_of
 from relfrog.nn.dependency import Dependencies
+from relfrog.training.prepared import Prepared, Seeds, prepare, seeds_of
 from relfrog.training.trainer import Trainer
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"

@@ -14,7 +14,7 @@ import pytest
 from helpers import plain_rows, some_results
 from relfrog import OutputError, UsageError
 from relfrog.io.output import check_output, write_frame
-from relfrog.support.files import appearing_file
+from relfrog.support.files import atomic_file
 
 
 def test_long_names_are_refused_not_cut(fresh_postgres: str) -> None:
@@ -120,9 +120,9 @@ def test_csv_is_written_plainly(tmp_path: Path) -> None:
 def test_a_file_is_replaced_only_if_told(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("mine")
-    with pytest.raises(OutputError, match=r"a\.csv exists already\. Replace it with --overwrite"):
+    with pytest.raises(OutputError, match=r"a\.csv already exists\. Replace it with --overwrite"):
         check_output(path)
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         write_frame(some_results(), path)
     assert path.read_text() == "mine"
     check_output(path, overwrite=True)
@@ -154,11 +154,11 @@ def test_a_failure_leaves_no_file(
 
 def test_a_file_that_came_in_between_stays(tmp_path: Path) -> None:
     def late() -> None:
-        with appearing_file(tmp_path / "a.csv", False) as partial:
+        with atomic_file(tmp_path / "a.csv", False) as partial:
             partial.write_text("new")
             (tmp_path / "a.csv").write_text("theirs")
 
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         late()
     assert (tmp_path / "a.csv").read_text() == "theirs"
     assert os.listdir(tmp_path) == ["a.csv"]

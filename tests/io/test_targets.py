@@ -190,7 +190,7 @@ def test_a_name_is_only_a_name(place: Place) -> None:
     for name in ODD_NAMES[:3]:
         write_frame(frame, place.address, table=name)
         assert place.rows(name) == [(1,) * len(ODD_NAMES)]
-        with pytest.raises(OutputError, match="exists already"):
+        with pytest.raises(OutputError, match="already exists"):
             check_output(place.address, name)
     write_frame(frame.assign(a=2), place.address, table=ODD_NAMES[0], overwrite=True)
     assert place.rows(ODD_NAMES[0]) == [(*[1] * len(ODD_NAMES), 2)]
@@ -205,7 +205,7 @@ def test_a_table_is_replaced_only_if_told(place: Place) -> None:
         lambda: check_output(place.address, "t"),
         lambda: write_frame(frame[["id"]], place.address, table="t"),
     ):
-        with pytest.raises(OutputError, match=r"table t of .* exists already.*--overwrite"):
+        with pytest.raises(OutputError, match=r"table t of .* already exists.*--overwrite"):
             refuse()
     assert place.rows("t") == before
     check_output(place.address, "t", overwrite=True)
@@ -394,7 +394,7 @@ def test_a_schema_may_stand_before_the_table(place: Place) -> None:
     check_output(place.address, "t")  # another schema's table is in nobody's way
     write_frame(frame.assign(a=3), place.address, table="o.t", overwrite=True)
     assert place.run("SELECT * FROM o.t") == [(3,), (3,)]
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         check_output(place.address, "o.t")
     assert place.tables() == (["t"] if place.kind == "duckdb" else [])
     place.run(drop)

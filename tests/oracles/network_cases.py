@@ -30,11 +30,11 @@ from relfrog.graph.routes import (
     routes,
 )
 from relfrog.graph.sampler import TemporalSampler
-from relfrog.training.prepared import Prepared, prepare
 from relfrog.nn.aggregation import Aggregation
 from relfrog.nn.batch_plan import Plan, make_plan
 from relfrog.nn.heads import HEADS, Head
 from relfrog.nn.network import Network
+from relfrog.training.prepared import Prepared, prepare
 
 #: What `completion` can be set to.
 COMPLETION: dict[str, tuple[Paradigm, ...]] = {

@@ -13,7 +13,7 @@ import pytest
 
 from helpers import csv_folder, sqlite
 from relfrog import DatasetError, SchemaError, import_database
-from relfrog.support.files import appearing
+from relfrog.support.files import atomic_folder
 
 
 def ours(folder: Path) -> str:
@@ -26,7 +26,7 @@ def left_behind(folder: Path) -> list[str]:
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
-        with appearing(tmp_path / "a", False, ours) as folder:
+        with atomic_folder(tmp_path / "a", False, ours) as folder:
             (folder / "m").write_text("half")
             raise ValueError("no")
 
@@ -99,11 +99,11 @@ def test_tasks_of_a_replaced_dataset_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_failed_replacement_keeps_the_old(tmp_path: Path) -> None:
-    with appearing(tmp_path / "a", False, ours) as folder:
+    with atomic_folder(tmp_path / "a", False, ours) as folder:
         (folder / "m").write_text("old")
 
     def fail() -> None:
-        with appearing(tmp_path / "a", True, ours) as folder:
+        with atomic_folder(tmp_path / "a", True, ours) as folder:
             (folder / "m").write_text("new")
             raise ValueError("no")
 
@@ -120,7 +120,7 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
     stale.mkdir()
     mine = tmp_path / ".a.partial-other"
     mine.mkdir()
-    with appearing(tmp_path / "a", False, ours) as folder:
+    with atomic_folder(tmp_path / "a", False, ours) as folder:
         (folder / "m").touch()
     assert left_behind(tmp_path) == [".a.partial-other", "a"]
 
@@ -131,7 +131,10 @@ def test_killed_between_the_two_renames_nothing_is_lost(tmp_path: Path) -> None:
     old = tmp_path / f".a.partial-{dead.pid}-old"
     old.mkdir()
     (old / "m").write_text("old")
-    with pytest.raises(DatasetError, match="--overwrite"), appearing(tmp_path / "a", False, ours):
+    with (
+        pytest.raises(DatasetError, match="--overwrite"),
+        atomic_folder(tmp_path / "a", False, ours),
+    ):
         pass
     assert (tmp_path / "a" / "m").read_text() == "old"
 

@@ -20,7 +20,7 @@ from relfrog.importing.result import ImportResult, check_split, time_span, write
 from relfrog.importing.staging import StagedTable, Staging, is_workshop_error
 from relfrog.importing.writer import write_tables
 from relfrog.io.sources import Source, SourceTable, open_source, scrub
-from relfrog.support.files import appearing
+from relfrog.support.files import atomic_folder
 
 __all__ = ["ImportProgress", "Silent", "import_database", "plan_import"]
 
@@ -95,7 +95,7 @@ def import_database(
     dest, progress = Path(dest), progress or Silent()
     _keep_apart(source, dest)
     wishes = _Wishes(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
-    with appearing(dest, overwrite, _not_ours) as folder:
+    with atomic_folder(dest, overwrite, _not_ours) as folder:
         workshop = folder / "workshop"
         with _planned(wishes, workshop, progress) as (staging, plan):
             progress.step("writing tables")

@@ -9,7 +9,7 @@ from relfrog.importing.key_checks import TypedTable
 from relfrog.importing.key_plan import Plan
 from relfrog.importing.mapping import ForeignKeyMapping, TableMapping
 from relfrog.importing.staging import Staging
-from relfrog.support.text import free_name, is_plain, plain
+from relfrog.support.text import free_name, is_identifier, to_identifier
 
 __all__ = ["Column", "Ordered", "lay_out"]
 
@@ -97,7 +97,9 @@ def _time_column(ordered: Ordered, source: str, name: str, first: int | None) ->
     sql = type_sql(ordered.typed.column(source), ordered.mapping.columns[source])
     if first is not None:
         sql = f"coalesce({sql}, make_timestamp({first}))"
-    return Column(name if is_plain(name) else plain(name), "time", (source,), sql, "time")
+    return Column(
+        name if is_identifier(name) else to_identifier(name), "time", (source,), sql, "time"
+    )
 
 
 def _with_free_names(wanted: list[Column]) -> list[Column]:

@@ -18,7 +18,7 @@ from relfrog.io.sources import ReadAgain, Source, SourceColumn, SourceTable
 from relfrog.io.sources.base import Kind, readable
 from relfrog.io.sources.duck import arrow_batches
 from relfrog.support.duckdb import silence
-from relfrog.support.threads import ahead
+from relfrog.support.threads import read_ahead
 
 __all__ = ["ColumnFacts", "StagedColumn", "StagedTable", "Staging"]
 
@@ -179,7 +179,7 @@ class Staging:
 
     def batches(self, query: str) -> Iterator[Any]:
         """A query's result as Arrow batches, in any order; for large ones."""
-        yield from ahead(arrow_batches(self.connection.cursor(), query, 1 << 17))
+        yield from read_ahead(arrow_batches(self.connection.cursor(), query, 1 << 17))
 
     def ordered_batches(self, query: str) -> Iterator[Any]:
         """A scan of one table as Arrow batches, in the order of its rows.
@@ -245,7 +245,7 @@ class Staging:
         self.rows(f"CREATE OR REPLACE TABLE {sql} ({types or 'no_column INTEGER'})")
         rows, unreadable = 0, dict.fromkeys(range(len(columns)), 0)
         held: list[Any] = []
-        for batch in ahead(source.read(table)):
+        for batch in read_ahead(source.read(table)):
             if not rows and not held:
                 _guess_times(table, batch, guessed)
             held.append(batch)

@@ -12,7 +12,7 @@ from relfrog.errors import UsageError
 from relfrog.io.secrets import hide_password
 from relfrog.io.targets import Target, open_target
 from relfrog.io.targets.columns import as_json
-from relfrog.support.files import appearing_file, refuse_file
+from relfrog.support.files import atomic_file, check_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ def check_output(out: str | Path, table: str | None = None, overwrite: bool = Fa
     """
     target = _target(out, table)
     if isinstance(target, Path):
-        refuse_file(target, overwrite)
+        check_file(target, overwrite)
     else:
         target.check(overwrite)
 
@@ -63,7 +63,7 @@ def write_frame(
     if isinstance(target, Target):
         target.write(_settled(data), overwrite)
         return str(target)
-    with appearing_file(target, overwrite) as partial:
+    with atomic_file(target, overwrite) as partial:
         _WRITERS[_ending(target)](frame, data, partial)
     return str(target)
 

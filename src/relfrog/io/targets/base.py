@@ -123,7 +123,7 @@ class Target(ABC):
             )
         if not overwrite:
             raise OutputError(
-                f"{self} exists already. Replace it with --overwrite, or choose another name: "
+                f"{self} already exists. Replace it with --overwrite, or choose another name: "
                 "--table NAME"
             )
         if found.owner:

@@ -13,7 +13,7 @@ from relfrog.errors import UsageError
 from relfrog.io.targets.base import Existing, Target, no_schema
 from relfrog.io.targets.sql import SqlTarget
 from relfrog.support.duckdb import quoted
-from relfrog.support.files import appearing_file, refuse_file
+from relfrog.support.files import atomic_file, check_file
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -36,20 +36,20 @@ class _FileTarget(Target):
 
     def check(self, overwrite: bool) -> None:
         """A file that is not there needs a place; one that is there must take a table."""
-        refuse_file(self.path, overwrite=True)
+        check_file(self.path, overwrite=True)
         if self.path.exists():
             self._check(overwrite)
 
     def write(self, data: Any, overwrite: bool) -> None:
         """Into the file; one that is not there yet appears when it is complete."""
         self._refuse_columns(data.column_names)
-        refuse_file(self.path, overwrite=True)
+        check_file(self.path, overwrite=True)
         if self.path.exists():
             self._write(data, overwrite)
             return
         final = self.path
         try:
-            with appearing_file(final, overwrite=False) as self.path:
+            with atomic_file(final, overwrite=False) as self.path:
                 self._write(data, overwrite)
         finally:
             self.path = final
