@@ -173,19 +173,19 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("out", "table", "words"),
     [
-        ("a.xlsx", None, r"a\.xlsx: results go into a file ending in \.parquet, \.csv, \.csv\.gz"),
-        ("a", None, "results go into a file"),
-        (".csv", None, "results go into a file"),
-        ("s3://bucket/a.csv", None, "results go into a file"),
-        ("a.csv", "t", "is a file; a table has a name in a database only"),
-        ("sqlite:///a.db", None, "needs a name for the table.*--table"),
+        ("a.xlsx", None, r"a\.xlsx: results are written to a file ending in \.parquet, \.csv, \.csv\.gz"),
+        ("a", None, "results are written to a file"),
+        (".csv", None, "results are written to a file"),
+        ("s3://bucket/a.csv", None, "results are written to a file"),
+        ("a.csv", "t", r"is a file\. Leave out --table"),
+        ("sqlite:///a.db", None, "needs the name of a table.*--table"),
         ("sqlite:///a.db", "", "cannot be a table's name"),
         ("sqlite:///a.db", "a\0b", "cannot be a table's name"),
         ("duckdb:///a.duckdb", ".t", "cannot be a table's name"),
         ("duckdb:///a.duckdb", "t.", "cannot be a table's name"),
-        ("sqlite://", "t", "names no file"),
-        ("duckdb:///:memory:", "t", "names no file"),
-        ("mysql://me@h", "t", "names no database"),
+        ("sqlite://", "t", "has no file name"),
+        ("duckdb:///:memory:", "t", "has no file name"),
+        ("mysql://me@h", "t", "has no database name"),
     ],
 )
 def test_wrong_usage_is_said(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.io.sources import ReadAgain, Source, SourceColumn, SourceTable
-from relfrog.io.sources.base import Kind, readable
+from relfrog.io.sources.base import Kind, readable_columns
 from relfrog.io.sources.duck import arrow_batches
 from relfrog.support.duckdb import silence
 from relfrog.support.threads import read_ahead
@@ -221,7 +221,7 @@ class Staging:
             break
         columns = {}
         facts = self._facts(sql, table)
-        for position, column in enumerate(readable(table)):
+        for position, column in enumerate(readable_columns(table)):
             columns[column.name] = StagedColumn(
                 column, f"c{position}", facts[position], unreadable.get(position, 0)
             )
@@ -240,7 +240,7 @@ class Staging:
         Text that begins as times in ISO 8601 is guessed to be times and parsed on the way in,
         once; if it does not go on so, the table is read again. ``guessed`` remembers the columns.
         """
-        columns = readable(table)
+        columns = readable_columns(table)
         types = ", ".join(f"c{i} {_STAGED[c.kind]}" for i, c in enumerate(columns))
         self.rows(f"CREATE OR REPLACE TABLE {sql} ({types or 'no_column INTEGER'})")
         rows, unreadable = 0, dict.fromkeys(range(len(columns)), 0)
@@ -305,7 +305,7 @@ class Staging:
     def _facts(self, sql: str, table: SourceTable) -> list[ColumnFacts]:
         """One pass over the table for the facts of all columns."""
         asked: list[str] = []
-        for position, column in enumerate(readable(table)):
+        for position, column in enumerate(readable_columns(table)):
             name = f"c{position}"
             finite = name
             infinite = "0"
@@ -353,7 +353,7 @@ def _guess_times(table: SourceTable, batch: Any, guessed: dict[str, Kind]) -> No
         ReadAgain: There is some.
     """
     again = table
-    for column in readable(table):
+    for column in readable_columns(table):
         if column.kind not in ("text", "untyped") or column.name in guessed:
             continue
         values = batch.column(column.name).drop_null()
