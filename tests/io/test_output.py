@@ -173,7 +173,11 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("out", "table", "words"),
     [
-        ("a.xlsx", None, r"a\.xlsx: results are written to a file ending in \.parquet, \.csv, \.csv\.gz"),
+        (
+            "a.xlsx",
+            None,
+            r"a\.xlsx: results are written to a file ending in \.parquet, \.csv, \.csv\.gz",
+        ),
         ("a", None, "results are written to a file"),
         (".csv", None, "results are written to a file"),
         ("s3://bucket/a.csv", None, "results are written to a file"),

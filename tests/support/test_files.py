@@ -17,7 +17,7 @@ from relfrog.support.files import atomic_folder
 
 
 def ours(folder: Path) -> str:
-    return "" if (folder / "m").exists() else "is no dataset"
+    return "" if (folder / "m").exists() else "is not a dataset"
 
 
 def left_behind(folder: Path) -> list[str]:
@@ -48,7 +48,7 @@ def test_an_existing_folder_is_kept_unless_told_otherwise(tmp_path: Path) -> Non
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "manifest.yaml").write_text("kind: Deployment\n")
-    with pytest.raises(DatasetError, match="is no dataset"):
+    with pytest.raises(DatasetError, match="is not a dataset"):
         import_database(address, mine, overwrite=True)
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     with pytest.raises(DatasetError, match=r"holds thesis\.tex, which would be lost"):
