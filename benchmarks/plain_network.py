@@ -33,7 +33,7 @@ from relfrog.nn.messages import CompletionMessage, CoOccurrenceMessage, NodeMess
 from relfrog.nn.network import Network, dependency_pairs
 from relfrog.nn.role_layer import RoleLayer
 from relfrog.nn.roles import RoleMode, Roles
-from relfrog.support import times as clock
+from relfrog.support.times import PER_SECOND
 from relfrog.training.trainer import Trainer
 
 __all__ = ["PlainGraph", "PlainNetwork", "PlainTrainer", "differences", "stir"]
@@ -296,7 +296,7 @@ class PlainNetwork(nn.Module):
         self, batch: Batch, features: Mapping[str, Features], ages: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """Each occurrence by itself."""
-        seconds = batch.group_times.double() / float(clock.PER_SECOND[self.unit])
+        seconds = batch.group_times.double() / float(PER_SECOND[self.unit])
         ends = seconds - batch.group_lags
         h = {}
         for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):

@@ -1,12 +1,11 @@
 """RelFrog: learn from relational databases directly.
 
-The names below load what they need on first use, so that ``import relfrog`` stays quick.
+The names below are imported on first use, so that ``import relfrog`` stays fast.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relfrog._version import __version__
 from relfrog.errors import (
@@ -19,6 +18,7 @@ from relfrog.errors import (
     TaskError,
     UsageError,
 )
+from relfrog.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from relfrog.analysis.certificate import certify
@@ -70,36 +70,29 @@ __all__ = [
     "train",
 ]
 
-_HOMES = {
-    "Loader": "relfrog.graph.loader",
-    "Run": "relfrog.runs.run",
-    "TemporalSampler": "relfrog.graph.sampler",
-    "add_task": "relfrog.datasets.new_task",
-    "build_demo": "relfrog.datasets.demo",
-    "build_graph": "relfrog.graph.relational",
-    "certify": "relfrog.analysis.certificate",
-    "check": "relfrog.datasets.checks",
-    "experiment": "relfrog.experiments.study_run",
-    "explain": "relfrog.analysis.explanation",
-    "import_database": "relfrog.importing.database",
-    "inspect": "relfrog.datasets.overview",
-    "load_run": "relfrog.runs.run",
-    "open_dataset": "relfrog.datasets.dataset",
-    "open_graph": "relfrog.graph.relational",
-    "plan_import": "relfrog.importing.database",
-    "prove_full_resolution": "relfrog.graph.resolution",
-    "report": "relfrog.reporting",
-    "source_keys": "relfrog.datasets.dataset",
-    "submit": "relfrog.experiments.submission",
-    "train": "relfrog.runs.train",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'relfrog' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Loader": "relfrog.graph.loader",
+        "Run": "relfrog.runs.run",
+        "TemporalSampler": "relfrog.graph.sampler",
+        "add_task": "relfrog.datasets.new_task",
+        "build_demo": "relfrog.datasets.demo",
+        "build_graph": "relfrog.graph.relational",
+        "certify": "relfrog.analysis.certificate",
+        "check": "relfrog.datasets.checks",
+        "experiment": "relfrog.experiments.study_run",
+        "explain": "relfrog.analysis.explanation",
+        "import_database": "relfrog.importing.database",
+        "inspect": "relfrog.datasets.overview",
+        "load_run": "relfrog.runs.run",
+        "open_dataset": "relfrog.datasets.dataset",
+        "open_graph": "relfrog.graph.relational",
+        "plan_import": "relfrog.importing.database",
+        "prove_full_resolution": "relfrog.graph.resolution",
+        "report": "relfrog.reporting",
+        "source_keys": "relfrog.datasets.dataset",
+        "submit": "relfrog.experiments.submission",
+        "train": "relfrog.runs.train",
+    },
+)

@@ -417,7 +417,7 @@ def test_predictions_into_files_and_databases(
         (["predict", "run"], 2, "Missing option '--out'"),
         (["predict", "run", "--out", "x.xlsx"], 2, ".parquet"),
         (["predict", "run", "--out", "new.csv", "--table", "t"], 2, "is a file"),
-        (["predict", "run", "--out", "who.csv"], 1, "exists already"),
+        (["predict", "run", "--out", "who.csv"], 1, "already exists"),
         (["predict", "run", "--out", "new.csv", "--at", "soon"], 2, "'soon' is no time"),
         (["predict", "run", "--out", "new.csv", "--entities", "none.csv"], 2, "no file none.csv"),
         (["predict", "run", "--out", "new.csv", "--entities", "strangers.csv"], 1, "code=nobody"),

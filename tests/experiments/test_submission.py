@@ -50,7 +50,7 @@ def test_other_models_and_refusals(shop: Path, runs: dict[str, Path], tmp_path: 
     run = relfrog.load_run(runs["popularity"])
     assert one.metrics["map"] == pytest.approx(run.metrics["test"]["frozen"]["map"], abs=1e-5)
     before = one.file.read_bytes()
-    with pytest.raises(relfrog.OutputError, match="exists already"):
+    with pytest.raises(relfrog.OutputError, match="already exists"):
         relfrog.submit([runs["list"]], tmp_path / "out")
     assert one.file.read_bytes() == before
     relfrog.submit([runs["list"]], tmp_path / "out", overwrite=True)

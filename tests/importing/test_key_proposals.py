@@ -191,7 +191,7 @@ def test_flags_take_keys_and_times_away(shop: str, tmp_path: Path) -> None:
     assert [(k.origin, k.evidence) for k in orders.foreign_keys] == [
         ("proposed", "refused by the user")
     ]
-    assert orders.time_reason == "the user wants none, instead of order_date (proposed)"
+    assert orders.time_reason == "none, by choice of the user, instead of order_date (proposed)"
     assert result.mapping.tables["categories"].primary_key_evidence == "instead of code (proposed)"
     assert result.mapping.tables["categories"].primary_key == ()
     assert result.mapping.tables["products"].used_keys() == []

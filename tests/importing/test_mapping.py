@@ -58,14 +58,14 @@ def test_everything_in_it_can_be_corrected(source: str, tmp_path: Path) -> None:
     )
     assert list(tables) == ["things", "b"]
     assert tables["things"]["score"].tolist()[:2] == [5, 6]
-    assert "1 values cannot be read as number" in said(result, "mended", "a.score")
+    assert "1 values cannot be read as number" in said(result, "changed", "a.score")
     assert "old" not in tables["things"]
     assert [t.time_col for t in result.tables] == [None, "t2"]
     assert result.tables[1].fkeys == {"a_ref": "things"}
     assert result.mapping.tables["b"].primary_key_origin == "chosen"
     assert result.mapping.tables["b"].foreign_keys[0].origin == "chosen"
     assert (result.mapping.val, result.mapping.test) == ("2020-01-10", "2020-01-20")
-    assert "the mapping does not name it" in said(result, "left out", "c")
+    assert "not listed in the mapping file" in said(result, "left out", "c")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_everything_in_it_can_be_corrected(source: str, tmp_path: Path) -> None:
         (lambda c: c["tables"].update(aa=c["tables"].pop("a")), "no table 'aa'"),
         (lambda c: c["tables"]["a"]["columns"].update(score="nubmer"), "unknown type 'nubmer'"),
         (lambda c: c["tables"]["a"]["columns"].update(skore="text"), "did you mean 'score'"),
-        (lambda c: c["tables"]["a"]["columns"].update(score="text %d"), "only time has a format"),
+        (lambda c: c["tables"]["a"]["columns"].update(score="text %d"), "only time takes a format"),
         (lambda c: c["tables"]["a"]["columns"].update(score="time epoch h"), "s, ms, us or ns"),
         (lambda c: c["tables"]["a"].update(primary_key="idd"), "did you mean 'id'"),
         (lambda c: c["tables"]["a"]["columns"].update(id="boolean"), "is the primary key"),
@@ -84,7 +84,7 @@ def test_everything_in_it_can_be_corrected(source: str, tmp_path: Path) -> None:
         (lambda c: c["tables"]["b"].update(foreign_keys=[{"parent": "a"}]), "needs 'columns'"),
         (lambda c: c["tables"]["b"].update(foreign_keys={"a_ref": "a"}), "is a list"),
         (lambda c: c["tables"]["a"].update(name="b"), "is taken by"),
-        (lambda c: c["tables"]["a"].update(name="x/y"), "cannot be the name of a file"),
+        (lambda c: c["tables"]["a"].update(name="x/y"), "cannot be a file name"),
         (lambda c: c.update(tables=[1]), "expected names with values"),
     ],
 )

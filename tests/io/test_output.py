@@ -14,7 +14,7 @@ import pytest
 from helpers import plain_rows, some_results
 from relfrog import OutputError, UsageError
 from relfrog.io.output import check_output, write_frame
-from relfrog.support.files import appearing_file
+from relfrog.support.files import atomic_file
 
 
 def test_long_names_are_refused_not_cut(fresh_postgres: str) -> None:
@@ -120,9 +120,9 @@ def test_csv_is_written_plainly(tmp_path: Path) -> None:
 def test_a_file_is_replaced_only_if_told(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("mine")
-    with pytest.raises(OutputError, match=r"a\.csv exists already\. Replace it with --overwrite"):
+    with pytest.raises(OutputError, match=r"a\.csv already exists\. Replace it with --overwrite"):
         check_output(path)
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         write_frame(some_results(), path)
     assert path.read_text() == "mine"
     check_output(path, overwrite=True)
@@ -154,11 +154,11 @@ def test_a_failure_leaves_no_file(
 
 def test_a_file_that_came_in_between_stays(tmp_path: Path) -> None:
     def late() -> None:
-        with appearing_file(tmp_path / "a.csv", False) as partial:
+        with atomic_file(tmp_path / "a.csv", False) as partial:
             partial.write_text("new")
             (tmp_path / "a.csv").write_text("theirs")
 
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         late()
     assert (tmp_path / "a.csv").read_text() == "theirs"
     assert os.listdir(tmp_path) == ["a.csv"]
@@ -173,19 +173,23 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("out", "table", "words"),
     [
-        ("a.xlsx", None, r"a\.xlsx: results go into a file ending in \.parquet, \.csv, \.csv\.gz"),
-        ("a", None, "results go into a file"),
-        (".csv", None, "results go into a file"),
-        ("s3://bucket/a.csv", None, "results go into a file"),
-        ("a.csv", "t", "is a file; a table has a name in a database only"),
-        ("sqlite:///a.db", None, "needs a name for the table.*--table"),
+        (
+            "a.xlsx",
+            None,
+            r"a\.xlsx: results are written to a file ending in \.parquet, \.csv, \.csv\.gz",
+        ),
+        ("a", None, "results are written to a file"),
+        (".csv", None, "results are written to a file"),
+        ("s3://bucket/a.csv", None, "results are written to a file"),
+        ("a.csv", "t", r"is a file\. Leave out --table"),
+        ("sqlite:///a.db", None, "needs the name of a table.*--table"),
         ("sqlite:///a.db", "", "cannot be a table's name"),
         ("sqlite:///a.db", "a\0b", "cannot be a table's name"),
         ("duckdb:///a.duckdb", ".t", "cannot be a table's name"),
         ("duckdb:///a.duckdb", "t.", "cannot be a table's name"),
-        ("sqlite://", "t", "names no file"),
-        ("duckdb:///:memory:", "t", "names no file"),
-        ("mysql://me@h", "t", "names no database"),
+        ("sqlite://", "t", "has no file name"),
+        ("duckdb:///:memory:", "t", "has no file name"),
+        ("mysql://me@h", "t", "has no database name"),
     ],
 )
 def test_wrong_usage_is_said(

@@ -244,7 +244,7 @@ def test_declared_keys_of_duckdb(tmp_path: Path) -> None:
         ("duckdb:///missing.duckdb", "no DuckDB file"),
         ("postgresql://u@127.0.0.1:1/d", "cannot be opened"),
         ("mysql://u@127.0.0.1:1/d", "cannot be opened"),
-        ("mysql://u@127.0.0.1:1", "names no database"),
+        ("mysql://u@127.0.0.1:1", "has no database name"),
     ],
 )
 def test_wrong_addresses_say_what_to_do(address: str, words: str, tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_a_name_is_only_a_name(place: Place) -> None:
     for name in ODD_NAMES[:3]:
         write_frame(frame, place.address, table=name)
         assert place.rows(name) == [(1,) * len(ODD_NAMES)]
-        with pytest.raises(OutputError, match="exists already"):
+        with pytest.raises(OutputError, match="already exists"):
             check_output(place.address, name)
     write_frame(frame.assign(a=2), place.address, table=ODD_NAMES[0], overwrite=True)
     assert place.rows(ODD_NAMES[0]) == [(*[1] * len(ODD_NAMES), 2)]
@@ -205,7 +205,7 @@ def test_a_table_is_replaced_only_if_told(place: Place) -> None:
         lambda: check_output(place.address, "t"),
         lambda: write_frame(frame[["id"]], place.address, table="t"),
     ):
-        with pytest.raises(OutputError, match=r"table t of .* exists already.*--overwrite"):
+        with pytest.raises(OutputError, match=r"table t of .* already exists.*--overwrite"):
             refuse()
     assert place.rows("t") == before
     check_output(place.address, "t", overwrite=True)
@@ -227,7 +227,7 @@ def test_a_view_is_never_replaced(place: Place) -> None:
         place.run("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (1) TO (2)")
     before = place.tables()
     kinds = {"v": "view", "m": "materialized view", "s": "sequence", "p": "partitioned table"}
-    kinds["p1"] = "part of a table"
+    kinds["p1"] = "partition"
     for name in kinds if place.kind == "postgresql" else "v":
         for overwrite in (True, False):
             with pytest.raises(OutputError, match=f"{name} is a {kinds[name]} in .*--table"):
@@ -303,7 +303,7 @@ def test_a_failure_leaves_nothing(
 
     monkeypatch.setattr(sql_target, "_rows", broken)
     if place.kind == "duckdb":
-        monkeypatch.setattr("relfrog.io.output._settled", lambda data: Broken())
+        monkeypatch.setattr("relfrog.io.output._database_types", lambda data: Broken())
     files = sorted(tmp_path.rglob("*"))
     expected = KeyboardInterrupt if error is KeyboardInterrupt else OutputError
     with pytest.raises((expected, OutputError)):
@@ -325,7 +325,7 @@ def test_values_that_do_not_fit_change_nothing(place: Place) -> None:
     place.run("CREATE TABLE t (a INTEGER)")
     with pytest.raises(
         OutputError,
-        match=r"table t of .* (cannot be written: .*Nothing has changed|cannot have both)",
+        match=r"table t of .* (cannot be written: .*Nothing was changed|cannot have both)",
     ):
         write_frame(wrong, place.address, table="t", overwrite=True)
     assert place.rows("t") == []
@@ -356,7 +356,7 @@ def test_an_old_table_that_cannot_go_comes_back(
 ) -> None:
     write_frame(pd.DataFrame({"a": [1]}), place.address, table="t")
     # Between looking and replacing, somebody begins to refer to the table.
-    look = mysql_target.MySQLTable._look
+    look = mysql_target.MySQLTable._find_existing
 
     def blind(self: Any, connection: Any) -> Any:
         found = look(self, connection)
@@ -364,7 +364,7 @@ def test_an_old_table_that_cannot_go_comes_back(
         place.run("CREATE TABLE c (a BIGINT, FOREIGN KEY (a) REFERENCES t (a))")
         return found
 
-    monkeypatch.setattr(mysql_target.MySQLTable, "_look", blind)
+    monkeypatch.setattr(mysql_target.MySQLTable, "_find_existing", blind)
     with pytest.raises(OutputError, match="cannot be written"):
         write_frame(pd.DataFrame({"a": [2]}), place.address, table="t", overwrite=True)
     assert place.rows("t") == [(1,)]
@@ -387,14 +387,14 @@ def test_a_schema_may_stand_before_the_table(place: Place) -> None:
         lambda: check_output(place.address, "o.t"),
         lambda: write_frame(frame, place.address, table="o.t"),
     ):
-        with pytest.raises(OutputError, match=r"there is no schema o; schemas: .*\w"):
+        with pytest.raises(OutputError, match=r"there is no schema o\. Schemas: .*\w"):
             ask()
     place.run("CREATE SCHEMA o")
     write_frame(frame, place.address, table="o.t")
     check_output(place.address, "t")  # another schema's table is in nobody's way
     write_frame(frame.assign(a=3), place.address, table="o.t", overwrite=True)
     assert place.run("SELECT * FROM o.t") == [(3,), (3,)]
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         check_output(place.address, "o.t")
     assert place.tables() == (["t"] if place.kind == "duckdb" else [])
     place.run(drop)

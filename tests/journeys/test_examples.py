@@ -126,7 +126,7 @@ def test_databases_in_a_notebook_without_widgets(
             return getattr(self._connection, name)
 
     monkeypatch.setattr(duckdb, "connect", lambda *args, **kw: Refusing(connect(*args, **kw)))
-    staging = Staging(tmp_path / "workshop")
+    staging = Staging(tmp_path / "staging")
     try:
         assert staging.connection.execute("SELECT 1").fetchall() == [(1,)]
     finally:

@@ -23,7 +23,7 @@ from relfrog.nn.messages import CompletionMessage, CoOccurrenceMessage, NodeMess
 from relfrog.nn.network import Network
 from relfrog.nn.role_layer import RoleLayer
 from relfrog.nn.roles import RoleMode, Roles
-from relfrog.support import times as clock
+from relfrog.support.times import PER_SECOND
 
 States = Mapping[str, Sequence[Tensor]]
 Match = tuple[int, int, int]
@@ -284,7 +284,7 @@ def slow_row(encoder: RowEncoder, features: Features, row: int) -> Tensor:
 
 def slow_encode(network: Network, batch: Batch, features: Mapping[str, Features]) -> States:
     """Every occurrence of every row on its own, through the network's own time encoders."""
-    per_second = float(clock.PER_SECOND[network.unit])
+    per_second = float(PER_SECOND[network.unit])
     states: dict[str, list[Tensor]] = {}
     for name, encoder, times in zip(network.tables, network.encoders, network.times, strict=True):
         assert isinstance(times, TimeEncoder)

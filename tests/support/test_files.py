@@ -14,11 +14,11 @@ import pytest
 
 from helpers import csv_folder, sqlite
 from relfrog import DatasetError, RunError, SchemaError, import_database
-from relfrog.support.files import appearing, clear_partials, locked, recover
+from relfrog.support.files import atomic_folder, clear_partials, locked, recover
 
 
 def ours(folder: Path) -> str:
-    return "" if (folder / "m").exists() else "is no dataset"
+    return "" if (folder / "m").exists() else "is not a dataset"
 
 
 def left_behind(folder: Path) -> list[str]:
@@ -27,7 +27,7 @@ def left_behind(folder: Path) -> list[str]:
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
-        with appearing(tmp_path / "a", False, ours) as folder:
+        with atomic_folder(tmp_path / "a", False, ours) as folder:
             (folder / "m").write_text("half")
             raise ValueError("no")
 
@@ -49,7 +49,7 @@ def test_an_existing_folder_is_kept_unless_told_otherwise(tmp_path: Path) -> Non
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "manifest.yaml").write_text("kind: Deployment\n")
-    with pytest.raises(DatasetError, match="is no dataset"):
+    with pytest.raises(DatasetError, match="is not a dataset"):
         import_database(address, mine, overwrite=True)
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     with pytest.raises(DatasetError, match=r"holds thesis\.tex, which would be lost"):
@@ -100,11 +100,11 @@ def test_tasks_of_a_replaced_dataset_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_failed_replacement_keeps_the_old(tmp_path: Path) -> None:
-    with appearing(tmp_path / "a", False, ours) as folder:
+    with atomic_folder(tmp_path / "a", False, ours) as folder:
         (folder / "m").write_text("old")
 
     def fail() -> None:
-        with appearing(tmp_path / "a", True, ours) as folder:
+        with atomic_folder(tmp_path / "a", True, ours) as folder:
             (folder / "m").write_text("new")
             raise ValueError("no")
 
@@ -121,14 +121,14 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
     stale.mkdir()
     mine = tmp_path / ".a.partial-other"
     mine.mkdir()
-    with appearing(tmp_path / "a", False, ours) as folder:
+    with atomic_folder(tmp_path / "a", False, ours) as folder:
         (folder / "m").touch()
     assert left_behind(tmp_path) == [".a.partial-other", "a"]
 
 
 KILL = """
 import os, pathlib, shutil, sys
-from relfrog.support.files import appearing
+from relfrog.support.files import atomic_folder
 folder, left = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 
 def counted(function):
@@ -142,7 +142,7 @@ def counted(function):
 
 pathlib.Path.rename = counted(pathlib.Path.rename)
 shutil.rmtree = counted(shutil.rmtree)
-with appearing(folder, True, lambda _: "") as partial:
+with atomic_folder(folder, True, lambda _: "") as partial:
     (partial / "m").write_text("new")
 """
 
@@ -158,7 +158,7 @@ def test_killed_anywhere_while_replacing_a_complete_folder_is_there(tmp_path: Pa
         recover(place)
         expected = "old" if steps < 2 else "new"
         assert (place / "a" / "m").read_text() == expected
-        with appearing(place / "a", True, ours) as folder:
+        with atomic_folder(place / "a", True, ours) as folder:
             (folder / "m").write_text("newest")
         assert (place / "a" / "m").read_text() == "newest"
         assert left_behind(place) == ["a"]
@@ -173,7 +173,7 @@ def test_killed_anywhere_while_replacing_a_complete_folder_is_there(tmp_path: Pa
 def test_interrupted_while_replacing_nothing_has_to_be_recovered(
     step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with appearing(tmp_path / "a", False, ours) as folder:
+    with atomic_folder(tmp_path / "a", False, ours) as folder:
         (folder / "m").write_text("old")
     rename, calls = Path.rename, iter(range(99))
 
@@ -183,7 +183,7 @@ def test_interrupted_while_replacing_nothing_has_to_be_recovered(
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt), appearing(tmp_path / "a", True, ours) as folder:
+    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "a", True, ours) as folder:
         (folder / "m").write_text("new")
     assert (tmp_path / "a" / "m").read_text() == ("old" if step < 2 else "new")
     assert left_behind(tmp_path) == ["a"]
@@ -201,7 +201,7 @@ def test_readers_that_recover_do_not_disturb_a_writer(tmp_path: Path) -> None:
         reader.start()
     try:
         for i in range(100):
-            with appearing(tmp_path / "a", True, ours) as folder:
+            with atomic_folder(tmp_path / "a", True, ours) as folder:
                 (folder / "m").write_text(str(i))
             assert (tmp_path / "a" / "m").read_text() == str(i)
     finally:
@@ -243,7 +243,10 @@ def test_killed_between_the_two_renames_nothing_is_lost(tmp_path: Path) -> None:
     old = tmp_path / f".a.partial-{dead.pid}-old"
     old.mkdir()
     (old / "m").write_text("old")
-    with pytest.raises(DatasetError, match="--overwrite"), appearing(tmp_path / "a", False, ours):
+    with (
+        pytest.raises(DatasetError, match="--overwrite"),
+        atomic_folder(tmp_path / "a", False, ours),
+    ):
         pass
     assert (tmp_path / "a" / "m").read_text() == "old"
 

@@ -22,7 +22,7 @@ from relfrog.datasets import labels
 from relfrog.experiments.grid import Cell
 from relfrog.experiments.reachable import Place
 from relfrog.runs.run import load_run
-from relfrog.support.threads import computing
+from relfrog.support.threads import thread_limit
 from small_store import fit
 
 #: Large enough for PyTorch to share the work among its threads.
@@ -71,13 +71,13 @@ def test_neither_threads_nor_workers_change_a_bit(shop: Path, tmp_path: Path) ->
 def test_threads_are_those_of_the_setting_and_then_those_of_before() -> None:
     before = torch.get_num_threads()
     for count in (1, 2):
-        with computing(count):
+        with thread_limit(count):
             assert torch.get_num_threads() == count
-            with computing(3):
+            with thread_limit(3):
                 assert torch.get_num_threads() == 3
             assert torch.get_num_threads() == count
         assert torch.get_num_threads() == before
-    with pytest.raises(ZeroDivisionError), computing(before + 1):
+    with pytest.raises(ZeroDivisionError), thread_limit(before + 1):
         _ = 1 / 0
     assert torch.get_num_threads() == before
 

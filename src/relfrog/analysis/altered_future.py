@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from relbench.base import Database, Table
 
-from relfrog.support import times as clock
+from relfrog.support.times import PER_SECOND, as_ticks, convert_ticks
 
 __all__ = ["WAYS", "Tampering"]
 
@@ -81,7 +81,7 @@ class Tampering:
         """Rows after the time; None for a table without times."""
         if table.time_col is None:
             return None
-        ticks = clock.convert(*clock.as_integers(table.df[table.time_col]), self.unit, clip=True)
+        ticks = convert_ticks(*as_ticks(table.df[table.time_col]), self.unit, clip=True)
         return np.asarray(ticks > self.tick)
 
     def _random(self, name: str, what: str) -> np.random.Generator:
@@ -150,9 +150,9 @@ class Tampering:
 
     def _times(self, name: str, column: pd.Series, count: int, days: int | None) -> NDArray[Any]:
         """Times after the time, in order: from the next moment to the end of the data."""
-        ticks, unit = clock.as_integers(column)
-        known = clock.convert(ticks, unit, self.unit, clip=True)
-        per_second = clock.PER_SECOND[self.unit]
+        ticks, unit = as_ticks(column)
+        known = convert_ticks(ticks, unit, self.unit, clip=True)
+        per_second = PER_SECOND[self.unit]
         low = self.tick + 1
         high = int(known.max(initial=low))
         if days is not None:
@@ -160,8 +160,8 @@ class Tampering:
         random = self._random(name, "times")
         drawn = np.sort(random.integers(low, max(high, low) + 1, size=count))
         drawn[:1] = low
-        factor = max(1, per_second // clock.PER_SECOND[unit])  # rounded up: not before the time
-        stamps = clock.convert(-(-drawn // factor) * factor, self.unit, unit, clip=True)
+        factor = max(1, per_second // PER_SECOND[unit])  # rounded up: not before the time
+        stamps = convert_ticks(-(-drawn // factor) * factor, self.unit, unit, clip=True)
         if not pd.api.types.is_datetime64_any_dtype(column.dtype):
             return np.asarray(stamps).astype(column.dtype)
         return np.asarray(stamps).view(f"datetime64[{unit}]")

@@ -27,8 +27,8 @@ from relfrog.graph.popularity import ListRequest, joined_before
 from relfrog.models.model import Model
 from relfrog.models.network import NetworkModel
 from relfrog.runs.run import Run
-from relfrog.support import times as clock
 from relfrog.support.text import free_name
+from relfrog.support.times import MISSING
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Certificate", "CertifyingRun", "certify"]
@@ -68,10 +68,10 @@ class Certificate:
         Returns:
             The JSON file.
         """
-        from relfrog.support.files import appearing_file, write_json
+        from relfrog.support.files import atomic_file, write_json
 
         beside = stem.with_name(f"{stem.name}.certificate.parquet")
-        with appearing_file(beside, overwrite=True) as partial:
+        with atomic_file(beside, overwrite=True) as partial:
             self.entities.to_parquet(partial, index=False)
         listed = None
         if len(self.entities) <= LISTED * max(1, self.entities["table"].nunique()):
@@ -317,7 +317,7 @@ def _certificate(
     taken = {str(name).lower() for name in keys}
     frame = keys.reset_index(drop=True)
     moments = newest.copy()
-    moments[newest == clock.MISSING] = np.iinfo(np.int64).min  # NaT
+    moments[newest == MISSING] = np.iinfo(np.int64).min  # NaT
     columns = {
         "time": seeds.times.to_numpy()[who], "table": used["table"].to_numpy(),
         "newest_time": moments.view(f"datetime64[{graph.unit}]"),

@@ -25,7 +25,7 @@ from relfrog.graph.batch import Batch
 from relfrog.graph.popularity import ListRequest
 from relfrog.nn.batch_plan import Plan
 from relfrog.runs.run import Run, load_run
-from relfrog.support.threads import computing
+from relfrog.support.threads import thread_limit
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Explanation", "Reason", "TableShare", "explain", "explain_row"]
@@ -155,7 +155,7 @@ def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Ex
     others = [spot for spot in spots if spot != seed]
     chosen = others
     if len(others) > rows:
-        with computing(run.config.threads):
+        with thread_limit(run.config.threads):
             weight = question.weights()
         chosen = sorted(others, key=lambda spot: -weight[spot[0]][spot[1]])[:rows]
 
@@ -216,7 +216,7 @@ class _Question:
             self.words = f"probability of {label} {value}"
 
     def _predict(self, plan: Plan) -> NDArray[Any]:
-        with torch.no_grad(), computing(self.threads):
+        with torch.no_grad(), thread_limit(self.threads):
             plan = plan.to(self.device)
             output = self.network(plan, self.features)
             found = self.network.head.batch_predict(output.seeds, plan, self.features, self.request)

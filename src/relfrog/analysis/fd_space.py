@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfrog.errors import UsageError
-from relfrog.support.threads import computing
+from relfrog.support.threads import thread_limit
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
@@ -108,7 +108,7 @@ def _pairs(run: Run, rng: np.random.Generator) -> dict[str, tuple[Any, Any, Any]
     generator = torch.Generator().manual_seed(int(rng.integers(1 << 31)))
     plans = iter(prepared.loader(seeds)) if len(seeds) else iter(())
     try:
-        with torch.no_grad(), computing(run.config.threads):
+        with torch.no_grad(), thread_limit(run.config.threads):
             for _, plan in zip(range(BATCHES), plans, strict=False):
                 plan = plan.to(device)
                 output = run.network(plan, features)

@@ -16,7 +16,7 @@ from relfrog.graph import _kernels as kernels
 from relfrog.graph.relational import RelationalGraph
 from relfrog.kinds import TASK_KINDS
 from relfrog.runs.run import Run
-from relfrog.support.threads import computing
+from relfrog.support.threads import thread_limit
 from relfrog.training.inference import predict_seeds
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
@@ -161,7 +161,7 @@ class _Trial:
             network.load_state_dict(state)
             network.to(self.device).eval()
         moved = {name: part.to(self.device) for name, part in features.items()}
-        with computing(self.run.config.threads):
+        with thread_limit(self.run.config.threads):
             return predict_seeds(network, prepared.loader(self.seeds), moved, self.device)
 
     def scorer(self, predicted: NDArray[Any]) -> Scorer:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from relfrog.graph.relational import RelationalGraph
 from relfrog.nn.batch_plan import Plan
-from relfrog.support import times as clock
+from relfrog.support.times import MISSING
 
 __all__ = ["rows_behind", "rows_visible"]
 
@@ -87,7 +87,7 @@ def _counted(
     reached.eliminate_zeros()
     rows = np.diff(reached.indptr)
     there = rows > 0
-    newest = np.full(len(seeds), clock.MISSING)
+    newest = np.full(len(seeds), MISSING)
     times = graph.time(name)
     if times is not None and reached.nnz:
         table = batch.tables[name]
@@ -116,7 +116,7 @@ def rows_visible(
     for name in tables:
         times = graph.time(name)
         count = np.full(len(ticks), graph.num_rows[name])
-        newest = np.full(len(ticks), clock.MISSING)
+        newest = np.full(len(ticks), MISSING)
         if times is not None:
             ordered = np.sort(times)
             count = np.searchsorted(ordered, ticks, "right")

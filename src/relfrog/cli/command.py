@@ -12,7 +12,7 @@ import click
 from relfrog.cli.completion import completed
 from relfrog.cli.terminal import styled
 from relfrog.errors import RelFrogWarning
-from relfrog.support.files import plain
+from relfrog.support.files import jsonable
 
 __all__ = ["Command", "write_json"]
 
@@ -56,4 +56,4 @@ def _show(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def write_json(data: object) -> None:
     """Print JSON; what is not a number is null, as JSON has no NaN."""
-    click.echo(json.dumps(plain(data), indent=1, ensure_ascii=False, default=str))
+    click.echo(json.dumps(jsonable(data), indent=1, ensure_ascii=False, default=str))

@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 _HEADINGS = {
-    "mended": "Mended",
+    "changed": "Changed",
     "left out": "Left out",
     "suggestion": "Suggested, not used",
     "leak": "May leak",
@@ -44,7 +44,7 @@ def notice_lines(notices: Sequence[Notice]) -> Iterator[str]:
                 found.setdefault(notice.text, []).append(notice.place)
         if not found:
             continue
-        yield styled(f"{heading}:", "bold yellow" if kind in ("mended", "leak") else "bold")
+        yield styled(f"{heading}:", "bold yellow" if kind in ("changed", "leak") else "bold")
         for text, places in list(found.items())[:_MOST]:
             yield wrapped(f"{', '.join(places)}: {text}".removeprefix(": "), "  ")
         if len(found) > _MOST:
@@ -52,7 +52,7 @@ def notice_lines(notices: Sequence[Notice]) -> Iterator[str]:
 
 
 def import_summary(result: ImportResult) -> str:
-    """The end of an import: tables, keys, what was mended, times, and the next command."""
+    """The end of an import: tables, keys, notices, times, and the next command."""
     mapping = result.mapping
     rows, keys = [], []
     for written in result.tables:

@@ -327,7 +327,8 @@ class TrainingProgress(Callback):
         self._stop()
         if trainer.last is None:
             self._say(
-                f"kept: epoch {trainer.at.best_epoch}, val {trainer.kind.metric} {trainer.at.best:.4f}"
+                f"kept: epoch {trainer.at.best_epoch}, "
+                f"val {trainer.kind.metric} {trainer.at.best:.4f}"
             )
 
     def on_message(self, text: str) -> None:

@@ -184,7 +184,7 @@ def build_demo(out: str | Path, *, overwrite: bool = False, progress: Any = None
     out = Path(out)
     database = out / "flights.db"
     if database.exists() and not overwrite:
-        raise DatasetError(f"{database} exists already. Replace it with --overwrite.")
+        raise DatasetError(f"{database} already exists. Replace it with --overwrite.")
     out.mkdir(parents=True, exist_ok=True)
     partial = out / ".flights.db.partial"
     partial.unlink(missing_ok=True)

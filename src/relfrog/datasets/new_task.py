@@ -17,7 +17,7 @@ from relfrog.datasets.labels import SPLITS, LabelStats, label_stats, run_sql, wi
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import NoLabels, need_column, task_from
 from relfrog.errors import DatasetError, TaskError, UsageError, unknown
-from relfrog.support.files import appearing
+from relfrog.support.files import atomic_folder
 
 __all__ = ["TYPES", "AddedTask", "add_task"]
 
@@ -134,7 +134,7 @@ def add_task(
     for is_error, text, remedy in window_problems(opened, task, full):
         if is_error:
             raise TaskError(f"{text}. {remedy}")
-    with appearing(folder, overwrite, lambda _: "") as partial:
+    with atomic_folder(folder, overwrite, lambda _: "") as partial:
         for split, frame in frames.items():
             frame.to_parquet(partial / f"{split}.parquet", index=False)
         manifest.save(partial / "manifest.yaml")

@@ -12,7 +12,7 @@ import pandas as pd
 
 from relfrog.errors import OutputError, UsageError
 from relfrog.runs.run import Run, load_run
-from relfrog.support.files import appearing_file
+from relfrog.support.files import atomic_file
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Submitted", "leaderboards", "submit"]
@@ -80,7 +80,7 @@ def submit(
         file = folder / f"{name.replace('/', '__', 1)}.csv"
         task = run.prepared.task
         table = task.get_table("test", mask_input_cols=True).df
-        with appearing_file(file, overwrite) as partial:
+        with atomic_file(file, overwrite) as partial:
             write_prediction_table(task, _predictions(run, table), partial)
             try:
                 found = evaluate_task(name, partial, dataset=run.prepared.dataset.dataset_dir)

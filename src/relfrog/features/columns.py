@@ -24,7 +24,7 @@ from relfrog.features.column_fit import TYPES, fit_column
 from relfrog.features.column_kinds import Column, column_from
 from relfrog.features.table import Features, TableColumns
 from relfrog.features.text import text_model
-from relfrog.support import times as clock
+from relfrog.support.times import as_ticks, common_unit, convert_ticks
 
 if TYPE_CHECKING:
     from relbench.base import Database, Table
@@ -291,12 +291,12 @@ def _visible(
     if table.time_col not in table.df:
         raise SchemaError(f"{name}: there is no time column {table.time_col!r}.")
     try:
-        known = clock.as_integers(table.df[table.time_col])
+        known = as_ticks(table.df[table.time_col])
     except (TypeError, ValueError) as error:
         raise SchemaError(f"{name}.{table.time_col}: not a time ({error}).") from error
-    unit = clock.unit_of([known])
-    cut = clock.convert(*clock.as_integers([before]), unit, clip=True)[0]
-    times = clock.convert(*known, unit)
+    unit = common_unit([known])
+    cut = convert_ticks(*as_ticks([before]), unit, clip=True)[0]
+    times = convert_ticks(*known, unit)
     visible = np.asarray(times <= cut)
     return times[visible], visible
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.support import times as clock
+from relfrog.support.times import MISSING, as_ticks, convert_ticks
 
 __all__ = ["kind_of", "lists", "missing", "moments", "numbers", "texts", "vector_width", "vectors"]
 
@@ -117,7 +117,7 @@ def moments(values: pd.Series) -> NDArray[np.int64]:
         if pd.api.types.is_numeric_dtype(dtype):
             seconds = numbers(values)
             micros = np.rint(np.clip(np.nan_to_num(seconds), -FAR, FAR) * 1e6).astype(np.int64)
-            return np.where(np.isnan(seconds), clock.MISSING, micros)
+            return np.where(np.isnan(seconds), MISSING, micros)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about days that might be months
             # A format guessed from the first row would make the others depend on it.
@@ -127,7 +127,7 @@ def moments(values: pd.Series) -> NDArray[np.int64]:
                 utc=True,
                 format="mixed",
             )
-    return clock.convert(*clock.as_integers(values), "us", clip=True)
+    return convert_ticks(*as_ticks(values), "us", clip=True)
 
 
 def texts(values: pd.Series) -> NDArray[np.object_]:

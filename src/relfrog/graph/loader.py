@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from relfrog.errors import UsageError
 from relfrog.graph.batch import Batch
 from relfrog.graph.sampler import TemporalSampler
-from relfrog.support import times as clock
+from relfrog.support.times import PER_SECOND
 
 __all__ = ["Loader", "group_seeds"]
 
@@ -126,7 +126,7 @@ class Loader:
         """
         ids = batch.seed_ids.cpu().numpy()[which]
         groups = batch.tables[batch.seed_table].group[batch.seeds].long().cpu().numpy()[which]
-        lags = batch.group_lags.cpu().numpy() * clock.PER_SECOND[self.sampler.graph.unit]
+        lags = batch.group_lags.cpu().numpy() * PER_SECOND[self.sampler.graph.unit]
         limits = (batch.group_times.cpu().numpy() - np.rint(lags).astype(np.int64))[groups]
         times = np.asarray(self.times)[ids]
         sampled = self.sampler.sample_checked(
@@ -139,7 +139,7 @@ class Loader:
         if not self.staleness:
             return None if self.cutoffs is None else np.asarray(self.cutoffs)
         moments, moment = np.unique(self.times, return_inverse=True)
-        lag = self.staleness * clock.PER_SECOND[self.sampler.graph.unit]
+        lag = self.staleness * PER_SECOND[self.sampler.graph.unit]
         limits = moments - (rng.random(len(moments)) * lag).astype(np.int64)
         limits = limits[moment]
         return limits if self.cutoffs is None else np.minimum(limits, self.cutoffs)

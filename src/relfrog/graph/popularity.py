@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from relfrog.graph.relational import ForeignKey, RelationalGraph
-from relfrog.support import times as clock
+from relfrog.support.times import MISSING, PER_SECOND
 
 __all__ = ["ListRequest", "Popularity", "Standing", "children_at", "joined_before"]
 
@@ -63,7 +63,7 @@ class Popularity:
         latest: bool = True,
     ) -> None:
         self.graph, self.table, self.key, self.latest = graph, table, key, latest
-        self.window = max(float(window), 1e-6) * clock.PER_SECOND[graph.unit]
+        self.window = max(float(window), 1e-6) * PER_SECOND[graph.unit]
         self.keys = tuple(k for k in graph.foreign_keys if k.parent == table)
         self.parts = 3 * len(self.keys) + 1
         self._kept: OrderedDict[int, Standing] = OrderedDict()
@@ -87,7 +87,7 @@ class Popularity:
         own = self.graph.time(self.table)
         visible = np.ones(rows, bool) if own is None else own <= tick
         if own is not None:
-            known = own != clock.MISSING
+            known = own != MISSING
             age = np.where(known, (tick - np.where(known, own, tick)) / self.window, 0.0)
             parts[:, -1] = np.log1p(np.maximum(age, 0.0))
         named = np.zeros(rows)
@@ -122,7 +122,7 @@ class Popularity:
         total = np.bincount(parents, minlength=rows).astype(float)
         late = moments > tick - self.window
         recent = np.bincount(parents[late], minlength=rows).astype(float)
-        dated = moments != clock.MISSING
+        dated = moments != MISSING
         last = np.full(rows, np.iinfo(np.int64).min)
         np.maximum.at(last, parents[dated], moments[dated])
         ever = last > np.iinfo(np.int64).min

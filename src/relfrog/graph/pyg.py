@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from relfrog.errors import UsageError
-from relfrog.support import times as clock
+from relfrog.support.times import MISSING, PER_SECOND
 
 if TYPE_CHECKING:
     from relbench.base import Database
@@ -44,9 +44,9 @@ def to_pyg(
         if times is not None:
             # RelBench writes a missing time as the smallest number of nanoseconds, in seconds.
             seconds = np.where(
-                times == clock.MISSING,
-                clock.MISSING // 1_000_000_000,
-                times // clock.PER_SECOND[graph.unit],
+                times == MISSING,
+                MISSING // 1_000_000_000,
+                times // PER_SECOND[graph.unit],
             )
             data[table].time = torch.from_numpy(seconds)
     for key in graph.foreign_keys:

@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import DatasetError, SchemaError
-from relfrog.support import times as clock
+from relfrog.support.times import as_ticks, common_unit, convert_ticks
 
 if TYPE_CHECKING:
     from relbench.base import Database
@@ -133,7 +133,7 @@ class RelationalGraph:
 
     def ticks(self, values: Any) -> NDArray[np.int64]:
         """Cut-offs as numbers that compare with `time(table)` exactly as the times do."""
-        return clock.convert(*clock.as_integers(values), self.unit, clip=True)
+        return convert_ticks(*as_ticks(values), self.unit, clip=True)
 
     def visible(self, table: str, at: Any) -> NDArray[np.bool_]:
         """Which rows of a table exist at a time. Shape [rows]."""
@@ -285,10 +285,10 @@ def _build_times(
         table = db.table_dict[name]
         if table.time_col is not None:
             try:
-                known[name] = clock.as_integers(table.df[table.time_col])
+                known[name] = as_ticks(table.df[table.time_col])
             except (TypeError, ValueError) as error:
                 raise SchemaError(f"{name}.{table.time_col}: not a time ({error}).") from error
-    unit = clock.unit_of(list(known.values()))
+    unit = common_unit(list(known.values()))
     times = np.empty(sum(num_rows[name] for name in known), np.int64)
     tables, orders = [], {}
     at = first_row = 0
@@ -296,7 +296,7 @@ def _build_times(
         ordered = True
         if name in known:
             part = times[at : at + count]
-            part[:] = clock.convert(*known[name], unit)
+            part[:] = convert_ticks(*known[name], unit)
             ordered = bool((part[1:] >= part[:-1]).all())
             if not ordered:
                 orders[name] = np.argsort(part, kind="stable")

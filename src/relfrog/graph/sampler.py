@@ -30,7 +30,7 @@ from relfrog.graph._kernels import walk
 from relfrog.graph.batch import Batch, Rows
 from relfrog.graph.relational import ForeignKey, RelationalGraph
 from relfrog.graph.routes import Route, routes
-from relfrog.support import times as clock
+from relfrog.support.times import MISSING, PER_SECOND
 
 __all__ = ["Mode", "Strategy", "TemporalSampler", "halving"]
 
@@ -160,8 +160,8 @@ class TemporalSampler:
                 f"seeds: {outside.sum():,} of {len(chosen):,} name no row of {self.table!r}, e.g. "
                 f"{chosen[outside][0]} of {count:,}. Drop them."
             )
-        if (ticks == clock.MISSING).any():
-            raise TaskError(f"seeds: {(ticks == clock.MISSING).sum():,} have no time. Drop them.")
+        if (ticks == MISSING).any():
+            raise TaskError(f"seeds: {(ticks == MISSING).sum():,} have no time. Drop them.")
         # Writable copies: one signature for the kernels, whatever was passed in.
         return chosen, ticks.copy()
 
@@ -215,7 +215,7 @@ class TemporalSampler:
             rows, groups = rows[order], np.cumsum(first) - 1
             group_moments, group_times = moment[order][first], ticks[order][first]
         ends = moments[group_moments]
-        lags = (group_times - ends) / float(clock.PER_SECOND[self.graph.unit])
+        lags = (group_times - ends) / float(PER_SECOND[self.graph.unit])
         graph = self.graph
         outgoing, incoming = self._adjacent
         stream = _stream(self.seed, epoch)
@@ -235,7 +235,7 @@ class TemporalSampler:
         )  # fmt: skip
         arrays = kernels.split_by_table(
             memory[0], memory[1], memory[2], levels, found, ends, graph.tables,
-            float(clock.PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
+            float(PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
         )  # fmt: skip
         self._scratch.memory = memory
         return self._batch(arrays, group_times, lags, order, seed_ids)

@@ -1,8 +1,8 @@
-"""What a staged column becomes in the dataset: its type, found by looking at its values.
+"""Infer the type of each staged column from its values.
 
-Types are few on purpose, and the same for all sources: ``integer``, ``number``, ``boolean``,
-``time``, ``text``, ``list`` (of text) and ``drop``. A type may carry a format: ``time epoch ms``,
-``time %d.%m.%Y``.
+There are few types, the same for all sources: ``integer``, ``number``, ``boolean``, ``time``,
+``text``, ``list`` (of text) and ``drop``. A time may have a format: ``time epoch ms``,
+``time %d.%m.%Y``. :func:`find_type` infers a type, :func:`type_sql` converts a column to it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from relfrog.errors import SchemaError
 from relfrog.importing.staging import (
     ISO,
-    MISSING,
+    MISSING_TEXTS,
     StagedColumn,
     StagedTable,
     Staging,
     iso_time,
-    listed,
-    sane_time,
+    sql_list,
+    valid_time,
 )
 from relfrog.support.text import words
 
@@ -32,14 +32,14 @@ TYPES = ("integer", "number", "boolean", "time", "text", "list", "drop")
 _TRUE, _FALSE = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
 
 
-#: Words that make an integer column of plausible size a time.
+#: An integer column with one of these words in its name and a plausible size is a time.
 _TIME_WORDS = {"time", "date", "datetime", "timestamp", "ts", "at", "epoch", "created", "updated"}
 _TIME_WORDS |= {"utc", "when", "modified", "registered", "posted", "published", "day"}
 
 _EPOCHS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": None}
 _1973, _2103 = 1e8, 4.2e9
 
-#: Formats tried on text that is not ISO 8601; two that both fit are ambiguous.
+#: Formats to try on text that is not ISO 8601; if several fit, the column is ambiguous.
 _FORMATS = [
     f"{day}{clock}"
     for day in ("%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y")
@@ -55,8 +55,8 @@ class ColumnType:
     Attributes:
         name: One of :data:`TYPES`.
         form: For a time that is not ISO 8601: ``epoch s|ms|us|ns``, or a strptime format.
-        reason: Why, in words, if there is something to say.
-        notice: Whether the user should be told.
+        reason: Why it was chosen, if that is not obvious; ``chosen`` if the user did.
+        notice: Whether to show the reason to the user.
     """
 
     name: str
@@ -69,14 +69,16 @@ class ColumnType:
 
     @classmethod
     def parse(cls, text: str, where: str) -> ColumnType:
-        """The type a user wrote into a mapping file."""
+        """Parse a type from a mapping file."""
         name, _, form = str(text).strip().partition(" ")
         if name not in TYPES:
             raise SchemaError(f"{where}: unknown type {text!r}. Types are {', '.join(TYPES)}")
         if form and name != "time":
-            raise SchemaError(f"{where}: only time has a format, as in 'time %d.%m.%Y': {text!r}")
+            raise SchemaError(
+                f"{where}: only time takes a format, as in 'time %d.%m.%Y' (got {text!r})"
+            )
         if form.startswith("epoch") and form.removeprefix("epoch ") not in _EPOCHS:
-            raise SchemaError(f"{where}: epochs are counted in s, ms, us or ns, not in {form!r}")
+            raise SchemaError(f"{where}: an epoch counts s, ms, us or ns (got {form!r})")
         if form and not form.startswith("epoch"):
             try:
                 known = "%" in form
@@ -84,14 +86,12 @@ class ColumnType:
             except ValueError:
                 known = False
             if not known:
-                raise SchemaError(
-                    f"{where}: {form!r} is neither an epoch nor a format with % codes"
-                )
+                raise SchemaError(f"{where}: {form!r} is neither an epoch nor a strptime format")
         return cls(name, form, "chosen")
 
 
 def type_sql(column: StagedColumn, kind: ColumnType) -> str:
-    """SQL for a column's values in a type; NULL where a value cannot be read as one."""
+    """SQL for a column's values converted to a type; NULL where that is impossible."""
     name, staged = column.sql, column.kind
     is_text = staged in ("text", "untyped", "decimal", "hex")
     if kind.name == "integer":
@@ -108,7 +108,7 @@ def type_sql(column: StagedColumn, kind: ColumnType) -> str:
     if kind.name == "boolean":
         if is_text:
             spelled = f"lower(trim({name}))"
-            yes, no = listed((*_TRUE, "1")), listed((*_FALSE, "0"))
+            yes, no = sql_list((*_TRUE, "1")), sql_list((*_FALSE, "0"))
             return f"CASE WHEN {spelled} IN {yes} THEN true WHEN {spelled} IN {no} THEN false END"
         return (
             name if staged == "boolean" else f"CASE {name} WHEN 0 THEN false WHEN 1 THEN true END"
@@ -120,15 +120,15 @@ def type_sql(column: StagedColumn, kind: ColumnType) -> str:
             return name
         return f"CASE WHEN {name} IS NOT NULL THEN [CAST({name} AS VARCHAR)] END"
     if staged == "decimal":
-        # 1.00 and 1 are one number, also where they are too large to be kept as one.
+        # 1.00 and 1 are the same number, even where it is too large for 64 bits.
         return (
             f"CASE WHEN contains({name}, '.') THEN rtrim(rtrim({name}, '0'), '.') ELSE {name} END"
         )
     return name if is_text else f"CAST({name} AS VARCHAR)"
 
 
-#: What a staged kind can be turned into; everything can be text or be dropped.
-_TURNS = {
+#: The types each kind can be converted to; every kind can become text or be dropped.
+_CONVERSIONS = {
     "integer": ("integer", "number", "boolean", "time"),
     "number": ("integer", "number", "time"),
     "seconds": ("integer", "number"),
@@ -138,9 +138,9 @@ _TURNS = {
 }
 
 
-def check_turn(where: str, staged: str, kind: ColumnType) -> None:
-    """Refuse a type that a column's values cannot be turned into."""
-    possible = (*_TURNS.get(staged, TYPES), "text", "drop", "list")
+def check_conversion(where: str, staged: str, kind: ColumnType) -> None:
+    """Raise SchemaError if a kind cannot be converted to a type."""
+    possible = (*_CONVERSIONS.get(staged, TYPES), "text", "drop", "list")
     if kind.name not in possible:
         raise SchemaError(
             f"{where}: {staged} cannot become {kind.name}; it can become {', '.join(possible[:-1])}"
@@ -148,7 +148,7 @@ def check_turn(where: str, staged: str, kind: ColumnType) -> None:
 
 
 def _number_text(name: str) -> str:
-    return f"CASE WHEN trim({name}) NOT IN {listed(MISSING)} THEN trim({name}) END"
+    return f"CASE WHEN trim({name}) NOT IN {sql_list(MISSING_TEXTS)} THEN trim({name}) END"
 
 
 def _time_sql(name: str, staged: str, form: str) -> str:
@@ -158,19 +158,19 @@ def _time_sql(name: str, staged: str, form: str) -> str:
         scale = _EPOCHS[form.removeprefix("epoch ")]
         number = f"TRY_CAST({name} AS HUGEINT)"
         micros = f"{number} // 1000" if scale is None else f"{number} * {scale}"
-        # Zero is what programs write when they do not know the time.
-        return sane_time(f"make_timestamp(TRY_CAST(nullif({micros}, 0) AS BIGINT))")
+        # Programs write zero for an unknown time.
+        return valid_time(f"make_timestamp(TRY_CAST(nullif({micros}, 0) AS BIGINT))")
     if form:
-        # TRY_STRPTIME would take a zone; formats with one are ISO 8601 in practice.
+        # Zones are ignored: in practice, times with a zone are in ISO 8601.
         text = f"trim(CAST({name} AS VARCHAR))"
-        if form == "%y%m%d":  # as a number it has lost its leading zeros
+        if form == "%y%m%d":  # numbers have lost their leading zeros
             text = f"lpad({text}, 6, '0')"
-        return sane_time(_period_end(f"try_strptime({text}, '{_escaped(form)}')", form))
+        return valid_time(_period_end(f"try_strptime({text}, '{_escaped(form)}')", form))
     return iso_time(f"CAST({name} AS VARCHAR)")
 
 
 def period(form: str) -> str:
-    """What a format without a day leaves open: ``year`` or ``month``; else empty.
+    """The period that a format without a day denotes: ``year`` or ``month``; otherwise empty.
 
     >>> period("%Y"), period("%m/%Y"), period("%d.%m.%Y"), period("epoch s")
     ('year', 'month', '', '')
@@ -182,10 +182,10 @@ def period(form: str) -> str:
 
 
 def _period_end(parsed: str, form: str) -> str:
-    """A time at the end of what its format leaves open: the last day of the year or month.
+    """The last day of the year or month, for a format without a day.
 
-    What is told of a year (a season's goals) is complete only when it is over; at its beginning
-    such a row would tell the future.
+    A row about a year, such as a season's goals, is complete only when the year is over. Dated at
+    its beginning it would leak the future.
     """
     ends = {"year": f"{parsed} + INTERVAL 11 MONTH", "month": parsed}
     end = ends.get(period(form))
@@ -197,7 +197,7 @@ def _escaped(form: str) -> str:
 
 
 def unusable(table: StagedTable, column: StagedColumn) -> str:
-    """Why a column can be no feature; empty if it can."""
+    """Why a column is useless as a feature; empty if it is not."""
     facts = column.facts
     if not table.rows:
         return ""
@@ -210,7 +210,7 @@ def unusable(table: StagedTable, column: StagedColumn) -> str:
 
 
 def find_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
-    """The type that fits a column's values."""
+    """Infer the type of a column from its values."""
     if column.kind in ("boolean", "time", "list"):
         return ColumnType(column.kind)
     if column.kind in ("number", "seconds"):
@@ -223,23 +223,23 @@ def find_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Col
 
 
 def _integer_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
-    """An integer; or a time, if its name says so and its size allows it."""
+    """``integer``; or ``time``, if the name says so and the values are plausible."""
     if set(words(column.name)) & _TIME_WORDS and column.facts.present:
-        for way in number_times(staging, table, column):
-            if way.form not in ("%Y", "%y%m%d") and _all_fit(staging, table, column, way):
-                return replace(way, notice=True)
+        for kind in number_times(staging, table, column):
+            if kind.form not in ("%Y", "%y%m%d") and _all_fit(staging, table, column, kind):
+                return replace(kind, notice=True)
     return ColumnType("integer")
 
 
 def number_times(staging: Staging, table: StagedTable, column: StagedColumn) -> list[ColumnType]:
-    """The ways in which numbers of this size can be times, the likeliest first."""
+    """The time formats that numbers of this size can have, the likeliest first."""
     value = type_sql(column, ColumnType("integer"))
     low, high = staging.row(
         f"SELECT min({value}), max({value}) FROM {table.sql} WHERE {value} <> 0"
     )
     if low is None:
         return []
-    ways = [
+    kinds = [
         ColumnType("time", f"epoch {unit}", f"counts {unit} since 1970")
         for unit, factor in (("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9))
         if _1973 * factor <= low and high <= _2103 * factor
@@ -250,12 +250,12 @@ def number_times(staging: Staging, table: StagedTable, column: StagedColumn) -> 
         ("%y%m%d", 101, 991231),
     ):
         if least <= low and high <= most:
-            ways.append(ColumnType("time", form, f"a date written as a number ({form})"))
-    return ways
+            kinds.append(ColumnType("time", form, f"a date written as a number ({form})"))
+    return kinds
 
 
 def _all_fit(staging: Staging, table: StagedTable, column: StagedColumn, kind: ColumnType) -> bool:
-    # Zero is what programs write when they do not know the time.
+    # Programs write zero for an unknown time.
     present = f"nullif({type_sql(column, ColumnType('integer'))}, 0)"
     (lost,) = staging.row(
         f"SELECT count({present}) - count({type_sql(column, kind)}) FROM {table.sql}"
@@ -264,11 +264,11 @@ def _all_fit(staging: Staging, table: StagedTable, column: StagedColumn, kind: C
 
 
 def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
-    """Text; or what an untyped column (CSV) or an exact number turns out to be."""
+    """``text``; or the type that the values of an untyped (CSV) or decimal column have."""
     name = column.sql
     if column.kind in ("untyped", "decimal"):
         value = f"trim({name})"
-        known = f"{value} NOT IN {listed(MISSING)}"
+        known = f"{value} NOT IN {sql_list(MISSING_TEXTS)}"
         integer = f"regexp_full_match({value}, '[+-]?(0|[1-9]\\d*)(\\.0*)?')"
         spelled = f"lower({value})"
         conditions = [
@@ -276,7 +276,7 @@ def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Co
             f"{known} AND {integer}",
             f"{known} AND {integer} AND TRY_CAST({value} AS BIGINT) IS NOT NULL",
             f"{known} AND TRY_CAST({value} AS DOUBLE) IS NOT NULL",
-            f"{known} AND {spelled} IN {listed(_TRUE + _FALSE)}",
+            f"{known} AND {spelled} IN {sql_list(_TRUE + _FALSE)}",
             f"regexp_full_match({value}, '0\\d+')",
         ]
         counts = ", ".join(f"count(*) FILTER (WHERE {c})" for c in conditions)
@@ -286,12 +286,12 @@ def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Co
         )
         if table.rows and not present:
             return ColumnType("drop", reason="all values are missing", notice=True)
-        # 01234 is a code; as a number it would lose its zero.
+        # 01234 is a code, not a number: it would lose its zero.
         if present and not padded:
             if integers == present:
                 if fitting == present:
                     return _integer_type(staging, table, column)
-                return ColumnType("text", reason="whole numbers too large for 64 bits")
+                return ColumnType("text", reason="integers too large for 64 bits")
             if numbers == present:
                 return ColumnType("number")
             if truths == present:
@@ -299,16 +299,16 @@ def _text_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Co
         if numbers >= 0.5 * present and numbers < present:
             odd = present - numbers
             reason = (
-                f"mixed: {odd:,} of {present:,} values are no numbers, such as {_short(example)}"
+                f"mixed: {odd:,} of {present:,} values are not numbers, such as {_short(example)}"
             )
             return ColumnType("text", reason=reason, notice=True)
     return _time_in_text(staging, table, column) or ColumnType("text")
 
 
 def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType | None:
-    """A time, if every value reads as one in ISO 8601 or in exactly one other format."""
+    """``time``, if all values are in ISO 8601 or fit exactly one other format."""
     name = column.sql
-    known = f"trim({name}) NOT IN {listed(MISSING)}"
+    known = f"trim({name}) NOT IN {sql_list(MISSING_TEXTS)}"
     sample = f"(SELECT {name} FROM {table.sql} WHERE {known} LIMIT {_SAMPLE})"
 
     def fits(condition: Callable[[str], str], rows: str) -> bool:
@@ -338,15 +338,15 @@ def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) ->
     )
     if parsed >= 0.5 * total:
         reason = (
-            f"mixed: {total - parsed:,} of {total:,} values are no times, such as {_short(odd)}; "
-            "left as text, unless it is made the table's time: --time"
+            f"mixed: {total - parsed:,} of {total:,} values are not times, such as {_short(odd)}; "
+            "kept as text, unless it is made the table's time column: --time"
         )
         return ColumnType("text", reason=reason, notice=True)
     fitting = [f for f in _FORMATS if fits(in_format(f), sample) and fits(in_format(f), everything)]
     if len(fitting) == 1:
         return ColumnType("time", fitting[0], f"written as {fitting[0]}", notice=True)
     if fitting:
-        reason = f"a time that reads as {' and as '.join(fitting)}; left as text"
+        reason = f"times in an ambiguous format ({' or '.join(fitting)}); kept as text"
         return ColumnType("text", reason=reason, notice=True)
     return None
 

@@ -1,4 +1,4 @@
-"""The journey from a database to a dataset folder."""
+"""Run an import: stage the source, plan, write the dataset folder."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from pathlib import Path
 from typing import Protocol
 
 from relfrog.errors import DatasetError, RelFrogError, SourceError, UsageError, unknown
-from relfrog.importing.key_plan import Plan
+from relfrog.importing.key_plan import ImportPlan
 from relfrog.importing.mapping import Corrections, Notice, apply_flags, read_corrections
-from relfrog.importing.plan import make_plan
+from relfrog.importing.plan import make_import_plan
 from relfrog.importing.result import ImportResult, check_split, time_span, write_records
-from relfrog.importing.staging import StagedTable, Staging, is_workshop_error
+from relfrog.importing.staging import StagedTable, Staging, is_out_of_space
 from relfrog.importing.writer import write_tables
 from relfrog.io.sources import Source, SourceTable, open_source, scrub
-from relfrog.support.files import appearing, recover
+from relfrog.support.files import atomic_folder, recover
 
-__all__ = ["ImportProgress", "Silent", "import_database", "plan_import"]
+__all__ = ["ImportProgress", "NoProgress", "import_database", "plan_import"]
 
 
 class ImportProgress(Protocol):
-    """Told how far an import is."""
+    """Receives the progress of an import."""
 
     def reading(self, table: str, number: int, total: int) -> None:
-        """Table ``number`` of ``total`` begins."""
+        """Reading of table ``number`` of ``total`` begins."""
 
     def rows(self, count: int) -> None:
-        """So many rows of the table have been read."""
+        """``count`` rows of the table have been read so far."""
 
     def step(self, text: str) -> None:
-        """What is being done now that everything is read."""
+        """A step after reading begins."""
 
 
-class Silent:
-    """No progress."""
+class NoProgress:
+    """Shows no progress."""
 
     def reading(self, table: str, number: int, total: int) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def rows(self, count: int) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def step(self, text: str) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 def import_database(
@@ -75,41 +75,41 @@ def import_database(
     Args:
         source: A database URL, a database file, or a folder of CSV or Parquet files.
         dest: The folder to write; it appears complete or not at all.
-        schema: Schemas to read; the database's default one if empty.
+        schema: Schemas to read; the database's default schema if empty.
         tables: Names or patterns (``order*``) of the tables to read; all if empty.
         exclude: Names or patterns of tables to leave out.
-        mapping: A mapping file with corrections, as :func:`plan_import` gives it.
+        mapping: A mapping file with corrections; :func:`plan_import` makes one to start from.
         pk: Primary keys, as ``table.column[,column]``.
         fk: Foreign keys, as ``table.column=parent.column``.
         time: Time columns, as ``table.column``.
         val: The validation time.
         test: The test time.
         on_duplicate: ``error``, or ``first`` to keep the first row of each key.
-        overwrite: Whether to replace a dataset that is there already.
-        memory: What the import may use before it goes to disk.
-        name: The dataset's name; the folder's if None.
-        progress: Told how far it is.
+        overwrite: Whether to replace an existing dataset.
+        memory: The memory that the staging database may use before it spills to disk.
+        name: The dataset's name; the folder's name if None.
+        progress: Receives the progress.
     """
     if on_duplicate not in ("error", "first"):
         raise UsageError(f"on_duplicate is 'error' or 'first' (got {on_duplicate!r})")
-    dest, progress = Path(dest), progress or Silent()
-    _keep_apart(source, dest)
-    wishes = _Wishes(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
-    with appearing(dest, overwrite, _not_ours) as folder:
-        workshop = folder / "workshop"
-        with _planned(wishes, workshop, progress) as (staging, plan):
+    dest, progress = Path(dest), progress or NoProgress()
+    _check_disjoint(source, dest)
+    request = _Request(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
+    with atomic_folder(dest, overwrite, _objection) as folder:
+        staging_folder = folder / "staging"
+        with _PlannedImport(request, staging_folder, progress) as (staging, plan):
             progress.step("writing tables")
             try:
                 written = write_tables(
                     staging, plan, folder, on_duplicate, lambda t: progress.step(f"wrote {t}")
                 )
             except Exception as error:
-                if is_workshop_error(error):
+                if is_out_of_space(error):
                     text = str(error).splitlines()[0]
-                    raise DatasetError(f"the import ran out of room: {text}") from None
+                    raise _out_of_space(text) from None
                 raise
             span = time_span(folder, written)
-        shutil.rmtree(workshop)
+        shutil.rmtree(staging_folder)
         if not any((folder / "keys").iterdir()):
             (folder / "keys").rmdir()
         _keep_tasks(dest, folder, plan)
@@ -133,22 +133,22 @@ def plan_import(
     test: str | None = None,
     memory: str = "2GB",
     progress: ImportProgress | None = None,
-) -> Plan:
-    """Find out what an import would do, and write nothing; ``plan.mapping.to_yaml()`` shows it.
+) -> ImportPlan:
+    """Plan an import without writing anything; ``plan.mapping.to_yaml()`` shows the result.
 
     The arguments are those of :func:`import_database`.
     """
-    wishes = _Wishes(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
+    request = _Request(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
     with (
         tempfile.TemporaryDirectory(prefix="relfrog-") as folder,
-        _planned(wishes, Path(folder), progress or Silent()) as (_, plan),
+        _PlannedImport(request, Path(folder), progress or NoProgress()) as (_, plan),
     ):
         return plan
 
 
 @dataclass(frozen=True)
-class _Wishes:
-    """What the user wants of a source; see :func:`import_database`."""
+class _Request:
+    """The arguments of :func:`import_database` that concern reading and planning."""
 
     source: str
     schema: Sequence[str]
@@ -168,10 +168,10 @@ class _Wishes:
         amount = float(re.sub(r"[^\d.]", "", self.memory))
         power = "KMGT".index(re.sub(r"[^KMGT]", "", self.memory.upper())) - 1
         if amount * 1000**power < 100:
-            raise UsageError(f"--memory {self.memory}: an import needs 100MB at least")
+            raise UsageError(f"--memory {self.memory}: an import needs at least 100MB")
 
     def corrections(self) -> Corrections:
-        """What the mapping file says; flags for the splits come before it."""
+        """The corrections of the mapping file; --val and --test take precedence over it."""
         given = Corrections()
         if self.mapping is not None:
             given = read_corrections(Path(self.mapping))
@@ -179,46 +179,52 @@ class _Wishes:
         return given
 
 
-class _planned:
-    """The workshop with everything staged and decided, closed at the end."""
+class _PlannedImport:
+    """A context: the staging database with all rows, and the plan; closed at the end."""
 
-    def __init__(self, wishes: _Wishes, workshop: Path, progress: ImportProgress) -> None:
-        corrections = wishes.corrections()
+    def __init__(self, request: _Request, staging_folder: Path, progress: ImportProgress) -> None:
+        corrections = request.corrections()
         self._staging: Staging | None = None
-        with open_source(wishes.source, wishes.schema) as source:
+        with open_source(request.source, request.schema) as source:
             try:
-                found = source.tables(also=wishes.tables)
-                chosen = _choose(found, wishes.tables, wishes.exclude, corrections)
-                apply_flags(corrections, chosen, wishes.pk, wishes.fk, wishes.time)
-                self._staging = Staging(workshop, wishes.memory)
+                found = source.tables(also=request.tables)
+                chosen = _choose(found, request.tables, request.exclude, corrections)
+                apply_flags(corrections, chosen, request.pk, request.fk, request.time)
+                self._staging = Staging(staging_folder, request.memory)
                 staged = _stage(self._staging, source, chosen, progress)
                 progress.step("checking and proposing keys")
                 now = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
-                self._plan = make_plan(self._staging, staged, corrections, source.label, now)
+                self._plan = make_import_plan(self._staging, staged, corrections, source.label, now)
                 self._plan.notices += [
-                    Notice("left out", t.name, "", "the mapping does not name it")
+                    Notice("left out", t.name, "", "not listed in the mapping file")
                     for t in found
-                    if corrections.closed and t not in chosen and t.name not in wishes.exclude
+                    if corrections.closed and t not in chosen and t.name not in request.exclude
                 ]
             except BaseException as error:
                 self._close()
                 if isinstance(error, RelFrogError):
                     raise type(error)(scrub(str(error), source.secrets)) from None
-                if is_workshop_error(error):
+                if is_out_of_space(error):
                     text = scrub(str(error).splitlines()[0], source.secrets)
-                    raise DatasetError(f"the import ran out of room: {text}") from None
+                    raise _out_of_space(text) from None
                 raise
 
     def _close(self) -> None:
         if self._staging is not None:
             self._staging.close()
 
-    def __enter__(self) -> tuple[Staging, Plan]:
+    def __enter__(self) -> tuple[Staging, ImportPlan]:
         assert self._staging is not None
         return self._staging, self._plan
 
     def __exit__(self, *exc: object) -> None:
         self._close()
+
+
+def _out_of_space(text: str) -> DatasetError:
+    return DatasetError(
+        f"the import ran out of disk space or memory: {text}. Free some, or change --memory."
+    )
 
 
 def _choose(
@@ -227,10 +233,10 @@ def _choose(
     exclude: Sequence[str],
     corrections: Corrections,
 ) -> list[SourceTable]:
-    """The tables that are wanted."""
+    """Select the tables to import."""
     names = [t.name for t in found]
     if not names:
-        raise SourceError("there are no tables. If they lie in another schema, name it: --schema")
+        raise SourceError("there are no tables. If they are in another schema, give it: --schema")
     for pattern in (*tables, *exclude):
         if pattern not in names and not fnmatch.filter(names, pattern):
             raise unknown("table", pattern, names)
@@ -264,26 +270,26 @@ def _stage(
     return staged
 
 
-def _keep_apart(source: str, dest: Path) -> None:
-    """Refuse a destination inside the source, or the other way round: one would eat the other."""
+def _check_disjoint(source: str, dest: Path) -> None:
+    """Check that neither source nor destination is inside the other."""
     stem = re.sub(r"^(sqlite|duckdb)(\+\w+)?:///?", "", source, flags=re.I)
-    place = Path(stem).expanduser()
-    if not place.exists():
+    path = Path(stem).expanduser()
+    if not path.exists():
         return
-    inner, outer = dest.expanduser().resolve(), place.resolve()
+    inner, outer = dest.expanduser().resolve(), path.resolve()
     if inner.is_relative_to(outer):
-        raise DatasetError(f"{dest} lies inside the source {place}. Choose a folder outside it.")
+        raise DatasetError(f"{dest} lies inside the source {path}. Choose a folder outside it.")
     if outer.is_relative_to(inner):
-        raise DatasetError(f"the source {place} lies inside {dest}. Choose another folder.")
+        raise DatasetError(f"the source {path} lies inside {dest}. Choose another folder.")
 
 
-#: What a dataset folder may hold.
+#: What a dataset folder may contain.
 _CONTENT = {"manifest.yaml", "mapping.yaml", "import.json", "db", "keys", "tasks", "README.md"}
 _CONTENT |= {"schema.svg"}
 
 
-def _not_ours(folder: Path) -> str:
-    """What speaks against replacing a folder."""
+def _objection(folder: Path) -> str:
+    """Why a folder must not be replaced; empty if it may be."""
     import yaml
 
     try:
@@ -292,7 +298,7 @@ def _not_ours(folder: Path) -> str:
     except (OSError, ValueError, yaml.YAMLError):
         known = False
     if not known:
-        return "is no dataset"
+        return "is not a dataset folder"
     others = sorted(p.name for p in folder.iterdir() if p.name not in _CONTENT)
     for inner in ("db", "keys"):
         others += sorted(
@@ -301,8 +307,8 @@ def _not_ours(folder: Path) -> str:
     return f"holds {', '.join(others[:3])}, which would be lost" if others else ""
 
 
-def _keep_tasks(dest: Path, folder: Path, plan: Plan) -> None:
-    """Carry the tasks of a replaced dataset over; their labels are made anew when needed."""
+def _keep_tasks(dest: Path, folder: Path, plan: ImportPlan) -> None:
+    """Copy the tasks of a replaced dataset, without labels, which are computed when needed."""
     if (dest / "tasks").is_dir():
         recover(dest / "tasks")
         old_labels = ("train.parquet", "val.parquet", "test.parquet")
@@ -310,5 +316,5 @@ def _keep_tasks(dest: Path, folder: Path, plan: Plan) -> None:
         shutil.copytree(dest / "tasks", folder / "tasks", ignore=leave_out)
     names = sorted(p.parent.name for p in folder.glob("tasks/*/manifest.yaml"))
     if names:
-        text = f"kept the tasks {', '.join(names)}; see that they still fit: relfrog check {dest}"
+        text = f"kept the tasks {', '.join(names)}; check that they still fit: relfrog check {dest}"
         plan.notices.append(Notice("note", "", "", text))

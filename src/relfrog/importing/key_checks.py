@@ -1,4 +1,4 @@
-"""Primary and foreign keys: how well they hold."""
+"""Check keys against the data: duplicates, NULLs, and values without a parent."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TypedTable:
-    """A staged table with the natural type of each column."""
+    """A staged table with the inferred type of each column."""
 
     staged: StagedTable
     types: dict[str, ColumnType]
-    #: The words for one row of it, and the words of its columns, freed of common prefixes.
+    #: The words of its name in the singular, and of its columns' names, without common prefixes.
     noun: tuple[str, ...] = ()
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -44,9 +44,9 @@ class KeyCheck:
     """How far columns are from being a primary key.
 
     Attributes:
-        duplicates: Rows whose key an earlier row has already.
-        missing: Rows with a NULL in the key.
-        examples: Some of the repeated keys, with the number of rows.
+        duplicates: Number of rows whose key an earlier row has.
+        missing: Number of rows with a NULL in the key.
+        examples: Some duplicate keys, with their numbers of rows.
     """
 
     duplicates: int
@@ -56,15 +56,15 @@ class KeyCheck:
 
 @dataclass(frozen=True)
 class Evidence:
-    """How well the values of child columns are found among the parent's.
+    """How many values of a foreign key are found in the parent.
 
     Attributes:
-        values: Rows of the child with a value (no NULL in any of the columns).
-        matched: Those whose value the parent has.
-        distinct: Different values in the child.
-        distinct_matched: Those that the parent has.
-        parent_rows: Rows of the parent.
-        examples: Some values that the parent lacks.
+        values: Number of rows of the child with no NULL in the key.
+        matched: How many of them have a parent.
+        distinct: Number of distinct values in the child.
+        distinct_matched: How many of them have a parent.
+        parent_rows: Number of rows of the parent.
+        examples: Some values without a parent.
     """
 
     values: int
@@ -76,12 +76,12 @@ class Evidence:
 
     @property
     def share(self) -> float:
-        """The share of values that have a parent; 1 if there is no value."""
+        """The share of values with a parent; 1 if there are no values."""
         return self.matched / self.values if self.values else 1.0
 
     @property
     def dangling(self) -> int:
-        """Values that have no parent."""
+        """Number of values without a parent."""
         return self.values - self.matched
 
     def __str__(self) -> str:
@@ -96,10 +96,10 @@ class Evidence:
 def comparable(
     child: StagedColumn, child_type: ColumnType, parent: StagedColumn, parent_type: ColumnType
 ) -> tuple[str, str]:
-    """SQL for the two columns in a form in which equal keys are equal."""
+    """SQL for both columns, converted so that equal keys compare as equal."""
     numeric = {"integer", "number"}
     if child_type.name in numeric and parent_type.name in numeric:
-        # A nullable integer often arrives as 12.0; as a key it is 12.
+        # A nullable integer is often stored as 12.0.
         whole = ColumnType("integer")
         if "integer" in (child_type.name, parent_type.name):
             return type_sql(child, whole), type_sql(parent, whole)
@@ -144,7 +144,7 @@ def match_keys(
     parent_columns: Sequence[str],
     loose: bool = False,
 ) -> Evidence:
-    """Look every value of the child up among the parent's."""
+    """Look up every value of the child in the parent."""
     pairs = join_columns(child, columns, parent, parent_columns, loose)
     left = ", ".join(f"{a} AS k{i}" for i, (a, _) in enumerate(pairs))
     right = ", ".join(f"{b} AS k{i}" for i, (_, b) in enumerate(pairs))
@@ -177,14 +177,14 @@ def join_columns(
     parent_columns: Sequence[str],
     loose: bool = False,
 ) -> list[tuple[str, str]]:
-    """SQL of the child's and the parent's side, column by column.
+    """SQL for the pairs of columns to join on, (child, parent).
 
     Args:
-        child: The table that refers.
+        child: The referring table.
         columns: Its columns.
-        parent: The table referred to.
+        parent: The referenced table.
         parent_columns: Its columns.
-        loose: Whether text is compared without regard to case, accents and spaces at the end.
+        loose: Whether to ignore case, accents and trailing spaces.
     """
     pairs = [
         comparable(child.column(c), child.types[c], parent.column(p), parent.types[p])
@@ -200,7 +200,7 @@ def _loose(expression: str) -> str:
 
 
 def is_unique_loosely(staging: Staging, table: TypedTable, columns: Sequence[str]) -> bool:
-    """Whether keys stay different without regard to case and to spaces at the end."""
+    """Whether keys stay distinct if case, accents and trailing spaces are ignored."""
     exact = [type_sql(table.column(c), table.types[c]) for c in columns]
     everything, different = staging.row(
         f"SELECT (SELECT count(*) FROM (SELECT DISTINCT {', '.join(exact)} FROM "

@@ -1,4 +1,7 @@
-"""Deciding on keys: what is declared, what is proposed, and what the user says, together."""
+"""Decide on primary and foreign keys: declared, proposed, or chosen by the user.
+
+:class:`ImportPlan` collects all decisions; `plan` adds those on types, times and splits.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,18 @@ from relfrog.importing.key_proposals import (
 from relfrog.importing.mapping import ForeignKeyMapping, ImportMapping, Notice, TableCorrections
 from relfrog.importing.staging import Staging
 
-__all__ = ["Plan", "plan_foreign_keys", "plan_primary_key"]
+__all__ = ["ImportPlan", "plan_foreign_keys", "plan_primary_key"]
 
 
 @dataclass
-class Plan:
-    """The mapping, with what is needed to carry it out.
+class ImportPlan:
+    """Everything decided about an import.
 
     Attributes:
-        mapping: What becomes of everything.
+        mapping: What each table, column and key becomes.
         typed: The staged tables with the types of their columns.
-        checks: Per table with a primary key, how well it holds.
-        evidence: Per (table, columns of a used foreign key), how well it holds.
+        checks: The check of each primary key, by table.
+        evidence: The evidence for each foreign key in use, by (table, columns).
         notices: What the user should know.
     """
 
@@ -46,7 +49,7 @@ class Plan:
     notices: list[Notice] = field(default_factory=list)
 
     def time_of(self, table: str) -> tuple[str, str] | None:
-        """SQL of a table and of when its rows came to be; None if it has no time."""
+        """SQL of a table and of its rows' times; None if it has no time column."""
         typed, entry = self.typed[table], self.mapping.tables[table]
         if entry.time is None:
             return None
@@ -59,15 +62,16 @@ def _columns_exist(table: TypedTable, columns: Sequence[str], what: str) -> None
             declared = {c.name: c.declared for c in table.staged.source.columns}
             if column in declared:
                 raise SchemaError(
-                    f"{what}: {table.name}.{column} is {declared[column]}, which cannot be a key"
+                    f"{what}: {table.name}.{column} is {declared[column]}, which cannot be a key. "
+                    "Choose another column."
                 )
             raise unknown(f"column in table {table.name}", column, table.types)
 
 
 def plan_primary_key(
-    staging: Staging, plan: Plan, name: str, given: TableCorrections | None
+    staging: Staging, plan: ImportPlan, name: str, given: TableCorrections | None
 ) -> None:
-    """Decide on a table's primary key: declared, else proposed, unless the user chose one."""
+    """Decide on a table's primary key: chosen by the user, else declared, else proposed."""
     table, entry = plan.typed[name], plan.mapping.tables[name]
     declared = tuple(table.staged.source.primary_key)
     if declared and all(c in table.types for c in declared):
@@ -89,7 +93,7 @@ def plan_primary_key(
         entry.primary_key_evidence = instead if entry.primary_key else ""
         entry.primary_key, entry.primary_key_origin = given.primary_key, "chosen"
     for column in entry.primary_key:
-        _keep_keys(staging, table, column)
+        _check_key_type(staging, table, column)
     if entry.primary_key:
         check = check_unique(staging, table, entry.primary_key)
         plan.checks[name] = check
@@ -98,12 +102,14 @@ def plan_primary_key(
                 f"{check.duplicates:,} duplicates" if check.duplicates else "unique"
             )
         if check.missing:
-            text = f"{check.missing:,} rows have no key; kept, but nothing can refer to them"
-            plan.notices.append(Notice("mended", name, ", ".join(entry.primary_key), text))
+            text = (
+                f"{check.missing:,} rows have no key; they are kept, but nothing can refer to them"
+            )
+            plan.notices.append(Notice("changed", name, ", ".join(entry.primary_key), text))
 
 
-def _keep_keys(staging: Staging, table: TypedTable, column: str) -> None:
-    """Refuse a type, chosen by the user, in which keys would be lost."""
+def _check_key_type(staging: Staging, table: TypedTable, column: str) -> None:
+    """Raise SchemaError if the type that the user chose would lose keys."""
     staged, kind = table.column(column), table.types[column]
     if kind.reason != "chosen":
         return
@@ -113,14 +119,14 @@ def _keep_keys(staging: Staging, table: TypedTable, column: str) -> None:
     if lost or kind.name in ("boolean", "time"):
         raise SchemaError(
             f"{table.name}.{column} is the primary key and cannot become {kind}: "
-            f"{lost:,} keys would be lost. Leave its type as it is."
+            f"{lost:,} keys would be lost. Keep its type."
         )
 
 
 def plan_foreign_keys(
-    staging: Staging, plan: Plan, name: str, given: TableCorrections | None
+    staging: Staging, plan: ImportPlan, name: str, given: TableCorrections | None
 ) -> None:
-    """Decide on a table's foreign keys: declared and proposed ones, and what the user says."""
+    """Decide on a table's foreign keys: declared, proposed, or chosen by the user."""
     table, entry = plan.typed[name], plan.mapping.tables[name]
     given = given or TableCorrections()
     keys = [
@@ -133,7 +139,7 @@ def plan_foreign_keys(
     keys += _proposed_keys(staging, plan, name, taken)
     found = keys
     if given.foreign_keys is not None:
-        # What the user left as it was stays declared or proposed; the rest is the user's choice.
+        # Entries of the mapping file that the user did not change keep their origin.
         known = {(k.columns, k.parent, k.parent_columns): k for k in keys}
         keys = []
         for key in given.foreign_keys:
@@ -144,7 +150,7 @@ def plan_foreign_keys(
     added = {k.columns for k in given.added_keys}
     keys = [k for k in keys if k.columns not in added | given.refused_keys]
     keys += [replace(k) for k in given.added_keys]
-    # What the user did not want stays to be seen, unused.
+    # Keys that the user refused stay visible in the mapping, unused.
     wanted = {(k.columns, k.parent) for k in keys}
     refused = [k for k in found if (k.columns, k.parent) not in wanted]
     keys += [replace(k, used=False, evidence=_REFUSED) for k in refused]
@@ -152,7 +158,7 @@ def plan_foreign_keys(
         if key.evidence == _REFUSED:
             continue
         if key.origin != "proposed":
-            _settle(staging, plan, name, key)
+            _check_key(staging, plan, name, key)
         elif key.used:
             _report_dangling(plan, name, key)
         else:
@@ -165,12 +171,12 @@ def plan_foreign_keys(
 _REFUSED = "refused by the user"
 
 
-def _key_of(plan: Plan, table: str) -> tuple[str, ...]:
+def _key_of(plan: ImportPlan, table: str) -> tuple[str, ...]:
     return plan.mapping.tables[table].primary_key if table in plan.mapping.tables else ()
 
 
 def _proposed_keys(
-    staging: Staging, plan: Plan, name: str, taken: set[tuple[str, ...]]
+    staging: Staging, plan: ImportPlan, name: str, taken: set[tuple[str, ...]]
 ) -> list[ForeignKeyMapping]:
     single = {
         other: (plan.typed[other], mapped.primary_key[0])
@@ -190,9 +196,9 @@ def _proposed_keys(
 
 
 def _proposed_composites(
-    staging: Staging, plan: Plan, name: str, taken: set[tuple[str, ...]]
+    staging: Staging, plan: ImportPlan, name: str, taken: set[tuple[str, ...]]
 ) -> list[ForeignKeyMapping]:
-    """Columns named like the several of another table's key, if all their values are found."""
+    """Columns named like another table's composite key, if all their values are found."""
     child, keys = plan.typed[name], []
     for other, mapped in plan.mapping.tables.items():
         key = mapped.primary_key
@@ -213,8 +219,8 @@ def _has_text(table: TypedTable, columns: Sequence[str]) -> bool:
     return any(table.types[c].name == "text" for c in columns)
 
 
-def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> None:
-    """Complete a declared or chosen key, check it, and find out how well it holds."""
+def _check_key(staging: Staging, plan: ImportPlan, name: str, key: ForeignKeyMapping) -> None:
+    """Check a declared or chosen key, and collect its evidence."""
     table = plan.typed[name]
     by_user = key.origin == "chosen"
     if not key.used:
@@ -234,7 +240,7 @@ def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> 
     try:
         if not key.parent_columns:
             raise SchemaError(
-                f"{what}: {key.parent} has no primary key. Name one: --pk {key.parent}.COLUMN"
+                f"{what}: {key.parent} has no primary key. Choose one: --pk {key.parent}.COLUMN"
             )
         if len(key.columns) != len(key.parent_columns):
             raise SchemaError(
@@ -246,7 +252,7 @@ def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> 
     except SchemaError as error:
         if by_user:
             raise
-        key.used, key.evidence = False, "declared, but it cannot hold"
+        key.used, key.evidence = False, "declared, but unusable"
         plan.notices.append(Notice("left out", name, ", ".join(key.columns), str(error)))
         return
     if key.parent_columns != plan.mapping.tables[key.parent].primary_key:
@@ -264,23 +270,23 @@ def _settle(staging: Staging, plan: Plan, name: str, key: ForeignKeyMapping) -> 
             return
     evidence = match_keys(staging, table, key.columns, parent, key.parent_columns, key.loose)
     if evidence.dangling and not key.loose and _has_text(table, key.columns):
-        # The database may compare more generously than we do: by its collation, or padded.
+        # The database may ignore case or trailing spaces, by its collation or CHAR columns.
         again = match_keys(staging, table, key.columns, parent, key.parent_columns, loose=True)
         if again.matched > evidence.matched and is_unique_loosely(
             staging, parent, key.parent_columns
         ):
             text = (
-                f"{again.matched - evidence.matched:,} values match {key.parent} only without "
-                "regard to case, accents or spaces at the end; taken so"
+                f"{again.matched - evidence.matched:,} values match {key.parent} only if case, "
+                "accents and trailing spaces are ignored; they are matched that way"
             )
-            plan.notices.append(Notice("mended", name, ", ".join(key.columns), text))
+            plan.notices.append(Notice("changed", name, ", ".join(key.columns), text))
             evidence, key.loose = again, True
     key.evidence = str(evidence)
     plan.evidence[name, key.columns] = evidence
     _report_dangling(plan, name, key)
 
 
-def _report_dangling(plan: Plan, name: str, key: ForeignKeyMapping) -> None:
+def _report_dangling(plan: ImportPlan, name: str, key: ForeignKeyMapping) -> None:
     evidence = plan.evidence[name, key.columns]
     if evidence.dangling:
         shown = ", ".join(evidence.examples)
@@ -288,4 +294,4 @@ def _report_dangling(plan: Plan, name: str, key: ForeignKeyMapping) -> None:
             f"{evidence.dangling:,} of {evidence.values:,} values have no match in {key.parent}."
             f"{', '.join(key.parent_columns)} and become NULL, such as {shown}"
         )
-        plan.notices.append(Notice("mended", name, ", ".join(key.columns), text))
+        plan.notices.append(Notice("changed", name, ", ".join(key.columns), text))

@@ -1,4 +1,4 @@
-"""Keys that nobody declared: proposed by name, type and values, with evidence."""
+"""Propose keys that are not declared, from names, types and values, with evidence."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from relfrog.importing.staging import Staging
 from relfrog.support.text import singular, words
 
 __all__ = [
-    "matching_columns", "propose_composite_key", "propose_foreign_keys", "propose_primary_key",
-    "with_words",
+    "add_words",
+    "matching_columns",
+    "propose_composite_key",
+    "propose_foreign_keys",
+    "propose_primary_key",
 ]  # fmt: skip
 
-#: Names that say "key" and nothing else.
+#: Names that only say "key".
 _GENERIC = {("id",), ("uuid",), ("guid",), ("pk",), ("key",), ("rowid",)}
 _KEY_WORDS = {"id", "uuid", "guid", "pk", "key", "code", "no", "nr", "num", "number", "ref"}
 _SURE_KEY_WORDS = {"id", "uuid", "guid", "pk"}
-#: Words of columns that make a key together with others: a team is one team in each year.
+#: Words of columns in a composite key, such as (team, year).
 _PART_WORDS = _KEY_WORDS | {"year", "yearid", "season", "date", "month", "week", "day", "quarter"}
-#: Words for a row of the same table.
+#: Words in references to another row of the same table.
 _SELF_WORDS = {"parent", "manager", "supervisor", "boss", "reports", "reply", "root", "previous"}
 _SELF_WORDS |= {"prev", "next", "original", "ancestor", "duplicate", "superseded", "replaces"}
 
-#: From this share of matching values on, a key that does not hold is still worth a suggestion.
+#: The least share of matching values for a suggestion.
 _SUGGEST = 0.5
-#: ... and this much without any help from its name.
-_SURELY = 0.9
+#: ... if the name says nothing.
+_SUGGEST_UNNAMED = 0.9
 
 
 def propose_primary_key(
@@ -39,7 +42,7 @@ def propose_primary_key(
 ) -> tuple[tuple[str, ...], str] | None:
     """The column that is most likely the primary key, and why; None if there is none.
 
-    It must be unique and complete, and its name or place must say that it is a key.
+    It must be unique and without NULLs, and its name or position must suggest a key.
     """
     rows = table.staged.rows
     elsewhere = {w for other in others if other is not table for w in other.words.values()}
@@ -65,10 +68,10 @@ def propose_primary_key(
 def propose_composite_key(
     staging: Staging, table: TypedTable, others: Iterable[TypedTable]
 ) -> tuple[tuple[str, ...], str] | None:
-    """Two or three columns that are the primary key together, and why; None if there are none.
+    """Two or three columns that form the primary key, and why; None if there are none.
 
-    They must be unique and complete, and another table must refer to them: it has columns of the
-    same names, with values that are all found here, and some more than once.
+    They must be unique and without NULLs, and another table must refer to them: its columns of the
+    same names hold only values found here, some of them repeatedly.
     """
     rows, others = table.staged.rows, [other for other in others if other is not table]
     distinct = {
@@ -81,7 +84,7 @@ def propose_composite_key(
     for size in (2, 3):
         for columns in itertools.combinations(distinct, size):
             if not rows or math.prod(distinct[c] for c in columns) < 0.9 * rows:
-                continue  # counts are approximate
+                continue  # distinct counts are approximate
             children = [(c, matching_columns(c, table, columns)) for c in others]
             children = [(child, names) for child, names in children if names]
             if not children or not _is_unique(staging, table, columns):
@@ -94,7 +97,7 @@ def propose_composite_key(
 
 
 def _is_unique(staging: Staging, table: TypedTable, columns: Sequence[str]) -> bool:
-    """Whether complete columns are unique together, without the examples that are dear to find."""
+    """Whether columns without NULLs are unique together; cheaper than check_unique."""
     listed = ", ".join(type_sql(table.column(c), table.types[c]) for c in columns)
     (different,) = staging.row(
         f"SELECT count(*) FROM (SELECT DISTINCT {listed} FROM {table.staged.sql})"
@@ -105,7 +108,7 @@ def _is_unique(staging: Staging, table: TypedTable, columns: Sequence[str]) -> b
 def matching_columns(
     child: TypedTable, parent: TypedTable, columns: Sequence[str]
 ) -> tuple[str, ...]:
-    """The child's columns with the names of the parent's; none if one is missing."""
+    """The child's columns with the same names as the parent's; empty if one is missing."""
     names = {child.words[name]: name for name in child.types}
     found = [names.get(parent.words[column], "") for column in columns]
     for name, column in zip(found, columns, strict=True):
@@ -115,13 +118,13 @@ def matching_columns(
 
 
 def _key_name(owner: tuple[str, ...], name: tuple[str, ...]) -> tuple[int, list[str]]:
-    """How much a column's name says that it is its table's key."""
-    if name in _GENERIC or _is_owners(name, owner):
-        return 4, ["named as this table's key"]
+    """Score how much a column's name suggests that it is its table's key, with reasons."""
+    if name in _GENERIC or _is_own_key(name, owner):
+        return 4, ["named like this table's key"]
     if name and name[-1] in _SURE_KEY_WORDS:
-        return 2, ["named as a key"]
+        return 2, ["named like a key"]
     if name and name[-1] in _KEY_WORDS:
-        return 1, ["named as a code"]
+        return 1, ["named like a code"]
     return 0, []
 
 
@@ -134,11 +137,11 @@ def _is_code(staging: Staging, table: TypedTable, column: str) -> bool:
     return bool(longest <= 40 and not spaced)
 
 
-def with_words(tables: Iterable[TypedTable]) -> dict[str, TypedTable]:
-    """The tables with the words of their names.
+def add_words(tables: Iterable[TypedTable]) -> dict[str, TypedTable]:
+    """Add the words of names to tables.
 
-    What most tables share (``olist_orders_dataset``) says nothing, nor what all columns of a table
-    share (``c_custkey``, ``c_name``).
+    Words that most tables share (``olist_orders_dataset``) are dropped, and so is a prefix that all
+    columns of a table share (``c_custkey``, ``c_name``).
     """
     tables = list(tables)
     names = [words(t.name.rsplit(".", 1)[-1]) for t in tables]
@@ -156,7 +159,7 @@ def with_words(tables: Iterable[TypedTable]) -> dict[str, TypedTable]:
 
 
 def _without_common(names: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Names without the first word that most of them share."""
+    """Drop the first word of names if most of them share it."""
     firsts = Counter(n[0] for n in names if len(n) > 1)
     word, count = firsts.most_common(1)[0] if firsts else ("", 0)
     if count < 3 or count <= len(names) / 2:
@@ -164,8 +167,8 @@ def _without_common(names: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [n[1:] if len(n) > 1 and n[0] == word else n for n in names]
 
 
-def _is_owners(name: tuple[str, ...], owner: tuple[str, ...]) -> bool:
-    """Whether a name is a table's own key: ``user_id`` and ``userid`` are those of users."""
+def _is_own_key(name: tuple[str, ...], owner: tuple[str, ...]) -> bool:
+    """Whether a name is that of a table's key: ``user_id`` and ``userid`` for users."""
     if not name or not owner:
         return False
     stem = tuple(singular(w) for w in name[:-1])
@@ -179,17 +182,17 @@ def _is_owners(name: tuple[str, ...], owner: tuple[str, ...]) -> bool:
 
 
 def _reference_name(child: TypedTable, column: str, parent: TypedTable, key: str) -> int:
-    """How much a column's name says that it refers to a table.
+    """Score how much a column's name suggests that it refers to a table.
 
-    0: nothing; 1: not enough; 2: enough if all values are found; 3 and 4: surely.
+    0: not at all; 1: not enough; 2: enough if all values are found; 3 and 4: certainly.
     """
     name, owner, key_name = child.words[column], parent.noun, parent.words[key]
     if not name or not owner:
         return 0
     if child.name == parent.name:
-        # flight_number is the flight's own; only words such as "parent" lead to another row.
+        # flight_number belongs to the flight; only words such as "parent" mean another row.
         return 2 if _SELF_WORDS & set(name) else 0
-    if _is_owners(name, owner):
+    if _is_own_key(name, owner):
         return 4 if name[-1] in _SURE_KEY_WORDS | {"key"} or len(name) == 1 else 2
     if name == key_name and name not in _GENERIC:
         return 3
@@ -197,7 +200,7 @@ def _reference_name(child: TypedTable, column: str, parent: TypedTable, key: str
     if stem and stem[-len(owner) :] == owner:
         if name[-1] in _SURE_KEY_WORDS | {"key", "code", "ref"}:
             return 3
-        # "customer" names one; "customers", and "customer number", may count them.
+        # "customer" refers to one; "customers" and "customer number" may be counts.
         plural = name[-1] != singular(name[-1]) and name[-1] == words(parent.name)[-1]
         return 1 if plural or name[-1] in _KEY_WORDS else 2
     if (
@@ -218,18 +221,18 @@ def propose_foreign_keys(
     taken: Iterable[str],
     own_key: Sequence[str],
 ) -> list[tuple[str, str, Evidence, bool]]:
-    """Foreign keys that nobody declared.
+    """Propose foreign keys that are not declared.
 
     Args:
-        staging: The workshop.
-        child: The table whose columns are looked at.
-        parents: Per table that has a primary key of one column: the table and that column.
-        taken: Columns that are foreign keys already.
+        staging: The staging database.
+        child: The table whose columns to examine.
+        parents: The tables with a primary key of one column, each with that column.
+        taken: Columns that already are foreign keys.
         own_key: The child's own primary key.
 
     Returns:
-        (column, parent, evidence, holds). It holds if every value has a parent and the name or,
-        for text, the values themselves leave little doubt; otherwise it is a suggestion.
+        (column, parent, evidence, holds). It holds if every value has a parent and the name or, for
+        text, the values themselves leave little doubt; otherwise it is only a suggestion.
     """
     taken = set(taken)
     found = []
@@ -251,12 +254,12 @@ def propose_foreign_keys(
             strength, share, parent_name, evidence = max(
                 candidates, key=lambda c: (c[0] >= 4, c[1] == 1, c[:2])
             )
-            # Zero often stands for "none".
+            # Zero often means "none".
             holds = share == 1 or (strength >= 2 and evidence.examples == ("0",))
-            by_itself = strength == 0 and kind == "text"
-            if holds and (strength >= 2 or by_itself):
+            by_values = strength == 0 and kind == "text"
+            if holds and (strength >= 2 or by_values):
                 found.append((name, parent_name, evidence, True))
-            elif strength >= 1 or share >= _SURELY:
+            elif strength >= 1 or share >= _SUGGEST_UNNAMED:
                 found.append((name, parent_name, evidence, False))
     return found
 
@@ -264,12 +267,12 @@ def propose_foreign_keys(
 def _candidate(
     staging: Staging, child: TypedTable, name: str, parent: TypedTable, key: str, strength: int
 ) -> Evidence | None:
-    """The evidence for one pair of columns, if it is worth looking for."""
+    """The evidence for one pair of columns; None if they are no candidates."""
     kinds = {child.types[name].name, parent.types[key].name}
     if "text" in kinds and kinds != {"text"}:
         return None
     if not strength:
-        # Small integers are found everywhere; only text can speak for itself.
+        # Small integers match everywhere; without a name only text is evidence.
         low, high = child.column(name).facts.low, child.column(name).facts.high
         key_facts = parent.column(key).facts
         if kinds != {"text"} or key_facts.present == 0 or parent.staged.rows < 3:
@@ -278,7 +281,7 @@ def _candidate(
             return None
         if low < key_facts.low or high > key_facts.high or child.column(name).facts.distinct < 3:
             return None
-        if len(low) < 2:  # M and F are everywhere, too
+        if len(low) < 2:  # so do M and F
             return None
     evidence = match_keys(staging, child, [name], parent, [key])
     return evidence if evidence.share >= _SUGGEST and evidence.values else None

@@ -36,14 +36,14 @@ class Notice:
     """Something the user should know.
 
     Attributes:
-        kind: ``mended`` (changed so that it fits), ``left out``, ``suggestion``, ``leak`` (visible
-            earlier than it should be) or ``note``.
-        table: The source's table; empty if it is about all.
-        column: The column, if it is about one.
+        kind: ``changed`` (values or names), ``left out``, ``suggestion``, ``leak`` (visible earlier
+            than it should be) or ``note``.
+        table: The source's table; empty if it concerns all.
+        column: The column, if it concerns one.
         text: What, how many, and an example.
     """
 
-    kind: Literal["mended", "left out", "suggestion", "leak", "note"]
+    kind: Literal["changed", "left out", "suggestion", "leak", "note"]
     table: str
     column: str
     text: str
@@ -56,7 +56,7 @@ class Notice:
 
 @dataclass
 class ForeignKeyMapping:
-    """A foreign key with its evidence; ``used`` is False for a mere suggestion."""
+    """A foreign key with its evidence; ``used`` is False for a suggestion."""
 
     columns: tuple[str, ...]
     parent: str
@@ -64,7 +64,7 @@ class ForeignKeyMapping:
     origin: Origin
     evidence: str = ""
     used: bool = True
-    #: Compare text without regard to case and to spaces at the end, as the database does.
+    #: Whether to ignore case, accents and trailing spaces, as the database does.
     loose: bool = False
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class ForeignKeyMapping:
 
 @dataclass
 class TableMapping:
-    """One table: names are the source's, but for ``name``, which is the dataset's."""
+    """A table; names are those of the source, except ``name``, its name in the dataset."""
 
     name: str
     rows: int
@@ -93,7 +93,7 @@ class TableMapping:
 
 @dataclass
 class ImportMapping:
-    """All tables, by their names in the source, and the split times."""
+    """All tables, by name in the source, and the split times."""
 
     source: str
     tables: dict[str, TableMapping]
@@ -102,7 +102,7 @@ class ImportMapping:
     split_reason: str
 
     def to_yaml(self) -> str:
-        """The file a user reads and corrects."""
+        """The mapping file, for a user to read and correct."""
         import yaml
 
         head = (
@@ -167,12 +167,12 @@ class ImportMapping:
 
 @dataclass
 class TableCorrections:
-    """What the user said of one table; None where nothing was said."""
+    """The user's corrections of one table; None where there is none."""
 
     name: str | None = None
     primary_key: tuple[str, ...] | None = None
     time: str | None = None
-    #: The user said there is no time column.
+    #: The user wants no time column.
     no_time: bool = False
     foreign_keys: list[ForeignKeyMapping] | None = None
     added_keys: list[ForeignKeyMapping] = field(default_factory=list)
@@ -182,16 +182,16 @@ class TableCorrections:
 
 @dataclass
 class Corrections:
-    """What the user decided, from the mapping file and the flags."""
+    """The user's corrections, from the mapping file and the flags."""
 
     tables: dict[str, TableCorrections] = field(default_factory=dict)
-    #: Only the tables named are wanted (a mapping file lists all that are).
+    #: Import only the tables named here: a mapping file lists them all.
     closed: bool = False
     val: str | None = None
     test: str | None = None
 
     def table(self, name: str) -> TableCorrections:
-        """The corrections of a table, ready to be written to."""
+        """The corrections of a table, created if needed."""
         return self.tables.setdefault(name, TableCorrections())
 
 

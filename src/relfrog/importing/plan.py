@@ -1,4 +1,4 @@
-"""Deciding what an import will do: declared facts, proposals and corrections together."""
+"""Plan an import: combine declarations, proposals and the user's corrections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from relfrog.errors import SchemaError, UsageError, unknown
 from relfrog.importing.column_types import (
     ColumnType,
-    check_turn,
+    check_conversion,
     find_type,
     number_times,
     period,
@@ -17,8 +17,8 @@ from relfrog.importing.column_types import (
     unusable,
 )
 from relfrog.importing.key_checks import TypedTable
-from relfrog.importing.key_plan import Plan, plan_foreign_keys, plan_primary_key
-from relfrog.importing.key_proposals import with_words
+from relfrog.importing.key_plan import ImportPlan, plan_foreign_keys, plan_primary_key
+from relfrog.importing.key_proposals import add_words
 from relfrog.importing.mapping import (
     Corrections,
     ImportMapping,
@@ -30,26 +30,26 @@ from relfrog.importing.staging import StagedTable, Staging
 from relfrog.importing.time_proposals import TimeProposal, propose_split, propose_time, propose_year
 from relfrog.support.text import folder_names
 
-__all__ = ["make_plan"]
+__all__ = ["make_import_plan"]
 
 
-def make_plan(
+def make_import_plan(
     staging: Staging,
     staged: Sequence[StagedTable],
     corrections: Corrections,
     source: str,
     now: dt.datetime,
-) -> Plan:
-    """Decide everything.
+) -> ImportPlan:
+    """Decide on types, keys, time columns and split times.
 
     Raises:
-        SchemaError: A correction names something that does not exist or cannot hold.
+        SchemaError: A correction names something that does not exist or is impossible.
     """
     by_name = {t.name: t for t in staged}
     for name in corrections.tables:
         if name not in by_name:
             raise unknown("table", name, by_name)
-    plan = Plan(ImportMapping(source, {}, "", "", ""), {})
+    plan = ImportPlan(ImportMapping(source, {}, "", "", ""), {})
     folder = folder_names(by_name)
     for name, table in by_name.items():
         given = corrections.tables.get(name, TableCorrections())
@@ -58,7 +58,7 @@ def make_plan(
             given.name or folder[name], table.rows, dict(plan.typed[name].types)
         )
         plan.notices += [Notice("note", name, "", note) for note in table.source.notes]
-    plan.typed = with_words(plan.typed.values())
+    plan.typed = add_words(plan.typed.values())
     _check_names(plan)
     for name in by_name:
         plan_primary_key(staging, plan, name, corrections.tables.get(name))
@@ -81,52 +81,55 @@ def _types(staging: Staging, table: StagedTable, given: TableCorrections) -> dic
     for name, column in table.columns.items():
         chosen = given.columns.get(name)
         if chosen is not None:
-            check_turn(f"{table.name}.{name}", column.kind, chosen)
+            check_conversion(f"{table.name}.{name}", column.kind, chosen)
         natural = find_type(staging, table, column)
-        # A dropped column may still be a key, which needs its natural type; so may the time.
+        # A dropped column may still be a key or the time, which need the inferred type.
         aside = ("drop", "time") if name == given.time else ("drop",)
         keep = chosen is not None and chosen.name not in aside and str(chosen) != str(natural)
         types[name] = chosen if keep and chosen is not None else natural
     return types
 
 
-def _check_names(plan: Plan) -> None:
+def _check_names(plan: ImportPlan) -> None:
     seen: dict[str, str] = {"timestamps": "the seed times of label SQL"}
     for source, table in plan.mapping.tables.items():
         if folder_names([table.name])[table.name] != table.name and table.name != "timestamps":
-            raise SchemaError(f"table {source}: {table.name!r} cannot be the name of a file")
+            raise SchemaError(
+                f"table {source}: {table.name!r} cannot be a file name. Choose another name."
+            )
         if table.name.lower() in seen:
             raise SchemaError(
                 f"table {source}: the name {table.name!r} is taken by {seen[table.name.lower()]}"
             )
         seen[table.name.lower()] = f"table {source}"
         if table.name != source:
-            plan.notices.append(Notice("mended", source, "", f"named {table.name} in the dataset"))
+            plan.notices.append(Notice("changed", source, "", f"named {table.name} in the dataset"))
 
 
-def _propose_times(staging: Staging, plan: Plan, now: dt.datetime) -> dict[str, TimeProposal]:
-    """A time column for each table, or why there is none."""
+def _propose_times(staging: Staging, plan: ImportPlan, now: dt.datetime) -> dict[str, TimeProposal]:
+    """Propose a time column for each table, or say why there is none."""
     found = {
         name: propose_time(staging, table, now) if table.staged.rows else TimeProposal(None, "")
         for name, table in plan.typed.items()
     }
-    # Years are for tables that tell something of others, year after year. One that refers to none
-    # rather has the year in which a thing was made, and so has one that rows with better times
-    # refer to: films, which are rated before their year is over. In a key it is sure to be one.
+    # A year is a time in tables that record something about others, year after year. In a table
+    # that refers to none, it is rather the year in which a thing was made; so too in one that rows
+    # with better times refer to, such as films, which are rated before their year is over. As part
+    # of a composite key it is a time in any case.
     tables = plan.mapping.tables
     better = {k.parent for name in found if found[name].column for k in tables[name].used_keys()}
     for name, table in plan.typed.items():
         year = None if found[name].column else propose_year(staging, table, now)
-        tells = tables[name].used_keys() and name not in better
+        records = tables[name].used_keys() and name not in better
         within = len(tables[name].primary_key) > 1 and year in tables[name].primary_key
-        if year is not None and (tells or within):
-            found[name] = TimeProposal(year, "the year that a row tells of")
+        if year is not None and (records or within):
+            found[name] = TimeProposal(year, "the year a row is about")
     return found
 
 
 def _plan_time(
     staging: Staging,
-    plan: Plan,
+    plan: ImportPlan,
     name: str,
     given: TableCorrections | None,
     proposal: TimeProposal,
@@ -135,7 +138,9 @@ def _plan_time(
     entry.time, entry.time_reason = proposal.column, proposal.reason
     entry.time_origin = "proposed" if proposal.column else "none"
     if given is not None and given.no_time and entry.time is not None:
-        entry.time_reason = f"the user wants none, instead of {entry.time} ({entry.time_origin})"
+        entry.time_reason = (
+            f"none, by choice of the user, instead of {entry.time} ({entry.time_origin})"
+        )
         entry.time, entry.time_origin = None, "chosen"
     elif given is not None and given.time not in (None, entry.time):
         assert given.time is not None
@@ -147,25 +152,28 @@ def _plan_time(
         text = f"no time column ({entry.time_reason}). To choose one: --time {name}.COLUMN"
         plan.notices.append(Notice("note", name, "", text))
     if entry.time is None or not table.staged.rows:
-        # RelBench cannot take the minimum of no rows; an empty table needs no time.
+        # RelBench fails on the minimum of no rows, and an empty table needs no time.
         entry.time = None
         return
     kind = _as_time(staging, table, entry.time, given)
-    # Only what is written: the source's own keys may rest on this very column.
+    # Only for the output: a key of the source may use this column in its own type.
     entry.columns[entry.time] = kind
-    if period(kind.form):
-        text = f"holds {period(kind.form)}s: a row counts as known from the last day of its own"
+    if span := period(kind.form):
+        text = f"holds {span}s: a row counts as known from the last day of its {span}"
         plan.notices.append(Notice("note", name, entry.time, text))
     value = type_sql(table.column(entry.time), kind)
     (missing,) = staging.row(
         f"SELECT count(*) FILTER (WHERE ({value}) IS NULL) FROM {table.staged.sql}"
     )
     if missing == table.staged.rows:
-        raise SchemaError(f"time column {name}.{entry.time}: no value can be read as a time")
+        raise SchemaError(
+            f"time column {name}.{entry.time}: no value can be read as a time. "
+            "Choose another: --time TABLE.COLUMN"
+        )
     if missing:
         text = (
-            f"{missing:,} of {table.staged.rows:,} rows have no time: they get the first time of "
-            "all and are visible from the beginning, which may leak"
+            f"{missing:,} of {table.staged.rows:,} rows have no time: they get the earliest "
+            "time of the database and are always visible, which may leak"
         )
         plan.notices.append(Notice("leak", name, entry.time, text))
 
@@ -173,18 +181,18 @@ def _plan_time(
 def _as_time(
     staging: Staging, table: TypedTable, column: str, given: TableCorrections | None
 ) -> ColumnType:
-    """The type with which a table's time column is read."""
+    """The type to read a table's time column with."""
     kind = table.types[column]
     if kind.name == "time":
         return kind
     staged = table.column(column)
-    ways = [ColumnType("time")]
+    kinds = [ColumnType("time")]
     if kind.name in ("integer", "number"):
-        ways = number_times(staging, table.staged, staged)
+        kinds = number_times(staging, table.staged, staged)
     chosen = None if given is None else given.columns.get(column)
     if chosen is not None and chosen.name == "time":
-        return next((way for way in ways if str(way) == str(chosen)), chosen)
-    for way in ways:
+        return next((k for k in kinds if str(k) == str(chosen)), chosen)
+    for way in kinds:
         present, read = staging.row(
             f"SELECT count({staged.sql}), count({type_sql(staged, way)}) FROM {table.staged.sql}"
         )
@@ -196,8 +204,8 @@ def _as_time(
     )
 
 
-def _leave_out(plan: Plan, table: StagedTable, given: TableCorrections) -> None:
-    """Drop the columns that can be no feature, unless they are keys or the user wants them."""
+def _leave_out(plan: ImportPlan, table: StagedTable, given: TableCorrections) -> None:
+    """Drop columns that are useless as features, unless they are keys or the user wants them."""
     entry, typed = plan.mapping.tables[table.name], plan.typed[table.name]
     keys = {*entry.primary_key, entry.time, *(c for k in entry.used_keys() for c in k.columns)}
     columns: dict[str, ColumnType] = {}
@@ -223,17 +231,17 @@ def _leave_out(plan: Plan, table: StagedTable, given: TableCorrections) -> None:
     entry.columns = columns
 
 
-def _report_losses(plan: Plan, table: StagedTable, name: str) -> None:
+def _report_losses(plan: ImportPlan, table: StagedTable, name: str) -> None:
     column = table.columns[name]
     if column.unreadable:
         text = f"{column.unreadable:,} values cannot be read as {column.kind} and become NULL"
-        plan.notices.append(Notice("mended", table.name, name, text))
+        plan.notices.append(Notice("changed", table.name, name, text))
     if column.facts.infinite:
         text = f"{column.facts.infinite:,} NaN or infinite values become NULL"
-        plan.notices.append(Notice("mended", table.name, name, text))
+        plan.notices.append(Notice("changed", table.name, name, text))
 
 
-def _plan_split(staging: Staging, plan: Plan, corrections: Corrections) -> None:
+def _plan_split(staging: Staging, plan: ImportPlan, corrections: Corrections) -> None:
     mapping = plan.mapping
     timed = [(t.rows, t.columns[t.time]) for t in mapping.tables.values() if t.time is not None]
     dated = sum(rows for rows, kind in timed if period(kind.form) == "year")
@@ -244,7 +252,7 @@ def _plan_split(staging: Staging, plan: Plan, corrections: Corrections) -> None:
         if table.time is None and later and table.rows:
             text = (
                 f"no time column, though it refers to {', '.join(sorted(set(later)))}, which has "
-                "one: rows are visible from the beginning, which may leak"
+                "one: rows are always visible, which may leak"
             )
             plan.notices.append(Notice("leak", name, "", text))
     given = {}

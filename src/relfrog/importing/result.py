@@ -1,4 +1,4 @@
-"""What an import leaves in the folder beside the tables, and tells its caller."""
+"""The result of an import, and the records written beside the tables."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ImportResult:
 
     Attributes:
         folder: The dataset folder.
-        tables: As they lie there.
-        mapping: What became of what, and who decided it.
-        notices: What was mended, left out, suggested, or may leak.
-        span: The earliest and latest time, if there is any.
+        tables: The tables in it.
+        mapping: What each table, column and key became, and who decided it.
+        notices: What was changed, left out or suggested, and what may leak.
+        span: The earliest and the latest time, if there is any.
     """
 
     folder: Path
@@ -36,7 +36,7 @@ class ImportResult:
 
 
 def time_span(folder: Path, written: list[WrittenTable]) -> tuple[dt.datetime, dt.datetime] | None:
-    """The earliest and latest time in the dataset, from the Parquet files' own statistics."""
+    """The earliest and the latest time in the dataset, from the statistics of the Parquet files."""
     import pyarrow.parquet as pq
 
     low: list[dt.datetime] = []
@@ -54,7 +54,7 @@ def time_span(folder: Path, written: list[WrittenTable]) -> tuple[dt.datetime, d
 
 
 def check_split(result: ImportResult) -> None:
-    """See that the split times lie within the data."""
+    """Check that the split times lie within the data."""
     if result.span is None:
         return
     low, high = result.span
@@ -65,7 +65,7 @@ def check_split(result: ImportResult) -> None:
     for flag, time in (("--val", val), ("--test", test)):
         if not low < time < high:
             text = (
-                f"{flag} {time:%Y-%m-%d} lies outside the data, which run from {low:%Y-%m-%d} to "
+                f"{flag} {time:%Y-%m-%d} lies outside the data, which range from {low:%Y-%m-%d} to "
                 f"{high:%Y-%m-%d}"
             )
             if result.mapping.split_reason == "chosen":
@@ -74,7 +74,7 @@ def check_split(result: ImportResult) -> None:
 
 
 def write_records(result: ImportResult, folder: Path, name: str) -> None:
-    """The manifest that RelBench reads, and our own account of what was done."""
+    """Write ``manifest.yaml``, which RelBench reads, ``mapping.yaml`` and ``import.json``."""
     from relbench.manifest import DatasetManifest, TableSpec
 
     mapping = result.mapping
@@ -92,7 +92,7 @@ def write_records(result: ImportResult, folder: Path, name: str) -> None:
 
 
 def import_record(result: ImportResult) -> dict[str, Any]:
-    """The content of ``import.json``: where every column comes from, and what was noticed."""
+    """The content of ``import.json``: the origin of every column, and all notices."""
     return {
         "relfrog": __version__,
         "format": 1,

@@ -1,8 +1,8 @@
-"""The workshop of an import: a temporary DuckDB file that holds the source's rows.
+"""The staging database: a temporary DuckDB file with the rows of the source.
 
-Everything an import must find out (which keys are unique, which values have a parent, what a text
-column means) is asked here and not of the source, so that all sources get the same answers and the
-source is read once. Tables and columns have numbers for names in here (``t3.c0``): names from the
+This is the first step of an import. Everything else (which keys are unique, which values have a
+parent, what a text column holds) is a query of this database, so the source is read only once and
+all sources are treated alike. Tables and columns are numbered here (``t3.c0``): names from the
 source never become SQL.
 """
 
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.io.sources import ReadAgain, Source, SourceColumn, SourceTable
-from relfrog.io.sources.base import Kind, readable
+from relfrog.io.sources.base import Kind, readable_columns
 from relfrog.io.sources.duck import arrow_batches
 from relfrog.support.duckdb import silence
-from relfrog.support.threads import ahead
+from relfrog.support.threads import read_ahead
 
 __all__ = ["ColumnFacts", "StagedColumn", "StagedTable", "Staging"]
 
-#: The DuckDB type in which values of a kind are kept.
+#: The DuckDB type for each kind.
 _STAGED: dict[Kind, str] = {
     "integer": "BIGINT",
     "decimal": "VARCHAR",
@@ -36,22 +36,22 @@ _STAGED: dict[Kind, str] = {
     "hex": "VARCHAR",
 }
 
-#: Batches gathered before they are inserted; more would cost memory, fewer time.
+#: Batches per insert; more would cost memory, fewer would cost time.
 _BATCHES_AT_ONCE = 4
 
-#: What people write into text where a value is missing.
-MISSING = (
+#: Texts that stand for a missing value.
+MISSING_TEXTS = (
     *("", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-", "?", r"\N"),
     *("0000-00-00", "0000-00-00 00:00:00"),
 )
 
 
-def listed(texts: tuple[str, ...]) -> str:
-    """Texts as a list in SQL."""
+def sql_list(texts: tuple[str, ...]) -> str:
+    """SQL for a list of texts."""
     return "(" + ", ".join(f"'{text}'" for text in texts) + ")"
 
 
-#: Text with a time in ISO 8601. The zone, if there is one, is honoured; otherwise UTC.
+#: A time in ISO 8601; without a zone it is UTC.
 ISO = (
     r"^\s*\d{4}-\d{1,2}-\d{1,2}"
     r"([ T]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\s*(Z|UTC|[+-]\d{2}(:?\d{2})?)?)?\s*$"
@@ -60,11 +60,11 @@ ISO = (
 
 def iso_time(column: str) -> str:
     """SQL for text in ISO 8601 as a timestamp in UTC; NULL where it cannot be read."""
-    return sane_time(f"make_timestamp(epoch_us(TRY_CAST({column} AS TIMESTAMPTZ)))")
+    return valid_time(f"make_timestamp(epoch_us(TRY_CAST({column} AS TIMESTAMPTZ)))")
 
 
-def sane_time(timestamp: str) -> str:
-    """SQL for a timestamp that a calendar has; NULL for infinity and years beyond 9999."""
+def valid_time(timestamp: str) -> str:
+    """SQL for a timestamp; NULL for infinity and for years before 1 or after 9999."""
     return (
         f"CASE WHEN {timestamp} BETWEEN TIMESTAMP '0001-01-01' "
         f"AND TIMESTAMP '9999-12-31 23:59:59.999999' THEN {timestamp} END"
@@ -73,14 +73,14 @@ def sane_time(timestamp: str) -> str:
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """What is known of a column's values.
+    """Statistics of a column's values.
 
     Attributes:
-        present: Values that are not NULL.
-        distinct: Different values, approximately.
+        present: Number of values that are not NULL.
+        distinct: Approximate number of distinct values.
         low: The smallest value, for a time in microseconds since 1970; None if there is none.
         high: The largest value.
-        infinite: NaN and infinite values.
+        infinite: Number of NaN and infinite values.
     """
 
     present: int
@@ -91,13 +91,13 @@ class ColumnFacts:
 
     @property
     def constant(self) -> bool:
-        """Whether all present values are one and the same."""
+        """Whether all values that are not NULL are equal."""
         return self.present > 0 and self.low is not None and bool(self.low == self.high)
 
 
 @dataclass(frozen=True)
 class StagedColumn:
-    """A column in the workshop: ``sql`` is its name there."""
+    """A column of the staging database; ``sql`` is its name there."""
 
     source: SourceColumn
     sql: str
@@ -117,7 +117,7 @@ class StagedColumn:
 
 @dataclass(frozen=True)
 class StagedTable:
-    """A table in the workshop: ``sql`` is its name there, ``rowid`` the source's order."""
+    """A table of the staging database; ``sql`` is its name there, ``rowid`` the source's order."""
 
     source: SourceTable
     sql: str
@@ -130,22 +130,22 @@ class StagedTable:
         return self.source.name
 
 
-def is_workshop_error(error: BaseException) -> bool:
-    """Whether DuckDB ran out of disk or memory."""
+def is_out_of_space(error: BaseException) -> bool:
+    """Whether DuckDB ran out of disk space or memory."""
     import duckdb
 
     if isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
         return True
-    room = ("No space left", "Could not write", "failed to allocate", "Out of Memory")
-    return isinstance(error, duckdb.Error) and any(words in str(error) for words in room)
+    phrases = ("No space left", "Could not write", "failed to allocate", "Out of Memory")
+    return isinstance(error, duckdb.Error) and any(phrase in str(error) for phrase in phrases)
 
 
 class Staging:
-    """A temporary DuckDB file with everything that was read.
+    """A temporary DuckDB database with the rows of all tables.
 
     Args:
-        folder: Where the file may lie; removed by whoever made it.
-        memory: How much DuckDB may use before it goes to disk, such as ``2GB``.
+        folder: Where to put the file; the caller removes it.
+        memory: How much memory DuckDB may use before it spills to disk, such as ``2GB``.
     """
 
     def __init__(self, folder: Path, memory: str = "2GB") -> None:
@@ -159,9 +159,9 @@ class Staging:
             "TimeZone": "UTC",
         }.items():
             self.connection.execute(f"SET {setting} = '{value.replace(chr(39), chr(39) * 2)}'")
-        # The order of rows is the source's order and must survive every scan.
+        # Every scan must return rows in the order of the source.
         self.connection.execute("SET preserve_insertion_order = true")
-        silence(self.connection)  # progress on the terminal is ours to show
+        silence(self.connection)
         self._tables = 0
 
     def close(self) -> None:
@@ -173,18 +173,18 @@ class Staging:
         return self.rows(query)[0]
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """All rows of a statement's result; for small ones. It is finished after this."""
+        """Run a statement to its end and fetch all rows; for small results."""
         found: list[tuple[Any, ...]] = self.connection.execute(query).fetchall()
         return found
 
     def batches(self, query: str) -> Iterator[Any]:
-        """A query's result as Arrow batches, in any order; for large ones."""
-        yield from ahead(arrow_batches(self.connection.cursor(), query, 1 << 17))
+        """Stream the result of a query as Arrow batches, in any order; for large results."""
+        yield from read_ahead(arrow_batches(self.connection.cursor(), query, 1 << 17))
 
     def ordered_batches(self, query: str) -> Iterator[Any]:
-        """A scan of one table as Arrow batches, in the order of its rows.
+        """Stream a scan of one table as Arrow batches, in the order of its rows.
 
-        Only a single thread keeps the order of a result that is not collected first.
+        DuckDB keeps the order of a streamed result only on a single thread.
         """
         self.rows("SET threads = 1")
         try:
@@ -195,12 +195,12 @@ class Staging:
     def load(
         self, source: Source, table: SourceTable, advance: Callable[[int], None]
     ) -> StagedTable:
-        """Read a whole table from the source.
+        """Copy a table from the source.
 
         Args:
-            source: Where it lies.
-            table: What to read.
-            advance: Told the number of rows read so far, ever again.
+            source: The source.
+            table: The table to read.
+            advance: Called repeatedly with the number of rows read so far.
         """
         sql = f"t{self._tables}"
         self._tables += 1
@@ -214,14 +214,14 @@ class Staging:
                 table = again.table
                 continue
             except BaseException:
-                with contextlib.suppress(Exception):  # the first error is the one to hear of
+                with contextlib.suppress(Exception):  # report the first error
                     self.rows("ROLLBACK")
                 raise
             self.rows("COMMIT")
             break
         columns = {}
         facts = self._facts(sql, table)
-        for position, column in enumerate(readable(table)):
+        for position, column in enumerate(readable_columns(table)):
             columns[column.name] = StagedColumn(
                 column, f"c{position}", facts[position], unreadable.get(position, 0)
             )
@@ -235,26 +235,26 @@ class Staging:
         advance: Callable[[int], None],
         guessed: dict[str, Kind],
     ) -> tuple[int, dict[int, int]]:
-        """Insert all batches; returns the rows, and per column the values that were lost.
+        """Insert all batches; return the number of rows, and of unreadable values per column.
 
-        Text that begins as times in ISO 8601 is guessed to be times and parsed on the way in,
-        once; if it does not go on so, the table is read again. ``guessed`` remembers the columns.
+        Text that starts with times in ISO 8601 is assumed to hold times, and parsed on insert. If
+        a later value is no time, the table is read again; ``guessed`` remembers the columns.
         """
-        columns = readable(table)
+        columns = readable_columns(table)
         types = ", ".join(f"c{i} {_STAGED[c.kind]}" for i, c in enumerate(columns))
         self.rows(f"CREATE OR REPLACE TABLE {sql} ({types or 'no_column INTEGER'})")
         rows, unreadable = 0, dict.fromkeys(range(len(columns)), 0)
-        held: list[Any] = []
-        for batch in ahead(source.read(table)):
-            if not rows and not held:
+        pending: list[Any] = []
+        for batch in read_ahead(source.read(table)):
+            if not rows and not pending:
                 _guess_times(table, batch, guessed)
-            held.append(batch)
-            if len(held) == _BATCHES_AT_ONCE:
-                rows += self._insert(sql, columns, held, unreadable)
-                held = []
+            pending.append(batch)
+            if len(pending) == _BATCHES_AT_ONCE:
+                rows += self._insert(sql, columns, pending, unreadable)
+                pending = []
                 advance(rows)
-        if held:
-            rows += self._insert(sql, columns, held, unreadable)
+        if pending:
+            rows += self._insert(sql, columns, pending, unreadable)
         advance(rows)
         for position, column in enumerate(columns):
             if column.name in guessed and column.kind == "time" and unreadable[position]:
@@ -262,27 +262,27 @@ class Staging:
         return rows, unreadable
 
     def _insert(
-        self, sql: str, columns: list[SourceColumn], held: list[Any], unreadable: dict[int, int]
+        self, sql: str, columns: list[SourceColumn], pending: list[Any], unreadable: dict[int, int]
     ) -> int:
         import pyarrow as pa
 
         names = [f"c{i}" for i in range(len(columns))] or ["no_column"]
-        arrived = pa.Table.from_batches([b.rename_columns(names) for b in held])
+        arrived = pa.Table.from_batches([b.rename_columns(names) for b in pending])
         expressions = []
         for position, column in enumerate(columns):
             field_type = arrived.schema.field(position).type
             name, expression = f"c{position}", f"c{position}"
             is_text = pa.types.is_string(field_type) or pa.types.is_large_string(field_type)
             if pa.types.is_timestamp(field_type):
-                # An instant with a zone becomes UTC without one.
+                # Times with a zone become UTC.
                 naive = arrived.column(position).cast(pa.timestamp("us"), safe=False)
                 arrived = arrived.set_column(position, name, naive)
-                expression = sane_time(name)
+                expression = valid_time(name)
             elif column.kind == "time" and is_text:
                 times = _parsed(arrived.column(position))
                 if times is not None:
                     arrived = arrived.set_column(position, name, times)
-                    expression = sane_time(name)
+                    expression = valid_time(name)
                 else:
                     expression = iso_time(name)
             elif column.kind == "list" and is_text:
@@ -295,7 +295,7 @@ class Staging:
                 if expression != f"c{position}":
                     lost = f"c{position} IS NOT NULL AND ({expression}) IS NULL"
                     if pa.types.is_string(arrived.schema.field(position).type):
-                        lost += f" AND trim(c{position}) NOT IN {listed(MISSING)}"
+                        lost += f" AND trim(c{position}) NOT IN {sql_list(MISSING_TEXTS)}"
                     (count,) = self.row(f"SELECT count(*) FILTER (WHERE {lost}) FROM arrived")
                     unreadable[position] += count
         finally:
@@ -303,9 +303,9 @@ class Staging:
         return int(arrived.num_rows)
 
     def _facts(self, sql: str, table: SourceTable) -> list[ColumnFacts]:
-        """One pass over the table for the facts of all columns."""
-        asked: list[str] = []
-        for position, column in enumerate(readable(table)):
+        """Compute the statistics of all columns in one pass."""
+        wanted: list[str] = []
+        for position, column in enumerate(readable_columns(table)):
             name = f"c{position}"
             finite = name
             infinite = "0"
@@ -314,23 +314,23 @@ class Staging:
                 infinite = f"count(*) FILTER (WHERE NOT isfinite({name}))"
             elif _STAGED[column.kind] == "TIMESTAMP":
                 finite = f"epoch_us({name})"
-            asked += [
+            wanted += [
                 f"count({name})",
                 f"approx_count_distinct({name})",
                 f"min({finite})",
                 f"max({finite})",
                 infinite,
             ]
-        if not asked:
+        if not wanted:
             return []
-        answer = self.row(f"SELECT {', '.join(asked)} FROM {sql}")
+        answer = self.row(f"SELECT {', '.join(wanted)} FROM {sql}")
         return [ColumnFacts(*answer[i : i + 5]) for i in range(0, len(answer), 5)]
 
 
 def _parsed(text: Any) -> Any:
-    """Text in ISO 8601 as times in UTC, all of it, by Arrow; None if it cannot read something.
+    """Parse text in ISO 8601 with Arrow, to times in UTC; None if any value cannot be parsed.
 
-    DuckDB reads more forms, at a fifth of the speed.
+    DuckDB parses more formats, at a fifth of the speed.
     """
     import pyarrow as pa
 
@@ -347,17 +347,17 @@ def _parses(values: Any) -> bool:
 
 
 def _guess_times(table: SourceTable, batch: Any, guessed: dict[str, Kind]) -> None:
-    """Look for text that begins as times.
+    """Look for text columns whose first batch holds only times.
 
     Raises:
-        ReadAgain: There is some.
+        ReadAgain: There are such columns.
     """
     again = table
-    for column in readable(table):
+    for column in readable_columns(table):
         if column.kind not in ("text", "untyped") or column.name in guessed:
             continue
         values = batch.column(column.name).drop_null()
-        # Arrow words a complaint for each value it cannot read: a few are asked first.
+        # Arrow composes an error for each value it cannot parse: try a few first.
         few = values.slice(0, 100)
         if all(len(v) >= 8 for v in few.to_pylist()) and all(map(_parses, (few, values))):
             guessed[column.name] = column.kind

@@ -1,4 +1,4 @@
-"""When a row came to be: proposing each table's time column, and the times that split the data."""
+"""Propose each table's time column (when a row was created), and the split times."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _CREATION = {
 }  # fmt: skip
 _PLAIN = {"date", "time", "datetime", "timestamp", "ts", "day", "hour", "when"}
 _UPDATE = {"updated", "update", "modified", "modification", "changed", "edited"}
-#: The row's own future, as it was foreseen when it was written.
+#: Words of times that were planned or expected when the row was written.
 _FUTURE = {
     "due", "deadline", "expires", "expire", "expiry", "expiration", "expected", "estimated",
     "estimate", "eta", "planned", "promised", "target", "next", "until", "valid", "required",
     "renewal", "maturity", "forecast", "scheduled", "schedule", "sched", "limit",
     "cutoff", "ends",
 }  # fmt: skip
-#: Facts about a thing, or a moment that keeps moving: neither says when the row appeared.
+#: Dates in the life of an entity, and dates that are updated: neither is when a row was created.
 _BIRTH = {"birth", "birthday", "birthdate", "dob", "born", "founded", "built", "death", "died"}
 _MOVING = {"last", "latest", "recent", "synced", "refreshed", "seen"}
-#: Words of a column that says which year a row tells of, and words that may stand beside them:
-#: a model year, or a year of marriage, is a fact about the thing.
+#: Words for the year a row is about, and words that may accompany them: a model year, or a year of
+#: marriage, is a property of the entity.
 _YEAR = {"year", "yr", "season", "yearid"}
 _BESIDE_YEAR = {"id", "key", "fiscal", "financial", "calendar", "academic", "school"}
 
 
 @dataclass(frozen=True)
 class TimeProposal:
-    """The proposed time column, or None, and why."""
+    """A proposed time column, or None, and why."""
 
     column: str | None
     reason: str
@@ -50,7 +50,7 @@ class TimeProposal:
 
 @dataclass(frozen=True)
 class Split:
-    """The times that divide the past for training, validation and test."""
+    """The validation and the test time, and why; ``outliers`` warns of rows far outside."""
 
     val: dt.datetime
     test: dt.datetime
@@ -59,7 +59,7 @@ class Split:
 
 
 def is_foreseen(name: str) -> bool:
-    """Whether a column's name says that its time was planned or expected: a due date.
+    """Whether a column's name says that its times were planned or expected, like due dates.
 
     >>> is_foreseen("due_date"), is_foreseen("delivered_at")
     (True, False)
@@ -68,18 +68,18 @@ def is_foreseen(name: str) -> bool:
 
 
 def _rank(name: str, noun: tuple[str, ...] = ()) -> tuple[int, str]:
-    """How likely a column's name makes it the creation time: higher is better, 0 is never.
+    """Score how likely a column is the creation time, by its name; 0 means never.
 
-    The table's own noun says nothing: ``order_approved_at`` is not when the order was placed.
+    The table's own noun is ignored: ``order_approved_at`` is not when the order was placed.
     """
     found = set(words(name))
     found = found - set(noun) or found
     if found & _FUTURE:
-        return 0, "lies in the row's future"
+        return 0, "is planned or expected, not past"
     if found & _BIRTH:
-        return 0, "is a fact about the thing, not about the row"
+        return 0, "is about the entity, not about the row"
     if found & _MOVING:
-        return 0, "keeps moving"
+        return 0, "is updated over time"
     if found & _UPDATE:
         return 1, "an update time"
     if found & _CREATION:
@@ -88,10 +88,10 @@ def _rank(name: str, noun: tuple[str, ...] = ()) -> tuple[int, str]:
 
 
 def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeProposal:
-    """The column that says when a row came to be.
+    """Propose the column that says when a row was created.
 
-    Creation comes before update, and a column that lies in the row's future is never taken: by
-    its name (due, expires, expected ...) or because its values are later than now.
+    Creation times are preferred to update times. Planned or expected times are never proposed: they
+    are recognised by name (due, expires, expected ...) or by values later than now.
     """
     candidates, refused = [], []
     for position, (name, column) in enumerate(table.staged.columns.items()):
@@ -118,13 +118,13 @@ def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeP
             reason = f"not taken: {'; '.join(refused)}"
         return TimeProposal(None, reason)
     best = max(c[:2] for c in candidates)
-    level = [c for c in candidates if c[:2] == best]
-    chosen = level[0] if len(level) == 1 else _earliest(staging, table, level)
+    equal = [c for c in candidates if c[:2] == best]
+    chosen = equal[0] if len(equal) == 1 else _earliest(staging, table, equal)
     return TimeProposal(chosen[3], chosen[4])
 
 
 def propose_year(staging: Staging, table: TypedTable, now: dt.datetime) -> str | None:
-    """The column with the year that a row tells of, for a table that has no other time."""
+    """The column with the year a row is about, for a table without another time."""
     for name, column in table.staged.columns.items():
         found = set(words(name))
         rest = found - _YEAR - _BESIDE_YEAR - _CREATION - _PLAIN - set(table.noun)
@@ -142,22 +142,22 @@ def propose_year(staging: Staging, table: TypedTable, now: dt.datetime) -> str |
 _Candidate = tuple[bool, int, int, str, str, str]
 
 
-def _earliest(staging: Staging, table: TypedTable, level: Sequence[_Candidate]) -> _Candidate:
-    """Of columns with equally good names the one that comes first in most rows."""
-    least = f"least({', '.join(c[5] for c in level)})"
+def _earliest(staging: Staging, table: TypedTable, equal: Sequence[_Candidate]) -> _Candidate:
+    """Of equally good columns, the one that is the earliest in most rows."""
+    least = f"least({', '.join(c[5] for c in equal)})"
     counts = staging.row(
         "SELECT "
-        + ", ".join(f"count(*) FILTER (WHERE {c[5]} = {least})" for c in level)
+        + ", ".join(f"count(*) FILTER (WHERE {c[5]} = {least})" for c in equal)
         + f" FROM {table.staged.sql}"
     )
-    order = sorted(zip(counts, level, strict=True), key=lambda pair: (pair[0], pair[1][2]))
+    order = sorted(zip(counts, equal, strict=True), key=lambda pair: (pair[0], pair[1][2]))
     return order[-1][1]
 
 
 def _quantiles(staging: Staging, union: str) -> tuple[dt.datetime, dt.datetime] | None:
-    """The 1st percentile and the 99.9th, to the hour; to the second within a few days.
+    """The 1st and the 99.9th percentile, to the hour, or to the second for short spans.
 
-    Counting per hour needs a fraction of the memory and time of sorting all rows.
+    Counting per hour takes a fraction of the memory and time of sorting all rows.
     """
     first, last = staging.row(f"SELECT min(t), max(t) FROM ({union})")
     if first is None:
@@ -181,17 +181,17 @@ def _quantiles(staging: Staging, union: str) -> tuple[dt.datetime, dt.datetime] 
 def propose_split(
     staging: Staging, timed: Iterable[tuple[str, str] | None], yearly: bool = False
 ) -> Split | None:
-    """Validation and test times: the last tenth of the time span for each.
+    """Propose validation and test times; None if no table has a time column.
 
-    The span runs from the 1st percentile of all rows' times to the 99.9th, so that a few wrong
-    dates (1900, 2099) do not decide. None if no table has a time column.
+    The last tenth of the time span is for test, the tenth before it for validation. The span runs
+    from the 1st to the 99.9th percentile of all times, so that a few wrong dates (1900, 2099) do
+    not matter.
 
     Args:
-        staging: The workshop.
-        timed: Per table its SQL and that of its time; None where it has none.
-        yearly: Whether most rows are dated by a year, and so all lie on its last day. Then the
-            times are those of midyear: from there each year's rows lie within 365 days, leap years
-            or not.
+        staging: The staging database.
+        timed: SQL of each table and of its times; None for a table without times.
+        yearly: Whether most rows are dated by a year, and so lie on its last day. Then the split
+            times are at midyear: the following 365 days contain one year's rows, leap year or not.
     """
     union = " UNION ALL ".join(f"SELECT {t[1]} AS t FROM {t[0]}" for t in timed if t is not None)
     if not union:
@@ -210,18 +210,18 @@ def propose_split(
         reason = f"all rows lie within seconds of {high}: there is no before and after to split"
         return Split(low, low + dt.timedelta(seconds=1), reason)
     reason = (
-        f"rows lie between {low:%Y-%m-%d} and {high:%Y-%m-%d} (outliers apart): the last tenth of "
-        "that time is for test, the tenth before for validation"
+        f"rows lie between {low:%Y-%m-%d} and {high:%Y-%m-%d} (without outliers): the last tenth "
+        "of that span is for test, the tenth before it for validation"
     )
     if yearly and val.year < test.year:
         val, test = (t.replace(month=7, day=1) for t in (val, test))
-        reason += "; at midyear, so that 365 days from there hold the rows of one year"
+        reason += "; at midyear, so that the next 365 days contain one year's rows"
     first, last = staging.row(f"SELECT min(t), max(t) FROM ({union})")
     outliers = ""
     if low - first > span or last - high > span:
         odd = first if low - first > span else last
         outliers = (
-            f"some rows lie far from the rest, such as at {odd}; training would begin or end "
+            f"some rows lie far from the rest, such as at {odd}, and training would begin or end "
             "there. Correct them in the source, or choose another time column"
         )
     return Split(val, test, reason, outliers)

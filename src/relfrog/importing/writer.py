@@ -1,4 +1,4 @@
-"""Writing the dataset folder: rows in order of time, keys as row numbers, values in few types."""
+"""Write the tables: rows in order of time, keys as row numbers, values in a few types."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from relfrog.errors import SchemaError
 from relfrog.importing.column_types import type_sql
 from relfrog.importing.key_checks import join_columns
-from relfrog.importing.key_plan import Plan
-from relfrog.importing.layout import Column, Ordered, lay_out
+from relfrog.importing.key_plan import ImportPlan
+from relfrog.importing.layout import OutputColumn, SortedTable, output_columns
 from relfrog.importing.mapping import ForeignKeyMapping, Notice
 from relfrog.importing.staging import StagedTable, Staging
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 __all__ = ["WrittenTable", "write_tables"]
 
-#: Rows from which on an array of parents lies on disk instead of in memory.
+#: From this many rows on, an array of parents is memory-mapped.
 _ON_DISK = 50_000_000
 
 
 @dataclass
 class WrittenTable:
-    """A table as it lies in the folder.
+    """A table of the dataset folder.
 
     Attributes:
         name: Its name in the dataset.
         source: Its name in the source.
-        rows: How many there are.
-        pkey: The column with the row numbers, if the table has keys.
+        rows: Its number of rows.
+        pkey: The primary-key column, which holds row numbers; None if there is none.
         time_col: The time column.
-        fkeys: Per foreign-key column the table it points into.
-        sources: Per column what it comes from: (source columns, role).
-        key: The source's columns whose values ``keys/<name>.parquet`` keeps.
+        fkeys: The parent table of each foreign-key column.
+        sources: The origin of each column: (source columns, role).
+        key: The source's key columns, whose values are in ``keys/<name>.parquet``.
     """
 
     name: str
@@ -51,7 +51,7 @@ class WrittenTable:
 
 def write_tables(
     staging: Staging,
-    plan: Plan,
+    plan: ImportPlan,
     folder: Path,
     on_duplicate: str,
     advance: Callable[[str], None],
@@ -59,18 +59,18 @@ def write_tables(
     """Write ``db/*.parquet`` and ``keys/*.parquet``.
 
     Args:
-        staging: The workshop.
-        plan: What to do; notices are added to it.
+        staging: The staging database.
+        plan: The plan; notices are added to it.
         folder: The dataset folder.
         on_duplicate: ``error`` or ``first``.
-        advance: Told the name of each table that is finished.
+        advance: Called with the name of each table that is finished.
 
     Raises:
         SchemaError: A primary key has duplicates and ``on_duplicate`` is ``error``.
     """
     mapping = plan.mapping
     if on_duplicate == "error":
-        _refuse_duplicates(plan)
+        _check_duplicates(plan)
     (folder / "db").mkdir()
     (folder / "keys").mkdir()
     first = _first_time(staging, plan)
@@ -84,7 +84,7 @@ def write_tables(
     return written
 
 
-def _refuse_duplicates(plan: Plan) -> None:
+def _check_duplicates(plan: ImportPlan) -> None:
     found = []
     for name, check in plan.checks.items():
         if check.duplicates:
@@ -92,11 +92,11 @@ def _refuse_duplicates(plan: Plan) -> None:
             shown = "; ".join(f"{key} ({times} times)" for key, times in check.examples)
             found.append(f"{name}.{columns}: {check.duplicates:,} duplicate keys, such as {shown}.")
     if found:
-        remedy = "Keep the first row of each with --on-duplicate first, or name another key: --pk"
+        remedy = "Keep the first row of each with --on-duplicate first, or choose another key: --pk"
         raise SchemaError(" ".join([*found, remedy]))
 
 
-def _first_time(staging: Staging, plan: Plan) -> int | None:
+def _first_time(staging: Staging, plan: ImportPlan) -> int | None:
     """The earliest time of all tables, in microseconds since 1970."""
     times: list[int | None] = []
     for timed in map(plan.time_of, plan.mapping.tables):
@@ -105,8 +105,8 @@ def _first_time(staging: Staging, plan: Plan) -> int | None:
     return min((t for t in times if t is not None), default=None)
 
 
-def _order(staging: Staging, plan: Plan, name: str) -> Ordered:
-    """Bring a table into its order: by time, then by key, then as in the source."""
+def _order(staging: Staging, plan: ImportPlan, name: str) -> SortedTable:
+    """Sort a table by time, then by key, then by position in the source."""
     typed, mapping = plan.typed[name], plan.mapping.tables[name]
     staged = typed.staged
     timed = plan.time_of(name)
@@ -123,19 +123,19 @@ def _order(staging: Staging, plan: Plan, name: str) -> Ordered:
         )
         dropped = plan.checks[name].duplicates
         rows -= dropped
-        text = f"{dropped:,} rows with a key that was there already are left out"
+        text = f"{dropped:,} rows with a duplicate key are left out"
         plan.notices.append(Notice("left out", name, ", ".join(mapping.primary_key), text))
     if not keep and (not by or _is_ordered(staging, staged, by)):
-        return Ordered(typed, mapping, staged.sql, rows)
+        return SortedTable(typed, mapping, staged.sql, rows)
     order = ", ".join([*(f"{expression} NULLS FIRST" for expression in by), "rowid"])
     sql = f"s{staged.sql[1:]}"
     staging.rows(f"CREATE TABLE {sql} AS SELECT * FROM {staged.sql} {keep} ORDER BY {order}")
     staging.rows(f"DROP TABLE {staged.sql}")
-    return Ordered(typed, mapping, sql, rows)
+    return SortedTable(typed, mapping, sql, rows)
 
 
 def _is_ordered(staging: Staging, staged: StagedTable, by: list[str]) -> bool:
-    """Whether the rows stand in order already: much cheaper than sorting them again."""
+    """Whether the rows are sorted already: much cheaper than sorting them again."""
     import numpy as np
 
     expressions = ", ".join(f"{expression} AS b{i}" for i, expression in enumerate(by))
@@ -152,11 +152,11 @@ def _is_ordered(staging: Staging, staged: StagedTable, by: list[str]) -> bool:
             columns = [np.concatenate(([b], c)) for b, c in zip(last, columns, strict=True)]
         last = [c[-1] for c in columns]
         rising = np.zeros(len(columns[0]) - 1, dtype=bool)
-        level = np.ones(len(columns[0]) - 1, dtype=bool)
+        equal = np.ones(len(columns[0]) - 1, dtype=bool)
         for column in columns:
-            rising |= level & (column[1:] > column[:-1])
-            level &= column[1:] == column[:-1]
-        if not (rising | level).all():
+            rising |= equal & (column[1:] > column[:-1])
+            equal &= column[1:] == column[:-1]
+        if not (rising | equal).all():
             return False
     return True
 
@@ -169,20 +169,20 @@ def _is_number(arrow_type: Any) -> bool:
 
 def _write(
     staging: Staging,
-    plan: Plan,
-    ordered: dict[str, Ordered],
+    plan: ImportPlan,
+    ordered: dict[str, SortedTable],
     name: str,
     referred: bool,
     first: int | None,
     folder: Path,
 ) -> WrittenTable:
-    """Write one table, and the source's keys beside it."""
+    """Write one table, and the source's key values beside it."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = ordered[name]
-    layout = lay_out(staging, plan, table, referred, first)
+    layout = output_columns(staging, plan, table, referred, first)
     result = WrittenTable(table.mapping.name, name, table.rows)
     for column in layout:
         result.sources[column.name] = (column.sources, column.role)
@@ -194,7 +194,7 @@ def _write(
             result.fkeys[column.name] = plan.mapping.tables[column.key.parent].name
         if column.role in ("value", "time") and (column.name,) != column.sources:
             text = f"column named {column.name} in the dataset"
-            plan.notices.append(Notice("mended", name, column.sources[0], text))
+            plan.notices.append(Notice("changed", name, column.sources[0], text))
     parents = {
         c.name: _parents(staging, table, ordered[c.key.parent], c.key, folder, i)
         for i, c in enumerate(layout)
@@ -231,13 +231,13 @@ def _write(
 
 def _parents(
     staging: Staging,
-    child: Ordered,
-    parent: Ordered,
+    child: SortedTable,
+    parent: SortedTable,
     key: ForeignKeyMapping,
     folder: Path,
     number: int,
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Per row of the child the row number of its parent; -1 if it has none."""
+    """The row number of each child row's parent; -1 if it has none."""
     import numpy as np
 
     if child.rows > _ON_DISK:
@@ -245,7 +245,7 @@ def _parents(
         found: np.ndarray[Any, np.dtype[np.int64]] = np.memmap(
             place, dtype=np.int64, mode="w+", shape=(child.rows,)
         )
-        place.unlink()  # the memory map keeps it alive as long as it is needed
+        place.unlink()  # the memory map keeps the file alive
         found[:] = -1
     else:
         found = np.full(child.rows, -1, dtype=np.int64)
@@ -253,7 +253,7 @@ def _parents(
     left = ", ".join(f"{a} AS k{i}" for i, (a, _) in enumerate(pairs))
     right = ", ".join(f"{b} AS k{i}" for i, (_, b) in enumerate(pairs))
     joined = " AND ".join(f"c.k{i} = p.k{i}" for i in range(len(pairs)))
-    # The order in which a join answers is not ours to know: each row says where it belongs.
+    # A join returns rows in any order, so each pair carries its row numbers.
     for batch in staging.batches(
         f"SELECT c.r AS r, p.r AS q FROM (SELECT rowid AS r, {left} FROM {child.sql}) c "
         f"JOIN (SELECT rowid AS r, {right} FROM {parent.sql}) p ON {joined}"
@@ -262,8 +262,8 @@ def _parents(
     return found
 
 
-def _schema(layout: list[Column]) -> Any:
-    """The Parquet schema. Foreign keys are marked as pandas' ``Int64``, which keeps NULLs whole."""
+def _schema(layout: list[OutputColumn]) -> Any:
+    """The Parquet schema; foreign keys load as pandas' ``Int64``, which has NULLs."""
     import json
 
     import pyarrow as pa
@@ -292,19 +292,21 @@ def _schema(layout: list[Column]) -> Any:
     return pa.schema(fields, metadata={"pandas": json.dumps(pandas)} if nullable else None)
 
 
-def _count_losses(staging: Staging, plan: Plan, table: Ordered, column: Column) -> None:
-    """Say how many values a column lost on the way to a type that the user chose."""
+def _count_losses(
+    staging: Staging, plan: ImportPlan, table: SortedTable, column: OutputColumn
+) -> None:
+    """Report how many values a type chosen by the user could not represent."""
     if column.role != "value" or table.mapping.columns[column.sources[0]].reason != "chosen":
         return
     staged = table.typed.column(column.sources[0])
     (lost,) = staging.row(f"SELECT count({staged.sql}) - count({column.sql}) FROM {table.sql}")
     if lost > staged.facts.infinite:
         text = f"{lost:,} values cannot be read as {column.kind} and become NULL"
-        plan.notices.append(Notice("mended", table.typed.name, column.sources[0], text))
+        plan.notices.append(Notice("changed", table.typed.name, column.sources[0], text))
 
 
-def _write_keys(staging: Staging, table: Ordered, result: WrittenTable, folder: Path) -> None:
-    """Keep the source's own key values, row by row, for predictions to come back with."""
+def _write_keys(staging: Staging, table: SortedTable, result: WrittenTable, folder: Path) -> None:
+    """Write the source's key values, row by row; predictions are returned with them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""Writing a frame of results: into a file or into a table of a database, whole or not at all."""
+"""Write a table of results to a file or a database, all or nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relfrog.errors import UsageError
 from relfrog.io.secrets import hide_password
 from relfrog.io.targets import Target, open_target
 from relfrog.io.targets.columns import as_json
-from relfrog.support.files import appearing_file, refuse_file
+from relfrog.support.files import atomic_file, check_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,16 +21,16 @@ __all__ = ["check_output", "write_frame"]
 
 
 def check_output(out: str | Path, table: str | None = None, overwrite: bool = False) -> None:
-    """Refuse, before any work is done, what :func:`write_frame` would refuse after it.
+    """Check, before a long computation, that :func:`write_frame` will be able to write.
 
     Raises:
-        UsageError: ``out`` is neither a file of a known kind nor a database, or ``table`` does not
-            go with it.
-        OutputError: Something is in the way, or the place cannot be reached or written.
+        UsageError: ``out`` is neither a file of a known type nor a database, or ``table`` is
+            missing or given for a file.
+        OutputError: The file or table already exists, or cannot be written.
     """
     target = _target(out, table)
     if isinstance(target, Path):
-        refuse_file(target, overwrite)
+        check_file(target, overwrite)
     else:
         target.check(overwrite)
 
@@ -38,64 +38,66 @@ def check_output(out: str | Path, table: str | None = None, overwrite: bool = Fa
 def write_frame(
     frame: pd.DataFrame, out: str | Path, *, table: str | None = None, overwrite: bool = False
 ) -> str:
-    """Write the rows of a frame, in their order and without its index.
+    """Write the rows of a frame, in order and without its index.
 
     Lists become lists in Parquet, DuckDB and PostgreSQL, and JSON elsewhere; times with a zone
     become UTC in databases.
 
     Args:
-        frame: Columns of numbers, truth values, text, times, or lists of them.
+        frame: Columns of numbers, booleans, text, times, or lists of these.
         out: A file ending in ``.parquet``, ``.csv`` or ``.csv.gz``, or the URL of a database:
             ``postgresql://``, ``mysql://``, ``sqlite:///``, ``duckdb:///``.
-        table: The table to make there, if ``out`` is a database; ``schema.table`` for one in
-            another schema.
-        overwrite: Whether to replace a file or a table that is there already.
+        table: The table to create, if ``out`` is a database; ``schema.table`` for one in another
+            schema.
+        overwrite: Whether to replace an existing file or table.
 
     Returns:
-        Where it is now, as it may be shown.
+        Where it was written, without any password.
 
     Raises:
         UsageError: As :func:`check_output`.
-        OutputError: It cannot be written; nothing has changed then.
+        OutputError: It cannot be written; nothing was changed.
     """
     target = _target(out, table)
     data = _arrow(frame)
     if isinstance(target, Target):
-        target.write(_settled(data), overwrite)
+        target.write(_database_types(data), overwrite)
         return str(target)
-    with appearing_file(target, overwrite) as partial:
-        _WRITERS[_ending(target)](frame, data, partial)
+    with atomic_file(target, overwrite) as partial:
+        _WRITERS[_suffix(target)](frame, data, partial)
     return str(target)
 
 
 def _target(out: str | Path, table: str | None) -> Path | Target:
-    """The file or the table that is meant."""
+    """The file or the table to write."""
     target = open_target(out, table) if isinstance(out, str) else None
     if target is not None:
         return target
     shown = hide_password(str(out))
-    if not _ending(out) or "://" in str(out):
+    if not _suffix(out) or "://" in str(out):
         raise UsageError(
-            f"{shown}: results go into a file ending in {', '.join(_WRITERS)}, or into a database: "
-            "postgresql://user@host/db, mysql://user@host/db, sqlite:///file.db, "
+            f"{shown}: results are written to a file ending in {', '.join(_WRITERS)}, or to "
+            "a database: postgresql://user@host/db, mysql://user@host/db, sqlite:///file.db, "
             "duckdb:///file.duckdb"
         )
     if table is not None:
-        raise UsageError(f"{shown} is a file; a table has a name in a database only.")
+        raise UsageError(
+            f"{shown} is a file. Leave out --table, which names a table of a database."
+        )
     return Path(out).expanduser()
 
 
-def _ending(out: str | Path) -> str:
+def _suffix(out: str | Path) -> str:
     name = Path(out).name.lower()
-    endings = (e for e in _WRITERS if name.endswith(e) and name != e)
-    return next(endings, "")
+    suffixes = (s for s in _WRITERS if name.endswith(s) and name != s)
+    return next(suffixes, "")
 
 
 def _arrow(frame: pd.DataFrame) -> Any:
-    """The frame in Arrow's types, which do not depend on the version of pandas; NaN is NULL."""
+    """Convert a frame to Arrow, whose types do not depend on the version of pandas; NaN is NULL."""
     import pyarrow as pa
 
-    assert frame.columns.is_unique, "columns of one name"
+    assert frame.columns.is_unique, "duplicate column names"
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     for name in frame.columns:
         if frame[name].dtype.kind == "O" and any(isinstance(v, uuid.UUID) for v in frame[name]):
@@ -103,7 +105,7 @@ def _arrow(frame: pd.DataFrame) -> Any:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, TypeError, OverflowError):
-        # Lists of mixed values, say, are JSON everywhere.
+        # What Arrow has no type for, such as lists of mixed values, becomes JSON.
         for name in frame.columns:
             try:
                 pa.array(frame[name], from_pandas=True)
@@ -112,24 +114,24 @@ def _arrow(frame: pd.DataFrame) -> Any:
         return pa.Table.from_pandas(frame, preserve_index=False)
 
 
-def _settled(data: Any) -> Any:
-    """The few types that go into a database: plain text, times to the microsecond in UTC."""
+def _database_types(data: Any) -> Any:
+    """Cast to the types written to databases: strings, times in microseconds and UTC."""
     import pyarrow as pa
 
-    def plain(kind: Any) -> Any:
+    def target_type(kind: Any) -> Any:
         t = pa.types
         if t.is_dictionary(kind):
-            return plain(kind.value_type)
+            return target_type(kind.value_type)
         if t.is_list(kind) or t.is_large_list(kind):
-            return pa.list_(plain(kind.value_type))
+            return pa.list_(target_type(kind.value_type))
         if t.is_timestamp(kind):
             return pa.timestamp("us")
         if t.is_null(kind) or t.is_large_string(kind) or str(kind) == "string_view":
             return pa.string()
         return pa.float32() if t.is_float16(kind) else kind
 
-    schema = pa.schema([(f.name, plain(f.type)) for f in data.schema])
-    # Nanoseconds are cut off; nothing else can get lost.
+    schema = pa.schema([(f.name, target_type(f.type)) for f in data.schema])
+    # Nanoseconds are truncated; nothing else can be lost.
     return data.cast(schema, safe=False)
 
 
@@ -140,7 +142,7 @@ def _write_parquet(frame: pd.DataFrame, data: Any, path: Path) -> None:
 
 
 def _write_csv(frame: pd.DataFrame, data: Any, path: Path, gzipped: bool = False) -> None:
-    """Floats as short as they can be read back exactly, times in ISO 8601, lists in JSON."""
+    """Write CSV: the shortest exact floats, times in ISO 8601, lists in JSON."""
     import pandas as pd
     import pyarrow as pa
 
@@ -169,7 +171,7 @@ def _write_csv(frame: pd.DataFrame, data: Any, path: Path, gzipped: bool = False
 
 
 def _iso(values: Any, kind: Any) -> pd.Series:
-    """Times to the second, or as much finer as they need."""
+    """Format times with as many digits as the finest of them needs, at least to the second."""
     import numpy as np
     import pandas as pd
     import pyarrow as pa
@@ -190,7 +192,7 @@ def _write_gzipped_csv(frame: pd.DataFrame, data: Any, path: Path) -> None:
     _write_csv(frame, data, path, gzipped=True)
 
 
-#: The longest ending that fits counts.
+#: By suffix; the suffixes exclude each other.
 _WRITERS: dict[str, Callable[[Any, Any, Path], None]] = {
     ".parquet": _write_parquet,
     ".csv": _write_csv,

@@ -25,7 +25,7 @@ from relfrog.kinds import MODELS, TaskKind, models_for
 from relfrog.models.fit import fit_model, load_model, make_model, prepare_for
 from relfrog.models.model import Model
 from relfrog.models.run_folder import BLEND, MEMBERS, begin, is_run, read_run
-from relfrog.support.files import appearing, read_json, write_json
+from relfrog.support.files import atomic_folder, read_json, write_json
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
@@ -175,7 +175,7 @@ class AutoModel(Model):
         config = member_settings(name, self.prepared.config)
         if not same or is_run(place) or settings != config:
             return 0.0
-        with appearing(place, True, lambda _: "") as partial:
+        with atomic_folder(place, True, lambda _: "") as partial:
             shutil.copytree(source, partial, dirs_exist_ok=True)
         return float(theirs["seconds"])
 

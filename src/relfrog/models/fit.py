@@ -21,8 +21,8 @@ from relfrog.kinds import MODELS
 from relfrog.models.model import Model
 from relfrog.models.network import SELECTED, WORK
 from relfrog.models.run_folder import resume_command
-from relfrog.support.files import clear_partials, locked, plain, write_json, write_text
-from relfrog.support.threads import computing
+from relfrog.support.files import clear_partials, jsonable, locked, write_json, write_text
+from relfrog.support.threads import thread_limit
 from relfrog.training import checkpoint
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback
@@ -88,7 +88,7 @@ def fit_model(
         RunError: There is no room left on the disk, or training failed.
     """
     started = time.monotonic()
-    with locked(folder), computing(model.prepared.config.threads):
+    with locked(folder), thread_limit(model.prepared.config.threads):
         clear_partials(folder)
         try:
             model.fit(folder, budget, callbacks, resume=resume)
@@ -135,7 +135,7 @@ def _save(model: Model, folder: Path) -> None:
         write_json(folder / UNSEEN, prepared.unseen)
     write_text(folder / "config.yaml", prepared.config.to_yaml())
     write_json(folder / "roles.json", model.roles())
-    lines = [json.dumps(plain(line), ensure_ascii=False, default=str) for line in model.trials]
+    lines = [json.dumps(jsonable(line), ensure_ascii=False, default=str) for line in model.trials]
     write_text(folder / "history.jsonl", "".join(f"{line}\n" for line in lines))
 
 

@@ -20,7 +20,7 @@ from relfrog.graph.popularity import ListRequest
 from relfrog.models.model import Model
 from relfrog.nn.network import Network
 from relfrog.support.files import load_tensors, save_tensors
-from relfrog.support.threads import computing
+from relfrog.support.threads import thread_limit
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.inference import predict_seeds
@@ -147,7 +147,7 @@ class NetworkModel(Model):
     ) -> NDArray[Any]:
         """What the network says."""
         loader = self.prepared.loader(seeds, cutoff=cutoff)
-        with computing(self.prepared.config.threads):
+        with thread_limit(self.prepared.config.threads):
             return predict_seeds(
                 self.network, loader, self.features, torch.device(self.device), request
             )

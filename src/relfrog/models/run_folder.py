@@ -42,7 +42,7 @@ from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
 from relfrog.datasets.tasks import read_task_manifest
 from relfrog.errors import DatasetError, RunError, UsageError
-from relfrog.support.files import appearing, locked, read_json, write_json, write_text
+from relfrog.support.files import atomic_folder, locked, read_json, write_json, write_text
 from relfrog.support.times import MISSING
 from relfrog.training.prepared import Prepared
 
@@ -100,7 +100,7 @@ def begin(
         "versions": versions(config),
     }  # fmt: skip
     try:
-        with appearing(folder, overwrite, objection) as partial:
+        with atomic_folder(folder, overwrite, objection) as partial:
             write_text(partial / "config.yaml", config.to_yaml())
             write_json(partial / "run.json", whole)
             write_json(partial / "database.json", describe_database(prepared, about["task"]))

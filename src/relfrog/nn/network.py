@@ -19,7 +19,7 @@ from relfrog.nn.encoders import RowEncoder, SeedEncoder, TimeEncoder, age_parts
 from relfrog.nn.heads import Head
 from relfrog.nn.role_layer import RoleLayer
 from relfrog.nn.roles import RoleMode, Roles
-from relfrog.support import times as clock
+from relfrog.support.times import PER_SECOND
 
 __all__ = ["Network", "Output"]
 
@@ -129,7 +129,7 @@ class Network(nn.Module):
     ) -> dict[str, Tensor]:
         """Embeddings before the first layer: each distinct row once, then its occurrences."""
         batch = plan.batch
-        per_second = float(clock.PER_SECOND[self.unit])
+        per_second = float(PER_SECOND[self.unit])
         # In double precision: as float32 a time in this century is only known to 128 s.
         seconds = batch.group_times.double() / per_second
         # Where the database stops before the seeds, rows are seen as they were seen there: a

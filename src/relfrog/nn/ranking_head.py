@@ -22,7 +22,7 @@ from relfrog.graph.popularity import ListRequest, Popularity, Standing
 from relfrog.nn.batch_plan import Plan
 from relfrog.nn.encoders import RowEncoder
 from relfrog.nn.heads import Head, Targets
-from relfrog.support import times as clock
+from relfrog.support.times import PER_SECOND
 
 __all__ = ["Answers", "Lists", "RankingHead"]
 
@@ -257,7 +257,7 @@ class RankingHead(Head):
     def _ticks(self, plan: Plan) -> tuple[list[int], Tensor]:
         """The different times up to which seeds see, and which of them is each seed's."""
         batch = plan.batch
-        per_second = clock.PER_SECOND[self.popularity.graph.unit]
+        per_second = PER_SECOND[self.popularity.graph.unit]
         lags = (batch.group_lags.cpu() * float(per_second)).round().to(torch.int64)
         limits = batch.group_times.cpu() - lags
         ticks, moment = limits.unique(return_inverse=True)

@@ -1,1 +1,1 @@
-"""Tools that know nothing of databases or learning."""
+"""General-purpose helpers that know nothing about databases or learning."""

@@ -1,4 +1,4 @@
-"""Names, strings and a quiet connection for DuckDB."""
+"""Quote names and strings for DuckDB, and turn off its progress bar."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["literal", "quoted", "silence"]
 
 
 def quoted(name: str) -> str:
-    """An identifier for DuckDB: always in double quotes."""
+    """Quote an identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def silence(connection: Any) -> None:
-    """No progress bar: it would go to standard output.
+    """Turn off the progress bar, which would go to standard output.
 
-    In a notebook without ipywidgets DuckDB has no bar at all, and refuses to hear of one.
+    In a notebook without ipywidgets DuckDB has no bar, and rejects the setting.
     """
     import duckdb
 
@@ -25,5 +25,5 @@ def silence(connection: Any) -> None:
 
 
 def literal(text: str) -> str:
-    """A string for DuckDB, where a parameter is not allowed."""
+    """Quote a string, for statements that take no parameters."""
     return "'" + text.replace("'", "''") + "'"

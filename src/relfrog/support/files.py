@@ -1,4 +1,4 @@
-"""Folders and files that appear complete or not at all."""
+"""Atomic writes: a file or a folder appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from typing import Any, BinaryIO
 from relfrog.errors import DatasetError, OutputError, RunError
 
 __all__ = [
-    "appearing",
-    "appearing_file",
     "append_line",
+    "atomic_file",
+    "atomic_folder",
+    "atomic_write",
+    "check_file",
     "clear_partials",
+    "jsonable",
     "load_tensors",
     "locked",
-    "plain",
     "read_json",
     "recover",
-    "refuse_file",
     "save_tensors",
     "write_json",
     "write_text",
-    "written",
 ]
 
 
 @contextmanager
-def appearing(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> Iterator[Path]:
-    """A folder to write into, which becomes ``dest`` at the end if nothing went wrong.
+def atomic_folder(dest: Path, overwrite: bool, objection: Callable[[Path], str]) -> Iterator[Path]:
+    """Yield a temporary folder that is renamed to ``dest`` when the block succeeds.
 
     A folder that is there already is moved aside, and removed only once the new one is in its
     place: a process that is killed in between leaves the old folder for :func:`recover`.
 
     Args:
-        dest: Where the folder shall be; a link is followed.
-        overwrite: Whether a folder that is there already may be replaced.
-        ours: Says what speaks against replacing a folder that is there: empty if it is one of
-            ours and holds nothing else.
+        dest: The folder to create; symbolic links are followed.
+        overwrite: Whether an existing folder may be replaced.
+        objection: Called with an existing folder; returns why it must not be replaced, or an empty
+            string if RelFrog made everything in it.
 
     Raises:
-        DatasetError: Something is in the way.
+        DatasetError: The folder exists and may not be replaced, or cannot be written.
     """
     dest = dest.expanduser().resolve()
     made: list[Path] = []
@@ -57,11 +57,11 @@ def appearing(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> Itera
     try:
         _make_parents(dest, made)
         recover(dest.parent, dest.name)
-        _clear_away(dest)
-        _refuse(dest, overwrite, ours)
+        _remove_stale(dest)
+        _check_folder(dest, overwrite, objection)
         partial.mkdir()
         yield partial
-        _refuse(dest, overwrite, ours)
+        _check_folder(dest, overwrite, objection)
         _exchange(dest, partial, aside)
         made = []
     except OSError as error:
@@ -71,7 +71,7 @@ def appearing(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> Itera
         shutil.rmtree(partial, ignore_errors=True)
         if dest.exists():
             shutil.rmtree(aside, ignore_errors=True)
-        _unmake(made)
+        _remove_parents(made)
 
 
 def _exchange(dest: Path, new: Path, aside: Path) -> None:
@@ -113,48 +113,48 @@ def recover(folder: Path, name: str | None = None) -> None:
 
 
 @contextmanager
-def appearing_file(dest: Path, overwrite: bool) -> Iterator[Path]:
-    """A path to write a file at, which becomes ``dest`` at the end if nothing went wrong.
+def atomic_file(dest: Path, overwrite: bool) -> Iterator[Path]:
+    """Yield a temporary path that is renamed to ``dest`` when the block succeeds.
 
     Raises:
-        OutputError: Something is in the way.
+        OutputError: The file exists and may not be replaced, or cannot be written.
     """
     dest = dest.expanduser().resolve()
-    refuse_file(dest, overwrite)
+    check_file(dest, overwrite)
     made: list[Path] = []
     partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
     try:
         _make_parents(dest, made)
-        _clear_away(dest)
+        _remove_stale(dest)
         yield partial
-        refuse_file(dest, overwrite)
+        check_file(dest, overwrite)
         partial.replace(dest)
         made = []
     except OSError as error:
         raise OutputError(
-            f"{dest} cannot be written: {error.strerror or error}. Choose another place."
+            f"{dest} cannot be written: {error.strerror or error}. Choose another path."
         ) from None
     finally:
-        # Databases keep journals beside their files.
+        # Databases keep their journals next to the file.
         for left in [partial, *dest.parent.glob(f"{_escaped(partial.name)}[.-]*")]:
             with contextlib.suppress(OSError):
                 left.unlink()
-        _unmake(made)
+        _remove_parents(made)
 
 
-def refuse_file(dest: Path, overwrite: bool) -> None:
-    """Refuse to write a file where it could not appear.
+def check_file(dest: Path, overwrite: bool) -> None:
+    """Check that a file can be written at this path.
 
     Raises:
-        OutputError: Something is in the way, or the folder cannot be written.
+        OutputError: The file exists and may not be replaced, or its folder is not writable.
     """
     dest = dest.expanduser().resolve()
-    remedy = "Choose another place."
+    remedy = "Choose another path."
     try:
         if dest.is_dir():
-            raise OutputError(f"{dest} is a folder. Name a file in it.")
+            raise OutputError(f"{dest} is a folder. Give the name of a file in it.")
         if dest.exists() and not overwrite:
-            raise OutputError(f"{dest} exists already. Replace it with --overwrite.")
+            raise OutputError(f"{dest} already exists. Replace it with --overwrite.")
         parent = next(p for p in dest.parents if p.exists())
     except OSError as error:
         raise OutputError(f"{dest} cannot be written: {error.strerror}. {remedy}") from None
@@ -171,27 +171,27 @@ def _make_parents(dest: Path, made: list[Path]) -> None:
             made.append(parent)
 
 
-def _unmake(made: list[Path]) -> None:
+def _remove_parents(made: list[Path]) -> None:
     for folder in reversed(made):
-        with contextlib.suppress(OSError):  # something else has come to lie in it
+        with contextlib.suppress(OSError):  # no longer empty
             folder.rmdir()
 
 
-def _refuse(dest: Path, overwrite: bool, ours: Callable[[Path], str]) -> None:
+def _check_folder(dest: Path, overwrite: bool, objection: Callable[[Path], str]) -> None:
     if Path.cwd().is_relative_to(dest):
-        raise DatasetError(f"you are in {dest}. Name a folder inside or beside it.")
+        raise DatasetError(f"{dest} is or contains the current folder. Choose another folder.")
     if not dest.exists() or (dest.is_dir() and not any(dest.iterdir())):
         return
     if not dest.is_dir():
         raise DatasetError(f"{dest} is a file. Choose another name for the folder.")
-    if objection := ours(dest):
-        raise DatasetError(f"{dest} exists and {objection}. Choose another folder.")
+    if reason := objection(dest):
+        raise DatasetError(f"{dest} exists and {reason}. Choose another folder.")
     if not overwrite:
-        raise DatasetError(f"{dest} exists already. Replace it with --overwrite.")
+        raise DatasetError(f"{dest} already exists. Replace it with --overwrite.")
 
 
-def _clear_away(dest: Path) -> None:
-    """Remove what a killed process left behind."""
+def _remove_stale(dest: Path) -> None:
+    """Remove partial files and folders left behind by killed processes."""
     for stale in dest.parent.glob(f".{_escaped(dest.name)}.partial-*"):
         number, _, old = stale.name.rpartition("partial-")[2].partition("-")
         if not number.isdigit() or _alive(int(number)) or (old and not dest.exists()):
@@ -209,7 +209,7 @@ def _escaped(name: str) -> str:
 def _alive(process: int) -> bool:
     if process == os.getpid():
         return False
-    if os.name == "nt":  # there, signal 0 would end the process
+    if os.name == "nt":  # signal 0 would end the process on Windows
         return True
     try:
         os.kill(process, 0)
@@ -221,8 +221,8 @@ def _alive(process: int) -> bool:
 
 
 @contextmanager
-def written(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that is complete or as it was: beside, then renamed, and on the disk by then."""
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing; it replaces ``path``, synced to disk, when the block succeeds."""
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
         with open(partial, "wb") as file:
@@ -236,7 +236,7 @@ def written(path: Path) -> Iterator[BinaryIO]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a renaming last; not every system can."""
+    """Sync a rename to disk, where the system supports it."""
     with contextlib.suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:
@@ -256,30 +256,30 @@ def clear_partials(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that is complete or as it was."""
-    with written(path) as file:
+    """Write a text file atomically."""
+    with atomic_write(path) as file:
         file.write(text.encode())
 
 
-def plain(data: Any) -> Any:
-    """The same for JSON, which has no NaN: what is not a number is null."""
+def jsonable(data: Any) -> Any:
+    """Replace NaN and infinities, which JSON does not have, by null."""
     if isinstance(data, dict):
-        return {key: plain(value) for key, value in data.items()}
+        return {key: jsonable(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
-        return [plain(value) for value in data]
+        return [jsonable(value) for value in data]
     return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def write_json(path: Path, data: object) -> None:
-    """Write JSON that is complete or as it was."""
-    write_text(path, json.dumps(plain(data), indent=1, ensure_ascii=False, default=str) + "\n")
+    """Write a JSON file atomically."""
+    write_text(path, json.dumps(jsonable(data), indent=1, ensure_ascii=False, default=str) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON.
+    """Read a JSON file.
 
     Raises:
-        RunError: It is missing or no JSON.
+        RunError: The file is missing or not JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -288,16 +288,16 @@ def read_json(path: Path) -> Any:
 
 
 def save_tensors(path: Path, tensors: dict[str, Any], about: dict[str, str] | None = None) -> None:
-    """Write tensors as safetensors, complete or as it was."""
+    """Write tensors as a safetensors file, atomically."""
     from safetensors.torch import save
 
     content = save({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, about)
-    with written(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
 
 
 def load_tensors(path: Path) -> dict[str, Any]:
-    """Read safetensors.
+    """Read a safetensors file.
 
     Raises:
         RunError: The file is missing or damaged.
@@ -313,9 +313,9 @@ def load_tensors(path: Path) -> dict[str, Any]:
 
 
 def append_line(path: Path, data: object) -> None:
-    """Add one line of JSON to a file."""
+    """Append one line of JSON to a file and sync it to disk."""
     with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(plain(data), ensure_ascii=False, default=str) + "\n")
+        file.write(json.dumps(jsonable(data), ensure_ascii=False, default=str) + "\n")
         file.flush()
         os.fsync(file.fileno())
 

@@ -1,4 +1,4 @@
-"""Memory: how much there is, and which errors mean that it is too little."""
+"""How much memory there is, and which errors mean that it ran out."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 __all__ = ["free_memory", "is_out_of_memory", "total_memory"]
 
 
-#: Words in which libraries say that memory is short.
-WORDS = ("can't allocate memory", "not enough memory", "out of memory", "unable to allocate")
+#: What libraries write in errors that are no MemoryError.
+_PHRASES = ("can't allocate memory", "not enough memory", "out of memory", "unable to allocate")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory is short, in whatever way it is said."""
+    """Whether an error of any library means that memory ran out."""
     import torch
 
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in text for words in WORDS)
+    return isinstance(error, RuntimeError) and any(phrase in text for phrase in _PHRASES)
 
 
 def total_memory() -> int:
-    """Bytes of memory that this process could ever have; 0 if nobody knows."""
+    """Bytes of memory this process may use, within its container's limit; 0 if unknown."""
     found = [
         int(text)
         for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -31,13 +31,13 @@ def total_memory() -> int:
     ]
     try:
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, OSError, ValueError):  # not there on Windows
+    except (AttributeError, OSError, ValueError):  # no sysconf on Windows
         pass
     return min(found, default=0)
 
 
 def free_memory() -> int:
-    """Bytes of memory that are free now; 0 if nobody knows."""
+    """Bytes of memory available now; 0 if unknown."""
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

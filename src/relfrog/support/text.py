@@ -1,4 +1,4 @@
-"""Names of tables and columns: taking them apart, and making them fit for a dataset folder."""
+"""Names of tables and columns, and numbers as people read them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ __all__ = [
     "duration",
     "folder_names",
     "free_name",
-    "is_plain",
+    "is_identifier",
     "number",
     "percent",
-    "plain",
     "singular",
+    "to_identifier",
     "words",
 ]
 
 
-_PIECES = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 
 
 def words(name: str) -> tuple[str, ...]:
-    """The lower-case words of a name.
+    """Split a name into lower-case words.
 
     >>> words("OwnerUserId"), words("created_at"), words("HTTPCode2")
     (('owner', 'user', 'id'), ('created', 'at'), ('http', 'code', '2'))
     """
-    return tuple(piece.lower() for piece in _PIECES.findall(name))
+    return tuple(word.lower() for word in _WORD.findall(name))
 
 
 _IRREGULAR = {"people": "person", "children": "child", "men": "man", "women": "woman"}
@@ -37,9 +37,9 @@ _IRREGULAR |= {"criteria": "criterion", "indices": "index", "matrices": "matrix"
 
 
 def singular(word: str) -> str:
-    """One form for an English noun's singular and plural, to compare names by.
+    """Reduce the singular and the plural of an English noun to one form, for comparing names.
 
-    It is not always a word: ``movies`` and ``categories`` do not tell how their singulars end.
+    The form is not always a word: whether ``-ies`` comes from ``-ie`` or ``-y`` cannot be seen.
 
     >>> [singular(w) for w in ("users", "user", "boxes", "status", "people")]
     ['user', 'user', 'box', 'status', 'person']
@@ -57,8 +57,8 @@ def singular(word: str) -> str:
     return word
 
 
-def is_plain(name: str) -> bool:
-    """Whether RelBench can filter by a time column of this name (it writes it into a query)."""
+def is_identifier(name: str) -> bool:
+    """Whether RelBench can filter by a time column of this name, which it puts into a query."""
     return (
         name.isidentifier()
         and not keyword.iskeyword(name)
@@ -66,32 +66,32 @@ def is_plain(name: str) -> bool:
     )
 
 
-def plain(name: str) -> str:
-    """The nearest name for which :func:`is_plain` holds."""
+def to_identifier(name: str) -> str:
+    """The closest name for which :func:`is_identifier` is true."""
     name = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name)) or "_"
-    return name if is_plain(name) else f"_{name}"
+    return name if is_identifier(name) else f"_{name}"
 
 
 def folder_names(names: Iterable[str]) -> dict[str, str]:
-    """For each table the name it can have in a dataset folder.
+    """Choose a name in the dataset folder for each table.
 
-    A table is a file there and a view in label SQL, so its name must be a file name everywhere,
-    must not differ from another in case alone, and must not be ``timestamps``, which label SQL
-    uses for the seed times.
+    A table is a file there and a view in label SQL. So its name must be a valid file name on every
+    system, must not differ from another in case alone, and must not be ``timestamps``, which holds
+    the seed times in label SQL.
     """
     taken = {"timestamps"}
     out = {}
     for name in names:
         safe = re.sub(r'[<>:"/\\|?*\x00-\x1f\x7f]', "_", name).rstrip(". ") or "_"
         safe = f"_{safe}" if safe.startswith(".") else safe
-        while len(safe.encode()) > 200:  # file systems allow 255 bytes, the ending included
+        while len(safe.encode()) > 200:  # file systems allow 255 bytes, including the suffix
             safe = safe[:-1]
         out[name] = free_name(safe, taken)
     return out
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """A name that differs from all taken ones in more than case; it is taken from now on."""
+    """Make a name unique regardless of case, by a number if needed, and add it to ``taken``."""
     candidate, number = name, 1
     while candidate.lower() in taken:
         number += 1
@@ -101,21 +101,21 @@ def free_name(name: str, taken: set[str]) -> str:
 
 
 def number(value: float) -> str:
-    """A number for people: ``12,345``, ``0.482``, ``1.2e-05``."""
+    """Format a number: ``12,345``, ``0.482``, ``1.2e-05``."""
     if isinstance(value, int) or float(value).is_integer():
         return f"{int(value):,}"
     return f"{value:,.3f}" if abs(value) >= 0.001 else f"{value:.2g}"
 
 
 def percent(share: float) -> str:
-    """A share as a percentage; nothing is rounded to 0 or to 100 that is not."""
+    """Format a share as a percentage; only exact 0 and 1 become 0 % and 100 %."""
     if 0 < share < 0.001:
         return "<0.1 %"
     return ">99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"
 
 
 def duration(seconds: float) -> str:
-    """A time span for people: ``40 s``, ``3 min``, ``2 h 5 min``."""
+    """Format a time span: ``40 s``, ``3 min``, ``2 h 5 min``."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -1,4 +1,4 @@
-"""How many threads numbers are added up on: sums in another order end in other last digits."""
+"""Threads: a fixed number for thread_limit, and one that reads ahead."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["ahead", "computing"]
+__all__ = ["read_ahead", "thread_limit"]
 
 
 @contextmanager
-def computing(threads: int) -> Iterator[None]:
-    """Let PyTorch and NumPy compute on so many threads, whatever the machine has.
+def thread_limit(threads: int) -> Iterator[None]:
+    """Let PyTorch and NumPy compute on this many threads, in the whole process, and restore it.
 
-    So neither the number of cores nor OMP_NUM_THREADS decides what a model learns. Afterwards all
-    is as it was. The number holds for the whole process.
+    Sums in another order differ in their last digits. With a fixed number of threads, neither the
+    number of cores nor OMP_NUM_THREADS changes what a model learns.
     """
     import torch
     from threadpoolctl import threadpool_limits
@@ -33,12 +33,11 @@ def computing(threads: int) -> Iterator[None]:
 _END = object()
 
 
-def ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
-    """The same items, made in a thread of their own, at most ``depth`` of them in advance.
+def read_ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
+    """Iterate in a background thread, at most ``depth`` items ahead.
 
-    Arrow, DuckDB and the database drivers let go of Python's lock while they work, so reading and
-    writing overlap on two cores. An exception of the maker reaches the user; when the user stops,
-    so does the maker.
+    Arrow, DuckDB and the database drivers release the GIL, so reading and writing overlap on two
+    cores. An exception in the thread is raised here; when the caller stops, so does the thread.
     """
     ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(depth)
     stopped = threading.Event()
@@ -51,7 +50,7 @@ def ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
             except queue.Full:
                 continue
 
-    def make() -> None:
+    def produce() -> None:
         try:
             for item in items:
                 put(item)
@@ -61,13 +60,13 @@ def ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
         except BaseException as error:
             put(_END, error)
         finally:
-            # Let the maker's own cleanup run in the thread that opened its things.
+            # Cursors and files are closed by the thread that opened them.
             close = getattr(items, "close", None)
             if close is not None:
                 close()
 
-    maker = threading.Thread(target=make, daemon=True)
-    maker.start()
+    producer = threading.Thread(target=produce, daemon=True)
+    producer.start()
     try:
         while True:
             item, error = ready.get()
@@ -78,4 +77,4 @@ def ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
             yield item
     finally:
         stopped.set()
-        maker.join()
+        producer.join()

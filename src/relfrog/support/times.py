@@ -1,8 +1,8 @@
-"""Times as whole numbers, compared exactly.
+"""Times as integers (ticks), compared exactly.
 
-A graph counts in microseconds, or in nanoseconds where a table needs them. A time of a row is
-never rounded; a cut-off is rounded down, which changes no comparison `row <= cut-off` because
-rows are whole ticks.
+A graph counts in microseconds, or in nanoseconds where a table needs them. The time of a row is
+never rounded. A cutoff is rounded down, which changes no comparison `row <= cutoff`, because rows
+lie on whole ticks.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from relfrog.errors import SchemaError
 
 Ticks = NDArray[np.int64]
 
-#: A row whose time is missing: earlier than every cut-off, so always visible.
+#: The time of a row without one: before every cutoff, so the row is always visible.
 MISSING = np.iinfo(np.int64).min
 
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
-def as_integers(values: Any) -> tuple[Ticks, str]:
-    """Whole numbers and their unit; `MISSING` where there is no value.
+def as_ticks(values: Any) -> tuple[Ticks, str]:
+    """Times as ticks, and the unit of the ticks; `MISSING` where there is no value.
 
-    Integers and floats count seconds since 1970, as in RelBench; times with a zone become UTC.
+    Numbers are seconds since 1970, as in RelBench; times with a zone become UTC.
     """
     series = pd.Series(values)
     if not pd.api.types.is_datetime64_any_dtype(series.dtype):
@@ -46,19 +46,19 @@ def as_integers(values: Any) -> tuple[Ticks, str]:
     return array.view(np.int64), np.datetime_data(array.dtype)[0]
 
 
-def unit_of(columns: list[tuple[Ticks, str]]) -> str:
-    """The coarser of "us" and "ns" in which every one of these times is a whole number."""
+def common_unit(columns: list[tuple[Ticks, str]]) -> str:
+    """The unit, "us" or else "ns", in which all these times are whole ticks."""
     for ticks, unit in columns:
         if unit == "ns" and (ticks[ticks != MISSING] % 1_000).any():
             return "ns"
     return "us"
 
 
-def convert(ticks: Ticks, unit: str, to: str, *, clip: bool = False) -> Ticks:
-    """Ticks of `unit` as ticks of `to`, rounded down where `to` is coarser.
+def convert_ticks(ticks: Ticks, unit: str, to: str, *, clip: bool = False) -> Ticks:
+    """Convert ticks from `unit` to `to`, rounding down where `to` is coarser.
 
     Raises:
-        SchemaError: a time lies outside what `to` can hold, unless `clip` allows its nearest.
+        SchemaError: A time does not fit into 64 bits of `to`, and `clip` is false.
     """
     if unit == to:
         return ticks
@@ -72,6 +72,6 @@ def convert(ticks: Ticks, unit: str, to: str, *, clip: bool = False) -> Ticks:
         worst = known[np.argmax(np.abs(known))]
         raise SchemaError(
             f"the time {worst.astype(f'datetime64[{unit}]')} does not fit into 64 bits of {to}. "
-            "Round the times to microseconds, or write NULL for times without end."
+            "Round the times to microseconds, or write NULL for open ends."
         )
     return np.where(ticks == MISSING, MISSING, np.clip(ticks, -limit, limit) * factor)

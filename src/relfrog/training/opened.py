@@ -28,7 +28,7 @@ from relfrog.errors import TaskError
 from relfrog.features.columns import Columns, Features, TableColumns, fit_columns
 from relfrog.features.novelty import unseen_categories
 from relfrog.graph.relational import RelationalGraph, build_graph
-from relfrog.support.threads import computing
+from relfrog.support.threads import thread_limit
 from relfrog.training.memory_check import check_room
 from relfrog.training.prepared import Prepared, routes_of
 from relfrog.training.seeds import Seeds
@@ -234,7 +234,7 @@ class OpenedTask:
         shown = self.shown(history)
         features: dict[str, Features] = {}
         unseen: dict[str, list[str]] = {}
-        with computing(config.threads):  # models of texts compute as networks do
+        with thread_limit(config.threads):  # models of texts compute as networks do
             if not encode:
                 columns = Columns({}, self.dataset.val_timestamp)
             else:

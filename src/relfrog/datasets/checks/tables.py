@@ -14,7 +14,7 @@ from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.dataset import TableFile, arrow_kind
 from relfrog.datasets.protocols import Dataset
 from relfrog.support.duckdb import literal, quoted, silence
-from relfrog.support.text import is_plain
+from relfrog.support.text import is_identifier
 
 __all__ = ["check_splits", "check_tables"]
 
@@ -100,7 +100,7 @@ def _check_time(table: TableFile, report: CheckReport) -> None:
     column = str(table.time_col)
     place = f"{table.name}.{column}"
     values = _column(table, column)
-    if not is_plain(column):
+    if not is_identifier(column):
         report.error(place, "RelBench cannot filter by a time column of this name", "Rename it.")
     if not pa.types.is_timestamp(values.type):
         report.error(place, f"a time must be a timestamp (got {values.type})", "Convert it.")

@@ -1,7 +1,7 @@
-"""Where the data comes from: SQL databases and folders of files, always opened read-only.
+"""Sources of data: SQL databases and folders of files, always opened read-only.
 
-A source is one class with the few methods of :class:`Source`. To add one, write the class and put
-it into :data:`SOURCES`; nothing else in RelFrog knows which sources there are.
+To add a source, subclass :class:`Source` and append the class to :data:`SOURCES`; nothing else in
+RelFrog knows which sources exist.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "scrub",
 ]
 
-#: The classes asked, in this order, whether they can open an address.
+#: Tried in this order: the first class that accepts an address opens it.
 SOURCES: list[type[Source]] = [PostgreSQL, MySQL, SQLite, DuckDBFile, CsvFolder, ParquetFolder]
 
 
@@ -40,10 +40,10 @@ def open_source(address: str, schemas: Sequence[str] = ()) -> Source:
     Args:
         address: ``postgresql://``, ``mysql://``, ``mariadb://``, ``sqlite:///``, ``duckdb:///``,
             the path of a SQLite or DuckDB file, or a folder of CSV or of Parquet files.
-        schemas: The schemas to read; the database's default one if empty.
+        schemas: The schemas to read; the database's default schema if empty.
 
     Raises:
-        SourceError: Nothing is there, or it cannot be opened.
+        SourceError: The address does not exist or cannot be opened.
     """
     for source in SOURCES:
         if source.accepts(address):
@@ -52,9 +52,9 @@ def open_source(address: str, schemas: Sequence[str] = ()) -> Source:
         Path(address).suffix.lower() in (".csv", ".tsv", ".parquet", ".gz")
         and Path(address).is_file()
     ):
-        raise SourceError(f"{address} is a single file. Put it into a folder and give the folder.")
+        raise SourceError(f"{address} is a single file. Move it into a folder and give the folder.")
     raise SourceError(
         f"{hide_password(address)} is neither a database nor a folder of CSV or Parquet files. "
         "Give postgresql://user@host/db, mysql://user@host/db, sqlite:///file.db, "
-        "duckdb:///file.duckdb or the path of an existing folder."
+        "duckdb:///file.duckdb or the path of a folder that exists."
     )

@@ -1,4 +1,4 @@
-"""What a source is: tables with their keys, and rows as Arrow batches."""
+"""The interface of a source: tables with their declared keys, and rows as Arrow batches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-#: What a column holds, as far as the source can say before any row was read.
+#: What a column holds, as far as the source knows before reading any row.
 #: ``decimal`` is an exact number as text, ``hex`` a binary key as text, ``seconds`` an interval or
-#: a time of day, ``untyped`` text whose type must be found by looking (CSV); ``blob`` and ``other``
-#: are never read.
+#: a time of day, ``untyped`` text whose type is inferred from the values (CSV); ``blob`` and
+#: ``other`` are never read.
 Kind = Literal[
     "integer",
     "decimal",
@@ -26,7 +26,7 @@ Kind = Literal[
     "other",
 ]
 
-#: Rows per Arrow batch: large enough for speed, small enough for bounded memory.
+#: Rows per Arrow batch: enough for speed, with bounded memory.
 BATCH_ROWS = 65_536
 
 
@@ -37,7 +37,7 @@ class SourceColumn:
     Attributes:
         name: Its name in the source.
         kind: What it holds.
-        declared: The source's own name of the type, for messages.
+        declared: The source's own name for the type, for messages.
     """
 
     name: str
@@ -47,7 +47,7 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class SourceKey:
-    """A foreign key declared in the source; ``parent_columns`` empty means the primary key."""
+    """A foreign key declared in the source; empty ``parent_columns`` mean the primary key."""
 
     columns: tuple[str, ...]
     parent: str
@@ -59,13 +59,13 @@ class SourceTable:
     """A table as the source declares it.
 
     Attributes:
-        name: Its name, with the schema in front if several schemas are read.
-        schema: The schema it lies in, if the source has schemas.
+        name: Its name, prefixed with the schema if several schemas are read.
+        schema: Its schema, if the source has schemas.
         local_name: Its name within the schema.
-        columns: In the source's order.
+        columns: In the order of the source.
         primary_key: Column names; empty if none is declared.
         foreign_keys: As declared; the parent may be a table that is not read.
-        notes: What had to be done to read it at all, for the summary.
+        notes: How it had to be read, for the import summary.
     """
 
     name: str
@@ -77,16 +77,16 @@ class SourceTable:
     notes: list[str] = field(default_factory=list, compare=False)
 
     def with_kind(self, column: str, kind: Kind) -> SourceTable:
-        """The same table, with another kind for one column."""
+        """A copy of the table with another kind for one column."""
         columns = tuple(replace(c, kind=kind) if c.name == column else c for c in self.columns)
         return replace(self, columns=columns)
 
 
-def settled(tables: list[SourceTable]) -> list[SourceTable]:
-    """The tables with their keys made fit for use.
+def fix_keys(tables: list[SourceTable]) -> list[SourceTable]:
+    """Resolve the names in declared keys, and read binary keys as hexadecimal text.
 
-    Databases compare names without regard to case where they declare keys, and people keep UUIDs
-    in binary columns: such keys are read as hexadecimal text.
+    Databases ignore case in the names of a key's declaration, and UUIDs are often stored in binary
+    columns.
     """
     lower = {t.name.lower(): t.name for t in tables}
     names = {t.name: {c.name.lower(): c.name for c in t.columns} for t in tables}
@@ -128,10 +128,9 @@ def settled(tables: list[SourceTable]) -> list[SourceTable]:
 
 
 class ReadAgain(Exception):
-    """Raised by a reader that has learnt something it needed to know from the first row on.
+    """Raised by a reader when a table must be read again from the first row, as ``table``.
 
-    Typically a column holds values its kind has no room for. The rows read so far are thrown away,
-    and ``table`` is read instead.
+    Typically a column holds values that do not fit its kind. The rows read so far are discarded.
     """
 
     def __init__(self, table: SourceTable) -> None:
@@ -143,13 +142,13 @@ class Source(ABC):
     """A database or a folder of files, opened read-only.
 
     Attributes:
-        label: How the source may be named in messages and files: never with a password.
+        label: The source's address for messages and files, without any password.
         secrets: Strings that must not appear in any message.
     """
 
     label: str
     secrets: tuple[str, ...] = ()
-    #: What this class opens, for messages.
+    #: What this class reads, for messages.
     what: ClassVar[str] = ""
 
     @classmethod
@@ -159,15 +158,15 @@ class Source(ABC):
 
     @abstractmethod
     def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
-        """Open it, or raise :class:`~relfrog.errors.SourceError`."""
+        """Open the address, or raise :class:`~relfrog.errors.SourceError`."""
 
     @abstractmethod
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
-        """All tables with their declared keys; of the views only those named in ``also``."""
+        """All tables with their declared keys, and the views named in ``also``."""
 
     @abstractmethod
     def read(self, table: SourceTable) -> Iterator[Any]:
-        """The rows as ``pyarrow.RecordBatch``, one column per readable column, by its name.
+        """Yield the rows as ``pyarrow.RecordBatch``, with one column per readable column.
 
         Raises:
             ReadAgain: A value does not fit its column's kind.
@@ -175,7 +174,7 @@ class Source(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
     def __enter__(self) -> Source:
         return self
@@ -184,6 +183,6 @@ class Source(ABC):
         self.close()
 
 
-def readable(table: SourceTable) -> list[SourceColumn]:
-    """The columns whose values travel; blobs and unknown types stay where they are."""
+def readable_columns(table: SourceTable) -> list[SourceColumn]:
+    """The columns to read: all but blobs and unknown types."""
     return [c for c in table.columns if c.kind not in ("blob", "other")]

@@ -1,4 +1,4 @@
-"""DuckDB files, and what all sources that DuckDB reads have in common."""
+"""DuckDB files, and reading with DuckDB in general."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from relfrog.io.sources.base import (
     SourceColumn,
     SourceKey,
     SourceTable,
-    readable,
-    settled,
+    fix_keys,
+    readable_columns,
 )
 from relfrog.support.duckdb import quoted
 
 
 def arrow_batches(connection: Any, query: str, rows: int = BATCH_ROWS) -> Iterator[Any]:
-    """The query's result as Arrow batches, one at a time."""
+    """Stream the result of a query as Arrow batches."""
     result = connection.sql(query)
     # DuckDB renamed this method in version 2.
     reader = getattr(result, "to_arrow_reader", None) or result.fetch_arrow_reader
@@ -33,7 +33,7 @@ _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT"
 
 
 def duckdb_kind(declared: str) -> Kind:
-    """The kind of a DuckDB type."""
+    """The kind of a column with this DuckDB type."""
     name = declared.upper()
     if name.endswith("]"):
         inner = duckdb_kind(declared[: declared.rindex("[")])
@@ -59,14 +59,14 @@ def duckdb_kind(declared: str) -> Kind:
 
 
 def _expression(column: SourceColumn) -> str:
-    """The SELECT expression that gives a column in the form its kind promises."""
+    """A SELECT expression for a column in the representation of its kind."""
     name = quoted(column.name)
     if column.kind == "integer":
         return f"CAST({name} AS BIGINT)"
     if column.kind == "number":
         return f"CAST({name} AS DOUBLE)"
     if column.kind == "seconds":
-        # TIME WITH TIME ZONE has no epoch of its own.
+        # epoch() does not take TIME WITH TIME ZONE.
         name = f"CAST({name} AS TIME)" if column.declared.upper().startswith("TIME ") else name
         return f"CAST(epoch({name}) AS DOUBLE)"
     if column.kind == "time" and column.declared.upper() == "DATE":
@@ -81,10 +81,10 @@ def _expression(column: SourceColumn) -> str:
 
 
 def read_relation(connection: Any, table: SourceTable, relation: str) -> Iterator[Any]:
-    """The rows of a relation with ``table``'s columns."""
+    """Stream the rows of a relation that has the columns of ``table``."""
     import duckdb
 
-    columns = readable(table)
+    columns = readable_columns(table)
     if not columns:
         yield from arrow_batches(connection, f"SELECT 1 AS no_column FROM {relation}")
         return
@@ -96,14 +96,14 @@ def read_relation(connection: Any, table: SourceTable, relation: str) -> Iterato
 
 
 def memory_connection() -> Any:
-    """A DuckDB of its own, for reading files."""
+    """An in-memory DuckDB, for reading files."""
     import duckdb
 
-    return _settled(duckdb.connect())
+    return _configured(duckdb.connect())
 
 
-def _settled(connection: Any) -> Any:
-    """All times in UTC; and one thread, which alone keeps the order of rows while streaming."""
+def _configured(connection: Any) -> Any:
+    """Set UTC, and one thread: only then does streaming keep the order of rows."""
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET threads = 1")
     return connection
@@ -116,8 +116,8 @@ class DuckDBFile(Source):
 
     @classmethod
     def accepts(cls, address: str) -> bool:
-        """``duckdb:///file``, or a file that carries DuckDB's mark."""
-        return address.startswith("duckdb:") or has_mark(address, b"DUCK", 8)
+        """``duckdb:///file``, or a file that starts as DuckDB files do."""
+        return address.startswith("duckdb:") or has_magic(address, b"DUCK", 8)
 
     def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
         import duckdb
@@ -133,12 +133,12 @@ class DuckDBFile(Source):
         self.label = f"duckdb:///{path}"
         self.schemas = schemas
         try:
-            self._connection = _settled(duckdb.connect(str(path), read_only=True))
+            self._connection = _configured(duckdb.connect(str(path), read_only=True))
         except duckdb.Error as error:
             raise SourceError(f"{path} cannot be opened: {error}") from None
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
-        """Tables from DuckDB's own catalogue."""
+        """Tables from DuckDB's catalogue."""
         rows = self._connection.execute(
             "SELECT schema_name, table_name, false FROM duckdb_tables() "
             "WHERE NOT internal AND NOT temporary AND database_name = current_database() UNION ALL "
@@ -150,7 +150,7 @@ class DuckDBFile(Source):
         for schema in self.schemas:
             if schema not in present:
                 raise SourceError(
-                    f"there is no table in schema {schema}; schemas with tables: "
+                    f"there is no table in schema {schema}. Schemas with tables: "
                     f"{', '.join(sorted(present)) or 'none'}"
                 )
         tables = []
@@ -158,7 +158,7 @@ class DuckDBFile(Source):
             name = f"{schema}.{local}" if len(wanted) > 1 else local
             if schema in wanted and (not is_view or name in also):
                 tables.append(self._table(schema, local, name, len(wanted) > 1))
-        return settled(tables)
+        return fix_keys(tables)
 
     def _table(self, schema: str, local: str, name: str, prefixed: bool) -> SourceTable:
         columns = self._connection.execute(
@@ -198,11 +198,11 @@ class DuckDBFile(Source):
         self._connection.close()
 
 
-def has_mark(address: str, mark: bytes, offset: int = 0) -> bool:
-    """Whether the file begins with a database's mark."""
+def has_magic(address: str, magic: bytes, offset: int = 0) -> bool:
+    """Whether there is a file with these magic bytes."""
     try:
         with open(Path(address).expanduser(), "rb") as file:
             file.seek(offset)
-            return file.read(len(mark)) == mark
+            return file.read(len(magic)) == magic
     except (OSError, ValueError):
         return False

@@ -21,13 +21,13 @@ __all__ = ["CsvFolder", "ParquetFolder"]
 
 
 class _Folder(Source):
-    """What the two kinds of folders share: one table per file, no declared keys."""
+    """A folder with one table per file and no declared keys."""
 
-    endings: ClassVar[tuple[str, ...]]
+    suffixes: ClassVar[tuple[str, ...]]
 
     @classmethod
     def accepts(cls, address: str) -> bool:
-        """A folder that holds files of this kind."""
+        """Whether the address is a folder with files of this type."""
         folder = Path(address).expanduser()
         return folder.is_dir() and any(True for _ in cls._files(folder))
 
@@ -35,21 +35,21 @@ class _Folder(Source):
     def _files(cls, folder: Path) -> Iterator[tuple[str, Path]]:
         for path in sorted(folder.iterdir()):
             lower = path.name.lower()
-            for ending in cls.endings:
-                if lower.endswith(ending) and path.is_file() and not path.name.startswith("."):
-                    yield path.name[: -len(ending)], path
+            for suffix in cls.suffixes:
+                if lower.endswith(suffix) and path.is_file() and not path.name.startswith("."):
+                    yield path.name[: -len(suffix)], path
                     break
 
     def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
         folder = Path(address).expanduser()
         if schemas:
-            raise SourceError(f"{folder} is a folder; it has no schemas. Leave out --schema.")
+            raise SourceError(f"{folder} is a folder and has no schemas. Leave out --schema.")
         others = [kind for kind in (CsvFolder, ParquetFolder) if kind is not type(self)]
         for other in others:
             if any(True for _ in other._files(folder)):
                 raise SourceError(
                     f"{folder} holds both {self.what} and {other.what}. "
-                    "Put the files of one kind into a folder of their own."
+                    "Move one type into a folder of its own."
                 )
         self.label = str(folder)
         self.paths: dict[str, Path] = {}
@@ -70,7 +70,7 @@ class _Folder(Source):
 
 @dataclass(frozen=True)
 class _Csv:
-    """How one CSV file is written."""
+    """The format of a CSV file."""
 
     delimiter: str
     names: tuple[str, ...]
@@ -79,18 +79,18 @@ class _Csv:
 
 
 class CsvFolder(_Folder):
-    """A folder of CSV files (comma, semicolon, tab or bar; plain or gzipped)."""
+    """A folder of CSV files, separated by comma, semicolon, tab or bar; optionally gzipped."""
 
     what: ClassVar[str] = "CSV files"
-    endings: ClassVar[tuple[str, ...]] = (".csv.gz", ".tsv.gz", ".csv", ".tsv")
+    suffixes: ClassVar[tuple[str, ...]] = (".csv.gz", ".tsv.gz", ".csv", ".tsv")
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
-        """One table per file; all columns are text whose type is found later."""
-        self._rewritten = tempfile.TemporaryDirectory(prefix="relfrog-")
+        """One table per file; all columns are text whose type is inferred later."""
+        self._converted = tempfile.TemporaryDirectory(prefix="relfrog-")
         self._formats: dict[str, _Csv] = {}
         tables = []
         for name, path in self.paths.items():
-            self.paths[name], notes = _readable_csv(path, Path(self._rewritten.name))
+            self.paths[name], notes = _readable_csv(path, Path(self._converted.name))
             self._formats[name] = form = _csv_format(self.paths[name], notes)
             columns = tuple(SourceColumn(n, "untyped", "CSV text") for n in form.names)
             tables.append(SourceTable(name, columns, local_name=name, notes=list(form.notes)))
@@ -102,9 +102,9 @@ class CsvFolder(_Folder):
         if not form.names:
             return
         columns = ", ".join(f"{literal(n)}: 'VARCHAR'" for n in form.names)
-        # Nothing is guessed here: a guess on a ragged file turns it into a single column.
+        # No auto-detection: on a ragged file it ends up with a single column.
         relation = (
-            f"read_csv({literal(_plain_path(self.paths[table.name]))}, columns = {{{columns}}}, "
+            f"read_csv({literal(_escaped_path(self.paths[table.name]))}, columns = {{{columns}}}, "
             f"auto_detect = false, header = true, delim = {literal(form.delimiter)}, quote = '\"', "
             f"escape = {literal(form.escape)}, allow_quoted_nulls = false, "
             "max_line_size = 33554432)"
@@ -113,7 +113,7 @@ class CsvFolder(_Folder):
             yield from read_relation(self._connection.cursor(), table, relation)
         except SourceError as error:
             if form.escape == '"' and _has_backslashes(self.paths[table.name]):
-                # MySQL and others write \\" for a quote inside quotes.
+                # MySQL, for one, writes \\" for a quote inside quotes.
                 self._formats[table.name] = replace(form, escape="\\")
                 notes = [*table.notes, "quotes are escaped with a backslash"]
                 raise ReadAgain(replace(table, notes=notes)) from None
@@ -122,18 +122,18 @@ class CsvFolder(_Folder):
                 raise
             raise SourceError(
                 f"{table.name}.csv, line {found[1]}: {found[3].strip()} in {found[2][:80]!r}. "
-                f"Mend the line, or leave the table out with --exclude {table.name}"
+                f"Fix the line, or leave the table out with --exclude {table.name}"
             ) from None
 
     def close(self) -> None:
-        """Close DuckDB, and remove what had to be rewritten."""
+        """Close DuckDB and remove converted copies."""
         super().close()
-        if hasattr(self, "_rewritten"):
-            self._rewritten.cleanup()
+        if hasattr(self, "_converted"):
+            self._converted.cleanup()
 
 
 def _readable_csv(path: Path, folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """The file itself; or a copy, if it is not UTF-8 or ends its lines in two ways."""
+    """The file itself; or a converted copy, if it is not UTF-8 or mixes line endings."""
     opener = gzip.open if path.suffix.lower() == ".gz" else open
     encoding, windows, unix = "utf-8", False, False
     try:
@@ -143,7 +143,7 @@ def _readable_csv(path: Path, folder: Path) -> tuple[Path, tuple[str, ...]]:
                 encoding = "utf-16"
             file.seek(0)
             while encoding == "utf-8" and (chunk := file.read(1 << 22)):
-                # A character may straddle two chunks: complete it to the end of the line.
+                # Read on to the end of the line, so that no character is cut in two.
                 chunk += file.readline()
                 windows = windows or b"\r\n" in chunk
                 unix = unix or chunk.count(b"\n") > chunk.count(b"\r\n")
@@ -154,15 +154,15 @@ def _readable_csv(path: Path, folder: Path) -> tuple[Path, tuple[str, ...]]:
         if encoding == "utf-8" and not (windows and unix):
             return path, ()
         notes = [f"read as {encoding}, not UTF-8"] if encoding != "utf-8" else []
-        notes += ["lines end in two ways"] if windows and unix else []
+        notes += ["mixed line endings"] if windows and unix else []
         copy = folder / f"{len(list(folder.iterdir()))}.csv"
         with (
             opener(path, "rt", encoding=encoding, errors="replace", newline="") as text,
             open(copy, "w", encoding="utf-8", newline="") as out,
         ):
-            while piece := text.read(1 << 22):
-                piece += text.read(1) if piece.endswith("\r") else ""
-                out.write(piece.replace("\r\n", "\n"))
+            while part := text.read(1 << 22):
+                part += text.read(1) if part.endswith("\r") else ""
+                out.write(part.replace("\r\n", "\n"))
     except (OSError, EOFError, UnicodeError) as error:
         raise SourceError(f"{path.name} cannot be read: {error}") from None
     return copy, tuple(notes)
@@ -178,7 +178,7 @@ def _has_backslashes(path: Path) -> bool:
 
 
 def _csv_format(path: Path, notes: tuple[str, ...]) -> _Csv:
-    """The delimiter and the column names of a CSV file, from its header."""
+    """Find the delimiter and the column names of a CSV file from its header."""
     opener = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as text:
@@ -197,7 +197,7 @@ class ParquetFolder(_Folder):
     """A folder of Parquet files; a table may also be a subfolder of part files."""
 
     what: ClassVar[str] = "Parquet files"
-    endings: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
+    suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
 
     @classmethod
     def _files(cls, folder: Path) -> Iterator[tuple[str, Path]]:
@@ -208,14 +208,14 @@ class ParquetFolder(_Folder):
 
     def _relation(self, name: str) -> str:
         path = self.paths[name]
-        place = _plain_path(path)
+        place = _escaped_path(path)
         if path.is_dir():
-            # The parts' folders may hold a column ("country=DE/"); it is kept.
+            # Folder names may hold a column (country=DE/).
             return f"read_parquet({literal(place + '/**/*.parquet')}, hive_partitioning = true)"
         return f"read_parquet({literal(place)})"
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
-        """One table per file or subfolder, with the types Parquet declares."""
+        """One table per file or subfolder, with the types that Parquet declares."""
         import duckdb
 
         tables = []
@@ -231,10 +231,10 @@ class ParquetFolder(_Folder):
         return tables
 
     def read(self, table: SourceTable) -> Iterator[Any]:
-        """Stream the file or the parts, in the order of their names."""
+        """Stream the file, or its parts in order of their names."""
         return read_relation(self._connection.cursor(), table, self._relation(table.name))
 
 
-def _plain_path(path: Path) -> str:
-    """A path that DuckDB takes as it is: it would read ``[1]`` as a pattern."""
+def _escaped_path(path: Path) -> str:
+    """Escape a path for DuckDB, which would read ``[1]`` as a glob pattern."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB, row by row."""
+"""Read MySQL and MariaDB, row by row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MySQL"]
 
 
 class MySQL(RowDatabase):
-    """MySQL or MariaDB: the transaction is declared read-only at the server."""
+    """MySQL or MariaDB, read in one transaction that the server keeps read-only."""
 
     what: ClassVar[str] = "a MySQL or MariaDB database"
     schemes: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
@@ -26,7 +26,7 @@ class MySQL(RowDatabase):
 
         url = sa.make_url(address).set(drivername="mysql+pymysql")
         if not url.database and not self.schemas:
-            raise SourceError(f"{self.label} names no database. Add it: mysql://user@host/NAME")
+            raise SourceError(f"{self.label} has no database name. Add it: mysql://user@host/NAME")
         return sa.create_engine(
             url,
             connect_args={
@@ -37,7 +37,7 @@ class MySQL(RowDatabase):
         )
 
     def _begin(self) -> None:
-        # TIMESTAMP columns are converted to the session's zone by the server.
+        # The server converts TIMESTAMP columns to the session's time zone.
         self._connection.exec_driver_sql("SET time_zone = '+00:00'")
 
     def _rows(self, table: SourceTable, columns: Sequence[SourceColumn]) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""PostgreSQL, through ``COPY``."""
+"""Read PostgreSQL through ``COPY``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from relfrog.errors import SourceError
-from relfrog.io.sources.base import Kind, ReadAgain, SourceColumn, SourceTable, readable
+from relfrog.io.sources.base import Kind, ReadAgain, SourceColumn, SourceTable, readable_columns
 from relfrog.io.sources.sql import SqlDatabase
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ __all__ = ["PostgreSQL"]
 
 
 class PostgreSQL(SqlDatabase):
-    """PostgreSQL, through ``COPY``: the server refuses to write in this session."""
+    """PostgreSQL, read through ``COPY`` in a session that the server keeps read-only."""
 
     what: ClassVar[str] = "a PostgreSQL database"
     schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
@@ -27,7 +27,7 @@ class PostgreSQL(SqlDatabase):
 
         url = sa.make_url(address.replace("postgres://", "postgresql://", 1))
         url = url.set(drivername="postgresql+psycopg")
-        # One order of rows at every import, all times in UTC, and no way to write.
+        # The same order of rows at every import, all times in UTC, and read-only.
         options = (
             "-c default_transaction_read_only=on -c TimeZone=UTC -c DateStyle=ISO "
             "-c synchronize_seqscans=off -c max_parallel_workers_per_gather=0 "
@@ -43,7 +43,7 @@ class PostgreSQL(SqlDatabase):
         )
 
     def _table_names(self, schema: str | None) -> Sequence[str]:
-        """Without the parts of partitioned tables, whose rows the whole has already."""
+        """Table names without partitions, whose rows are part of the partitioned table."""
         import sqlalchemy as sa
 
         parts = self._connection.execute(
@@ -80,8 +80,8 @@ class PostgreSQL(SqlDatabase):
         import pyarrow.csv as pc
         from sqlalchemy.dialects import postgresql
 
-        columns = readable(table)
-        # The named style keeps a percent sign in a name as it is: COPY takes no parameters.
+        columns = readable_columns(table)
+        # With the style "named", a percent sign in a name is not doubled; COPY has no parameters.
         dialect: Any = postgresql.dialect
         dialect = dialect(paramstyle="named")
         select = str(self._select(table, columns).compile(dialect=dialect))
@@ -91,14 +91,14 @@ class PostgreSQL(SqlDatabase):
             driver: Any = self._connection.connection.driver_connection
             statement = f"COPY ({select}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
             with driver.cursor() as cursor, cursor.copy(statement) as copy:
-                pieces = iter(copy)
-                first = next(pieces, b"")
+                chunks = iter(copy)
+                first = next(chunks, b"")
                 if not first:
                     return
                 reader = pc.open_csv(
-                    pa.PythonFile(_Chunks(bytes(first), pieces), mode="r"),
+                    pa.PythonFile(_Chunks(bytes(first), chunks), mode="r"),
                     read_options=pc.ReadOptions(
-                        # Positions, not names: Arrow wants them distinct and so do we.
+                        # Positions: Arrow needs distinct names.
                         column_names=[str(i) for i in range(len(names))],
                         block_size=1 << 24,
                     ),
@@ -117,15 +117,15 @@ class PostgreSQL(SqlDatabase):
         except (psycopg.Error, pa.ArrowException) as error:
             odd = re.search(r"In CSV column #(\d+): CSV conversion error", str(error))
             if odd is not None and columns[int(odd[1])].kind in _TYPED:
-                # NaN in a whole number, say: the text will tell.
+                # NaN in an integer column, for example: read the column as text.
                 raise ReadAgain(table.with_kind(columns[int(odd[1])].name, "decimal")) from None
             raise SourceError(
-                f"table {table.name} cannot be read: {self._plain(error)}. "
+                f"table {table.name} cannot be read: {self._error_text(error)}. "
                 f"Leave it out with --exclude {table.name}"
             ) from None
 
 
-#: COPY writes text; numbers are parsed at once, the rest when it is staged.
+#: COPY writes text. Numbers are parsed here, everything else in the staging database.
 _COPY_TYPES: dict[Kind, str] = {
     "integer": "int64",
     "number": "float64",
@@ -144,25 +144,25 @@ _TYPED = ("integer", "number", "seconds", "boolean")
 
 
 class _Chunks:
-    """A readable file over the pieces that COPY sends."""
+    """A file object over the chunks that COPY sends."""
 
-    def __init__(self, first: bytes, pieces: Iterator[Any]) -> None:
-        self._pieces = pieces
-        self._kept = [first]
+    def __init__(self, first: bytes, chunks: Iterator[Any]) -> None:
+        self._chunks = chunks
+        self._buffer = [first]
         self._size = len(first)
         self.closed = False
 
     def read(self, size: int = -1) -> bytes:
         while size < 0 or self._size < size:
-            piece = next(self._pieces, None)
-            if piece is None:
+            chunk = next(self._chunks, None)
+            if chunk is None:
                 break
-            self._kept.append(bytes(piece))
-            self._size += len(piece)
-        whole = b"".join(self._kept)
+            self._buffer.append(bytes(chunk))
+            self._size += len(chunk)
+        whole = b"".join(self._buffer)
         out = whole if size < 0 else whole[:size]
-        self._kept = [whole[len(out) :]]
-        self._size = len(self._kept[0])
+        self._buffer = [whole[len(out) :]]
+        self._size = len(self._buffer[0])
         return out
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Rows of Python values as Arrow columns, for databases whose drivers know nothing better."""
+"""Convert rows of Python values to Arrow, for drivers that cannot do so themselves."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from relfrog.io.sources.base import Kind, ReadAgain, SourceColumn, SourceTable
 
-__all__ = ["column_array", "fitted", "with_kind"]
+__all__ = ["cast_batch", "change_kind", "column_array"]
 
-#: Where a kind that turned out too narrow goes on.
+#: The kind to try next when values do not fit.
 _WIDER: dict[Kind, Kind] = {
     "boolean": "integer",
     "time": "integer",
@@ -23,7 +23,7 @@ _WIDER: dict[Kind, Kind] = {
 
 
 def column_array(values: Sequence[Any], column: SourceColumn, table: SourceTable) -> Any:
-    """One column of rows as Arrow, in the form its kind promises.
+    """Convert the values of one column to Arrow, in the representation of its kind.
 
     Raises:
         ReadAgain: The values need a wider kind.
@@ -39,11 +39,11 @@ def column_array(values: Sequence[Any], column: SourceColumn, table: SourceTable
             wider = "blob"
         elif str in kinds:
             wider = "untyped"
-        raise ReadAgain(with_kind(table, column, wider)) from None
+        raise ReadAgain(change_kind(table, column, wider)) from None
 
 
-def with_kind(table: SourceTable, column: SourceColumn, kind: Kind) -> SourceTable:
-    """The table with another kind for a column; a blob says that it was not declared so."""
+def change_kind(table: SourceTable, column: SourceColumn, kind: Kind) -> SourceTable:
+    """The table with another kind for a column; an undeclared blob is named as such."""
     if kind == "blob":
         mixed = replace(column, kind="blob", declared=f"{column.declared} with binary values")
         columns = tuple(mixed if c.name == column.name else c for c in table.columns)
@@ -51,12 +51,12 @@ def with_kind(table: SourceTable, column: SourceColumn, kind: Kind) -> SourceTab
     return table.with_kind(column.name, kind)
 
 
-def fitted(batch: Any, columns: Sequence[SourceColumn], table: SourceTable) -> Any:
-    """A batch whose types were found by the driver, in the forms that the kinds promise.
+def cast_batch(batch: Any, columns: Sequence[SourceColumn], table: SourceTable) -> Any:
+    """Cast a batch, whose types the driver chose, to the representations of the kinds.
 
     Raises:
         ReadAgain: A column needs another kind.
-        ValueError: The batch cannot be used: text that is not UTF-8.
+        ValueError: The batch holds text that is not UTF-8, or numbers that the driver rounded.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -71,7 +71,7 @@ def fitted(batch: Any, columns: Sequence[SourceColumn], table: SourceTable) -> A
         elif pa.types.is_string(values.type):
             values.validate(full=True)
             if column.kind not in ("text", "untyped", "decimal", "time", "hex"):
-                raise ValueError("numbers that the driver wrote out are rounded")
+                raise ValueError("numbers that the driver wrote as text are rounded")
         elif pa.types.is_floating(values.type):
             wanted = "number" if column.kind != "seconds" else column.kind
         elif values.null_count == len(values):
@@ -82,12 +82,12 @@ def fitted(batch: Any, columns: Sequence[SourceColumn], table: SourceTable) -> A
         elif column.kind == "time":
             wanted = "integer"
         if wanted != column.kind:
-            raise ReadAgain(with_kind(table, column, wanted))
+            raise ReadAgain(change_kind(table, column, wanted))
         arrays.append(values if column.kind == "time" else values.cast(_ARROW[column.kind]))
     return pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
 
 
-#: The Arrow type in which a kind arrives.
+#: The Arrow type that represents a kind.
 _ARROW: dict[Kind, str] = {
     "integer": "int64",
     "number": "float64",
@@ -134,7 +134,7 @@ def _times(values: Sequence[Any]) -> Any:
     if present == {str}:
         return pa.array(values, pa.string())
     if str in present and present & {dt.datetime, dt.date}:
-        # MySQL's driver leaves dates that do not exist (2020-00-00) as text.
+        # MySQL's driver returns dates that do not exist (2020-00-00) as text.
         return _times([None if isinstance(v, str) else v for v in values])
     if not present <= {dt.datetime, dt.date}:
         raise ValueError

@@ -1,7 +1,7 @@
-"""What SQL databases share: reflection by SQLAlchemy, and errors without passwords.
+"""SQL databases through SQLAlchemy: reflection of the schema, and errors without passwords.
 
-Each is read inside one read-only transaction, so all tables belong to the same moment. Identifiers
-are quoted by SQLAlchemy; no name is ever pasted into a statement.
+A database is read in one read-only transaction, so all tables are of the same moment. SQLAlchemy
+quotes identifiers; no name is ever pasted into a statement.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from relfrog.io.sources.base import (
     SourceColumn,
     SourceKey,
     SourceTable,
-    readable,
-    settled,
+    fix_keys,
+    readable_columns,
 )
 from relfrog.io.sources.rows import column_array
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["RowDatabase", "SqlDatabase", "plain_error", "sql_kind"]
+__all__ = ["RowDatabase", "SqlDatabase", "error_text", "sql_kind"]
 
 
-def plain_error(error: BaseException, secrets: Sequence[str]) -> str:
-    """The database's own first line of an error, without secrets."""
+def error_text(error: BaseException, secrets: Sequence[str]) -> str:
+    """The first line of the database's own error message, without secrets."""
     original = getattr(error, "orig", None) or error
     text = str(original.args[-1] if getattr(original, "args", None) else original)
     return scrub(" ".join(text.split("\n")[0].split()), secrets)
 
 
 def sql_kind(declared: Any) -> Kind:
-    """The kind of a type that SQLAlchemy reflected."""
+    """The kind of a column with this SQLAlchemy type."""
     import sqlalchemy.types as t
 
     name = type(declared).__name__.upper()
@@ -60,7 +60,7 @@ def sql_kind(declared: Any) -> Kind:
     if isinstance(declared, t.Numeric) or name == "MONEY":
         if getattr(declared, "scale", None) == 0 and declared.precision is not None:
             return "integer" if declared.precision <= 18 else "decimal"
-        # A numeric of unknown scale may be a key: it stays exact until its values are seen.
+        # A numeric of unknown scale may be a key: keep it exact until its values are known.
         return "number" if getattr(declared, "scale", None) else "decimal"
     if isinstance(declared, t.Date | t.DateTime):
         return "time"
@@ -77,13 +77,13 @@ def sql_kind(declared: Any) -> Kind:
 
 
 class SqlDatabase(Source):
-    """What the three databases share: reflection, and errors without passwords."""
+    """A database that SQLAlchemy can reflect."""
 
     schemes: ClassVar[tuple[str, ...]]
 
     @classmethod
     def accepts(cls, address: str) -> bool:
-        """By the scheme of the URL; a driver after ``+`` is replaced by ours."""
+        """Whether the scheme of the URL is known; a driver after ``+`` is replaced."""
         scheme = address.split(":", 1)[0] if "://" in address else ""
         return scheme.split("+")[0].lower() in cls.schemes
 
@@ -104,22 +104,22 @@ class SqlDatabase(Source):
             self._inspector = sa.inspect(self._connection)
         except (sa.exc.SQLAlchemyError, OSError, TypeError, ValueError) as error:
             raise SourceError(
-                f"{self.label} cannot be opened: {self._plain(error)}. "
+                f"{self.label} cannot be opened: {self._error_text(error)}. "
                 "Check host, port, user, password and database name."
             ) from None
 
     @abstractmethod
     def _open(self, address: str) -> sa.Engine:
-        """The engine, set up so that the server or driver refuses to write."""
+        """Create an engine for which the server or the driver refuses to write."""
 
     def _begin(self) -> None:
-        """Begin the one read-only transaction."""
+        """Begin the read-only transaction."""
 
-    def _plain(self, error: BaseException) -> str:
-        return plain_error(error, self.secrets)
+    def _error_text(self, error: BaseException) -> str:
+        return error_text(error, self.secrets)
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
-        """Tables with their declared keys, in the order of their names."""
+        """Tables with their declared keys, ordered by name."""
         import sqlalchemy.exc
 
         tables = []
@@ -128,12 +128,12 @@ class SqlDatabase(Source):
                 names = list(self._table_names(schema))
                 names += [v for v in self._view_names(schema) if v in also]
             except sqlalchemy.exc.SQLAlchemyError as error:
-                raise SourceError(f"{self.label}: {self._plain(error)}") from None
+                raise SourceError(f"{self.label}: {self._error_text(error)}") from None
             if schema is not None and not names:
                 present = ", ".join(sorted(self._inspector.get_schema_names()))
-                raise SourceError(f"there is no table in schema {schema}; schemas: {present}")
+                raise SourceError(f"there is no table in schema {schema}. Schemas: {present}")
             tables += [self._table(schema, name) for name in sorted(names)]
-        return settled(tables)
+        return fix_keys(tables)
 
     def _table_names(self, schema: str | None) -> Sequence[str]:
         return self._inspector.get_table_names(schema)
@@ -146,14 +146,14 @@ class SqlDatabase(Source):
 
         try:
             with warnings.catch_warnings():
-                # An unknown type is our case "other", not a reason to warn.
+                # Unknown types become "other"; no warning is needed.
                 warnings.simplefilter("ignore", sqlalchemy.exc.SAWarning)
                 columns = self._inspector.get_columns(local, schema)
                 primary = self._inspector.get_pk_constraint(local, schema)
                 foreign = self._inspector.get_foreign_keys(local, schema)
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise SourceError(
-                f"table {local} cannot be reflected: {self._plain(error)}. "
+                f"table {local} cannot be reflected: {self._error_text(error)}. "
                 f"Leave it out with --exclude {local}"
             ) from None
         keys = []
@@ -163,7 +163,7 @@ class SqlDatabase(Source):
             parent = key["referred_table"]
             parent_schema = key["referred_schema"] or default
             if self._prefixed or parent_schema != own:
-                # In full, so that a table of another schema is not mistaken for one of ours.
+                # Qualified, so that a table of another schema is not mistaken for one we read.
                 parent = f"{parent_schema}.{parent}"
             keys.append(
                 SourceKey(
@@ -178,14 +178,14 @@ class SqlDatabase(Source):
                 SourceColumn(c["name"], sql_kind(c["type"]), _declared(c["type"])) for c in columns
             ),
             primary_key=tuple(primary["constrained_columns"]) if primary else (),
-            # Databases list constraints in no particular order.
+            # Databases list constraints in no fixed order.
             foreign_keys=tuple(sorted(keys, key=lambda k: (k.columns, k.parent))),
             schema=schema,
             local_name=local,
         )
 
     def _select(self, table: SourceTable, columns: Sequence[SourceColumn]) -> Any:
-        """``SELECT`` of the readable columns; a literal where there is none."""
+        """``SELECT`` the given columns, or a literal if there are none."""
         import sqlalchemy as sa
 
         relation = sa.table(
@@ -211,22 +211,22 @@ class SqlDatabase(Source):
 def _declared(declared: Any) -> str:
     try:
         return str(declared)
-    except Exception:  # some types cannot be spelled without a dialect
+    except Exception:  # some types cannot be rendered without a dialect
         return type(declared).__name__
 
 
 class RowDatabase(SqlDatabase):
-    """A database whose driver hands over rows of Python values."""
+    """A database whose driver returns rows of Python values."""
 
     @abstractmethod
     def _rows(self, table: SourceTable, columns: Sequence[SourceColumn]) -> Iterator[Any]:
-        """The driver's rows, some at a time."""
+        """Yield the driver's rows in chunks."""
 
     def read(self, table: SourceTable) -> Iterator[Any]:
-        """Turn the driver's rows into Arrow, column by column."""
+        """Convert the driver's rows to Arrow, column by column."""
         import pyarrow as pa
 
-        columns = readable(table)
+        columns = readable_columns(table)
         names = [c.name for c in columns] or ["no_column"]
         try:
             for rows in self._rows(table, columns):
@@ -235,7 +235,7 @@ class RowDatabase(SqlDatabase):
                 yield pa.RecordBatch.from_arrays(arrays or [pa.array(values[0])], names=names)
         except self._driver_errors() as error:
             raise SourceError(
-                f"table {table.name} cannot be read: {self._plain(error)}. "
+                f"table {table.name} cannot be read: {self._error_text(error)}. "
                 f"Leave it out with --exclude {table.name}"
             ) from None
 

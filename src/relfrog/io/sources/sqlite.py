@@ -1,4 +1,4 @@
-"""SQLite files, as Arrow where types hold, row by row where they do not."""
+"""Read SQLite files: as Arrow batches, or row by row where a column mixes types."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, unquote
 
 from relfrog.errors import SourceError
-from relfrog.io.sources.base import BATCH_ROWS, Kind, ReadAgain, SourceColumn, SourceTable, readable
-from relfrog.io.sources.duck import has_mark
-from relfrog.io.sources.rows import fitted, with_kind
+from relfrog.io.sources.base import (
+    BATCH_ROWS,
+    Kind,
+    ReadAgain,
+    SourceColumn,
+    SourceTable,
+    readable_columns,
+)
+from relfrog.io.sources.duck import has_magic
+from relfrog.io.sources.rows import cast_batch, change_kind
 from relfrog.io.sources.sql import RowDatabase
 
 if TYPE_CHECKING:
@@ -29,8 +36,8 @@ class SQLite(RowDatabase):
 
     @classmethod
     def accepts(cls, address: str) -> bool:
-        """``sqlite:///file``, or a file that carries SQLite's mark."""
-        return super().accepts(address) or has_mark(address, b"SQLite format 3\x00")
+        """``sqlite:///file``, or a file that starts as SQLite files do."""
+        return super().accepts(address) or has_magic(address, b"SQLite format 3\x00")
 
     def _open(self, address: str) -> sa.Engine:
         import sqlalchemy as sa
@@ -46,12 +53,12 @@ class SQLite(RowDatabase):
                 "sqlite:////data/shop.db"
             )
         self.label = f"sqlite:///{path}"
-        # mode=ro: SQLite itself refuses to write, and never creates a missing file.
-        self._place = f"file:{quote(str(path.absolute()))}?mode=ro"
-        return sa.create_engine(f"sqlite:///{self._place}&uri=true")
+        # mode=ro: SQLite itself refuses to write or to create a missing file.
+        self._uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+        return sa.create_engine(f"sqlite:///{self._uri}&uri=true")
 
     def _begin(self) -> None:
-        # One snapshot for all tables; also finds out whether the file is a database at all.
+        # One snapshot for all tables; fails if the file is not a database.
         self._connection.exec_driver_sql("BEGIN")
         self._connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
         self._arrow: Any = None
@@ -59,7 +66,7 @@ class SQLite(RowDatabase):
         self._seen: set[str] = set()
 
     def _table_names(self, schema: str | None) -> Sequence[str]:
-        """Without the tables in which full-text search keeps its index."""
+        """Table names without the shadow tables of full-text search."""
         listed = self._connection.exec_driver_sql("PRAGMA table_list").fetchall()
         hidden = {row[1] for row in listed if row[2] == "shadow"}
         return [n for n in self._inspector.get_table_names(schema) if n not in hidden]
@@ -70,7 +77,7 @@ class SQLite(RowDatabase):
         return (*super()._driver_errors(), sqlite3.Error)
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
-        """As reflected; columns without a declared type are looked at when they are read."""
+        """Tables as reflected; the types of undeclared columns are inferred when they are read."""
         return [
             replace(
                 t,
@@ -85,28 +92,28 @@ class SQLite(RowDatabase):
         import sqlalchemy as sa
 
         if column.kind == "number":
-            # The Arrow driver would take a column that begins with whole numbers for integers.
+            # Otherwise the Arrow driver takes a column that begins with integers for integers.
             return sa.cast(expression, sa.REAL)
         return super()._expression(expression, column)
 
-    def _looked_at(self, table: SourceTable) -> SourceTable:
-        """The table with kinds that hold for all values: SQLite's declared types are only hints.
+    def _with_stored_kinds(self, table: SourceTable) -> SourceTable:
+        """The table with kinds that fit all values, since SQLite's declared types are only hints.
 
-        Columns are asked a few at a time, so that there are few combinations of types.
+        A few columns are queried at a time, so that there are few combinations of types.
         """
         import sqlalchemy as sa
 
         alias = table.primary_key if len(table.primary_key) == 1 else ()
         columns = {
             c.name: c
-            for c in readable(table)
+            for c in readable_columns(table)
             if c.kind != "hex" and not (c.declared == "INTEGER" and c.name in alias)
         }
         names = list(columns)
         for start in range(0, len(names), 4):
             group = names[start : start + 4]
-            plain = [replace(columns[n], kind="text") for n in group]
-            relation = self._select(table, plain).subquery()
+            as_text = [replace(columns[n], kind="text") for n in group]
+            relation = self._select(table, as_text).subquery()
             types = sa.select(*(sa.func.typeof(c) for c in relation.c)).distinct()
             found = list(zip(*self._connection.execute(types).fetchall(), strict=True))
             for name, seen in zip(group, found, strict=False):
@@ -114,36 +121,36 @@ class SQLite(RowDatabase):
                 if by_row:
                     self._by_row.add(table.name)
                 if kind != columns[name].kind:
-                    table = with_kind(table, columns[name], kind)
+                    table = change_kind(table, columns[name], kind)
         return table
 
     def read(self, table: SourceTable) -> Iterator[Any]:
-        """Stream Arrow batches that the driver makes itself, four times as fast as by rows.
+        """Stream Arrow batches from the driver, four times as fast as row by row.
 
-        Tables with a column of mixed types are read row by row, which takes anything.
+        Tables with a column of mixed types are read row by row.
         """
         import adbc_driver_sqlite.dbapi as adbc
 
         if table.name not in self._seen:
             self._seen.add(table.name)
-            raise ReadAgain(self._looked_at(table))
+            raise ReadAgain(self._with_stored_kinds(table))
         if table.name in self._by_row:
             yield from super().read(table)
             return
-        columns = readable(table)
+        columns = readable_columns(table)
         select = str(self._select(table, columns).compile(dialect=self._engine.dialect))
         try:
             if self._arrow is None:
-                self._arrow = adbc.connect(self._place)
+                self._arrow = adbc.connect(self._uri)
             with self._arrow.cursor() as cursor:
                 cursor.adbc_statement.set_options(
                     **{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)}
                 )
                 cursor.execute(select)
                 for batch in cursor.fetch_record_batch():
-                    yield fitted(batch, columns, table)
+                    yield cast_batch(batch, columns, table)
         except (adbc.Error, OSError, ValueError):
-            # Text that is not UTF-8, or anything else the driver stumbles over.
+            # Text that is not UTF-8, or something else that the driver cannot read.
             self._by_row.add(table.name)
             raise ReadAgain(table) from None
 
@@ -165,14 +172,14 @@ class SQLite(RowDatabase):
             while rows := cursor.fetchmany(BATCH_ROWS):
                 yield rows
         except sqlite3.OperationalError as error:
-            # SQLite lets any bytes stand as TEXT; decoding must not stop at them.
+            # SQLite stores any bytes as TEXT.
             if "decode" not in str(error) or _NOT_UTF8 in table.notes:
                 raise
             raise ReadAgain(replace(table, notes=[*table.notes, _NOT_UTF8])) from None
 
 
 def _stored_kind(seen: set[str], declared: Kind) -> tuple[Kind, bool]:
-    """The kind for values of these storage classes, and whether they must be read row by row."""
+    """The kind for these storage classes, and whether to read the table row by row."""
     if not seen:
         return ("number" if declared == "decimal" else declared), False
     if "blob" in seen:

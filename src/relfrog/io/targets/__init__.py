@@ -1,8 +1,7 @@
-"""Where results go: tables of databases, each written whole or not at all.
+"""Targets for results: tables of databases, written all or nothing.
 
-A new table gets its rows under a name of its own; only then does it take its place, and that of
-the old one if that shall be replaced. Identifiers are quoted by SQLAlchemy; no name is ever pasted
-into a statement as it is.
+Rows are written to a table with a temporary name, which is then renamed, replacing the old table
+if that is wanted. Identifiers are always quoted; no name is ever pasted into a statement.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from relfrog.io.targets.postgresql import PostgreSQLTable
 
 __all__ = ["TARGETS", "Target", "open_target"]
 
-#: The classes asked, in this order, whether they can write to an address.
+#: Tried in this order: the first class that accepts an address writes to it.
 TARGETS: list[type[Target]] = [PostgreSQLTable, MySQLTable, SQLiteTable, DuckDBTable]
 
 
 def open_target(address: str, table: str | None) -> Target | None:
-    """The table at a database URL, not opened yet; None if no database has such an address.
+    """The target for a table at a database URL, not opened yet; None if it is no such URL.
 
     Raises:
-        UsageError: There is no name for the table, or it can be none.
+        UsageError: The name of the table is missing or invalid.
     """
     for target in TARGETS:
         if target.accepts(address):
             if table is None:
-                raise UsageError("a database needs a name for the table. Give it: --table NAME")
+                raise UsageError("a database needs the name of a table. Give it: --table NAME")
             return target(address, table)
     return None

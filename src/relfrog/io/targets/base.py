@@ -1,4 +1,4 @@
-"""What a target is, and what it refuses."""
+"""The interface of a target, and its checks before anything is written."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from typing import Any, ClassVar
 
 from relfrog.errors import OutputError, RelFrogError, UsageError
 from relfrog.io.secrets import hide_password, scrub, secrets_in
-from relfrog.io.sources.sql import plain_error
+from relfrog.io.sources.sql import error_text
 
 __all__ = ["Existing", "Target", "no_schema"]
 
 
 @dataclass(frozen=True)
 class Existing:
-    """What has the table's name already: ``table``, ``view`` or whatever else there is."""
+    """What already has the name of the table; ``kind`` is ``table``, ``view`` or another."""
 
     kind: str
     name: str
-    #: Views and tables that would lose what they refer to.
+    #: Views and tables that refer to it.
     needed_by: tuple[str, ...] = ()
-    #: Who alone may drop it, if that is somebody else.
+    #: The owner, if only they may drop it.
     owner: str = ""
 
 
 class Target(ABC):
-    """A table of a database, to be made or replaced.
+    """A table of a database, to be created or replaced.
 
     Attributes:
-        label: How the database may be named in messages: never with a password.
+        label: The database's address for messages, without any password.
         secrets: Strings that must not appear in any message.
-        schema: The schema the table lies in; None for the database's default.
+        schema: The schema of the table; None for the database's default.
         name: The table's name.
     """
 
     schemes: ClassVar[tuple[str, ...]]
     has_schemas: ClassVar[bool] = True
-    #: The longest name the database takes as it is, in bytes.
-    longest_name: ClassVar[int] = 10_000
+    #: The longest name the database accepts, in bytes.
+    max_name_bytes: ClassVar[int] = 10_000
     #: Whether two columns may differ in case alone.
-    heeds_case: ClassVar[bool] = False
+    case_sensitive: ClassVar[bool] = False
 
     @classmethod
     def accepts(cls, address: str) -> bool:
-        """By the scheme of the URL; a driver after ``+`` is replaced by ours."""
+        """Whether the scheme of the URL is known; a driver after ``+`` is replaced."""
         scheme = address.split(":", 1)[0] if "://" in address else ""
         return scheme.split("+")[0].lower() in cls.schemes
 
@@ -60,8 +60,8 @@ class Target(ABC):
         self.name = name if dot else table
         if not self.name or self.schema == "" or "\0" in table:
             raise UsageError(f"{table!r} cannot be a table's name. Choose another: --table NAME")
-        self._refuse_long([self.name])
-        #: The name under which the rows are written.
+        self._check_lengths([self.name])
+        #: The temporary name under which rows are written.
         self._partial = f"relfrog_partial_{uuid.uuid4().hex[:16]}"
 
     def __str__(self) -> str:
@@ -69,51 +69,51 @@ class Target(ABC):
         return f"table {full} of {self.label}"
 
     def check(self, overwrite: bool) -> None:
-        """Refuse now what would be refused once there are results to write.
+        """Check, before there are results, that the table can be written.
 
         Raises:
-            OutputError: The database cannot be reached or written, or something has that name.
+            OutputError: The database cannot be opened or written, or the name is taken.
         """
         self._check(overwrite)
 
     def write(self, data: Any, overwrite: bool) -> None:
-        """Make the table and fill it with the rows of an Arrow table, in their order.
+        """Create the table with the rows of an Arrow table, in order.
 
         Raises:
-            OutputError: It cannot be written; nothing has changed then.
+            OutputError: It cannot be written; nothing was changed.
         """
-        self._refuse_columns(data.column_names)
+        self._check_columns(data.column_names)
         self._write(data, overwrite)
 
     @abstractmethod
     def _check(self, overwrite: bool) -> None:
-        """Open the database, look, and try to make a table."""
+        """Open the database, check the name, and try to create a table."""
 
     @abstractmethod
     def _write(self, data: Any, overwrite: bool) -> None:
-        """Open the database, look again, and write."""
+        """Open the database, check the name, and write."""
 
-    def _refuse_long(self, names: Sequence[str]) -> None:
+    def _check_lengths(self, names: Sequence[str]) -> None:
         for name in names:
             size = len(name.encode(errors="replace"))
-            if size > self.longest_name:
+            if size > self.max_name_bytes:
                 raise OutputError(
-                    f"{self.label} takes names of {self.longest_name} bytes at most, and "
+                    f"{self.label} allows names of {self.max_name_bytes} bytes at most, but "
                     f"{name[:40]!r}... has {size}. Choose a shorter one."
                 )
 
-    def _refuse_columns(self, names: Sequence[str]) -> None:
-        self._refuse_long(names)
+    def _check_columns(self, names: Sequence[str]) -> None:
+        self._check_lengths(names)
         seen: dict[str, str] = {}
         for name in names:
-            other = seen.setdefault(name if self.heeds_case else name.lower(), name)
+            other = seen.setdefault(name if self.case_sensitive else name.lower(), name)
             if other != name:
                 raise OutputError(
-                    f"{self} cannot have both columns {other!r} and {name!r}, which differ in case "
-                    "alone. Write into a file: --out FILE.csv"
+                    f"{self} cannot have both columns {other!r} and {name!r}, which differ only "
+                    "in case. Write to a file: --out FILE.csv"
                 )
 
-    def _refuse(self, found: Existing | None, overwrite: bool) -> None:
+    def _check_existing(self, found: Existing | None, overwrite: bool) -> None:
         if found is None:
             return
         if found.kind != "table":
@@ -123,7 +123,7 @@ class Target(ABC):
             )
         if not overwrite:
             raise OutputError(
-                f"{self} exists already. Replace it with --overwrite, or choose another name: "
+                f"{self} already exists. Replace it with --overwrite, or choose another name: "
                 "--table NAME"
             )
         if found.owner:
@@ -139,8 +139,8 @@ class Target(ABC):
             )
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Say what the database says, without secrets."""
+    def _reporting(self) -> Iterator[None]:
+        """Raise errors of the database as OutputError, without secrets."""
         errors: tuple[type[Exception], ...] = (OSError, ValueError, *self._errors())
         try:
             yield
@@ -148,19 +148,19 @@ class Target(ABC):
             raise type(error)(scrub(str(error), self.secrets)) from None
         except errors as error:
             raise OutputError(
-                f"{self} cannot be written: {plain_error(error, self.secrets)}. Nothing has "
-                "changed there; mend this, or write into a file: --out FILE.csv"
+                f"{self} cannot be written: {error_text(error, self.secrets)}. Nothing was "
+                "changed. Fix this, or write to a file: --out FILE.csv"
             ) from None
 
     @abstractmethod
     def _errors(self) -> tuple[type[Exception], ...]:
-        """What the driver and those around it raise."""
+        """The exceptions of the driver."""
 
-    def _unopened(self, error: BaseException, remedy: str) -> OutputError:
-        text = plain_error(error, self.secrets)
+    def _open_error(self, error: BaseException, remedy: str) -> OutputError:
+        text = error_text(error, self.secrets)
         return OutputError(f"{self.label} cannot be opened: {text}. {remedy}")
 
 
 def no_schema(schema: str, present: Sequence[str]) -> OutputError:
     """The error for a schema that does not exist."""
-    return OutputError(f"there is no schema {schema}; schemas: {', '.join(present[:12])}")
+    return OutputError(f"there is no schema {schema}. Schemas: {', '.join(present[:12])}")

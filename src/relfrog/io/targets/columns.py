@@ -1,4 +1,4 @@
-"""The SQL type of a column of results, and its values as drivers take them."""
+"""SQL types for columns of results, and conversion of their values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["as_json", "column_type"]
 
 
 def column_type(values: Any, dialect: str) -> tuple[Any, Callable[[Any], Any] | None]:
-    """The SQLAlchemy type of an Arrow column, and what turns its Python values into the driver's.
+    """The SQLAlchemy type for an Arrow column, and how to convert its values for the driver.
 
     Args:
         values: The column.
@@ -24,28 +24,30 @@ def column_type(values: Any, dialect: str) -> tuple[Any, Callable[[Any], Any] | 
     from sqlalchemy.dialects import mysql, postgresql
 
     kind, t = values.type, pa.types
-    plain = _plain_type(kind, dialect)
-    if plain is not None:
-        # SQLite has no type for times; they are text that sorts as they do.
-        return plain, str if dialect == "sqlite" and t.is_temporal(kind) else None
+    native = _native_type(kind, dialect)
+    if native is not None:
+        # SQLite has no type for times; as ISO text they sort correctly.
+        return native, str if dialect == "sqlite" and t.is_temporal(kind) else None
     if dialect == "postgresql" and (t.is_list(kind) or t.is_large_list(kind)):
-        inner = sa.Text() if t.is_string(kind.value_type) else _plain_type(kind.value_type, dialect)
+        inner = (
+            sa.Text() if t.is_string(kind.value_type) else _native_type(kind.value_type, dialect)
+        )
         if inner is not None:
             return postgresql.ARRAY(inner), None
-    turn = None if t.is_string(kind) else str if t.is_decimal(kind) else as_json
-    if turn is as_json and dialect == "postgresql":
-        # As text, which COPY takes.
-        return postgresql.JSONB(), turn
+    convert = None if t.is_string(kind) else str if t.is_decimal(kind) else as_json
+    if convert is as_json and dialect == "postgresql":
+        # Passed as text, which COPY accepts.
+        return postgresql.JSONB(), convert
     if dialect != "mysql":
-        return sa.Text(), turn
-    # MySQL's TEXT ends at 64 kB and cannot be a key; a VARCHAR can.
-    longest = pc.max(pc.utf8_length(values)).as_py() if turn is None else None
-    short = turn is None and (longest or 0) <= 255
-    return (sa.String(255) if short else mysql.LONGTEXT()), turn
+        return sa.Text(), convert
+    # MySQL's TEXT is limited to 64 kB and cannot be a key; VARCHAR can.
+    longest = pc.max(pc.utf8_length(values)).as_py() if convert is None else None
+    short = convert is None and (longest or 0) <= 255
+    return (sa.String(255) if short else mysql.LONGTEXT()), convert
 
 
-def _plain_type(kind: Any, dialect: str) -> Any:
-    """The type of values that drivers take as they are; None for text and all else."""
+def _native_type(kind: Any, dialect: str) -> Any:
+    """The type for values that need no conversion; None for text and everything else."""
     import pyarrow as pa
     import sqlalchemy as sa
     from sqlalchemy.dialects import mysql
@@ -65,13 +67,13 @@ def _plain_type(kind: Any, dialect: str) -> Any:
         return mysql.DATETIME(fsp=6) if dialect == "mysql" else sa.TIMESTAMP()
     if t.is_date(kind):
         return sa.Date()
-    if t.is_decimal(kind) and dialect != "sqlite":  # it would round them
+    if t.is_decimal(kind) and dialect != "sqlite":  # SQLite would round them
         return sa.Numeric(kind.precision, kind.scale)
     return None
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON, which has no NaN, no times and no binary values."""
+    """A value as JSON: NaN as null, times as ISO 8601, binary values as hexadecimal text."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError):
@@ -79,7 +81,7 @@ def as_json(value: Any) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    if hasattr(value, "tolist"):  # an array or a number of numpy
+    if hasattr(value, "tolist"):  # a NumPy array or scalar
         value = value.tolist()
     if isinstance(value, dict):
         return {str(k): _jsonable(v) for k, v in value.items()}

@@ -1,4 +1,4 @@
-"""SQLite and DuckDB files as targets; a file that is not there yet appears with its table."""
+"""SQLite and DuckDB files as targets; a new file appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relfrog.errors import UsageError
 from relfrog.io.targets.base import Existing, Target, no_schema
 from relfrog.io.targets.sql import SqlTarget
 from relfrog.support.duckdb import quoted
-from relfrog.support.files import appearing_file, refuse_file
+from relfrog.support.files import atomic_file, check_file
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -22,34 +22,34 @@ __all__ = ["DuckDBTable", "SQLiteTable"]
 
 
 class _FileTarget(Target):
-    """What the two share: a file, which is left alone or made whole."""
+    """A table of a database file."""
 
     def __init__(self, address: str, table: str) -> None:
         super().__init__(address, table)
         tail = re.sub(r"^\w+(\+\w+)?://", "", self.address).removeprefix("/")
         if tail in ("", ":memory:"):
             scheme = self.schemes[0]
-            raise UsageError(f"{self.label} names no file. Write {scheme}:///FILE.{scheme}")
+            raise UsageError(f"{self.label} has no file name. Write {scheme}:///FILE.{scheme}")
         path = Path(tail if Path(tail).exists() else unquote(tail)).expanduser()
         self.path = path.absolute()
         self.label, self.secrets = f"{self.schemes[0]}:///{path}", ()
 
     def check(self, overwrite: bool) -> None:
-        """A file that is not there needs a place; one that is there must take a table."""
-        refuse_file(self.path, overwrite=True)
+        """Check that a new file can be created, or that an existing one can take the table."""
+        check_file(self.path, overwrite=True)
         if self.path.exists():
             self._check(overwrite)
 
     def write(self, data: Any, overwrite: bool) -> None:
-        """Into the file; one that is not there yet appears when it is complete."""
-        self._refuse_columns(data.column_names)
-        refuse_file(self.path, overwrite=True)
+        """Write to the file; a new one appears only when it is complete."""
+        self._check_columns(data.column_names)
+        check_file(self.path, overwrite=True)
         if self.path.exists():
             self._write(data, overwrite)
             return
         final = self.path
         try:
-            with appearing_file(final, overwrite=False) as self.path:
+            with atomic_file(final, overwrite=False) as self.path:
                 self._write(data, overwrite)
         finally:
             self.path = final
@@ -60,7 +60,7 @@ class SQLiteTable(_FileTarget, SqlTarget):
 
     schemes: ClassVar[tuple[str, ...]] = ("sqlite",)
     has_schemas: ClassVar[bool] = False
-    _mark: ClassVar[str] = "?"
+    _placeholder: ClassVar[str] = "?"
     _remedy: ClassVar[str] = (
         "Check the path; an absolute one has four slashes: sqlite:////data/a.db"
     )
@@ -72,7 +72,7 @@ class SQLiteTable(_FileTarget, SqlTarget):
         import sqlalchemy.pool
 
         def connect() -> sqlite3.Connection:
-            # Transactions are begun and ended by us alone: tables are made inside them.
+            # No implicit transactions: tables are created inside ours.
             return sqlite3.connect(self.path, isolation_level=None)
 
         return sa.create_engine("sqlite://", creator=connect, poolclass=sa.pool.NullPool)
@@ -85,11 +85,11 @@ class SQLiteTable(_FileTarget, SqlTarget):
         return (sqlite3.Error, sqlalchemy.exc.SQLAlchemyError)
 
     def _begin(self, connection: sa.Connection) -> None:
-        # Views on a replaced table are not asked whether they like it: it is there again at once.
+        # Otherwise the rename fails if a view refers to the table that was dropped for it.
         connection.exec_driver_sql("PRAGMA legacy_alter_table = ON")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    def _look(self, connection: sa.Connection) -> Existing | None:
+    def _find_existing(self, connection: sa.Connection) -> Existing | None:
         import sqlalchemy as sa
 
         place = {"name": self.name}
@@ -112,7 +112,7 @@ class SQLiteTable(_FileTarget, SqlTarget):
 
 
 class DuckDBTable(_FileTarget):
-    """A table in a DuckDB file, made by its own driver."""
+    """A table in a DuckDB file, written by DuckDB itself."""
 
     schemes: ClassVar[tuple[str, ...]] = ("duckdb",)
 
@@ -129,25 +129,25 @@ class DuckDBTable(_FileTarget):
             connection = duckdb.connect(str(self.path))
         except duckdb.Error as error:
             remedy = "Check the path, and that no other program has the file open."
-            raise self._unopened(error, remedy) from None
+            raise self._open_error(error, remedy) from None
         try:
-            with self._telling():
+            with self._reporting():
                 connection.execute("BEGIN")
                 yield connection
         finally:
-            # What was not committed is rolled back.
+            # Rolls back what was not committed.
             connection.close()
 
     def _check(self, overwrite: bool) -> None:
         with self._connected() as connection:
-            self._refuse(self._look(connection), overwrite)
+            self._check_existing(self._find_existing(connection), overwrite)
             connection.execute(f"CREATE TABLE {self._quoted(self._partial)} (x INTEGER)")
             connection.execute("ROLLBACK")
 
     def _write(self, data: Any, overwrite: bool) -> None:
         with self._connected() as connection:
-            found = self._look(connection)
-            self._refuse(found, overwrite)
+            found = self._find_existing(connection)
+            self._check_existing(found, overwrite)
             connection.register(self._partial, data)
             new = "TABLE" if found is None else "OR REPLACE TABLE"
             place = self._quoted(self.name)
@@ -157,7 +157,7 @@ class DuckDBTable(_FileTarget):
     def _quoted(self, name: str) -> str:
         return quoted(name) if self.schema is None else f"{quoted(self.schema)}.{quoted(name)}"
 
-    def _look(self, connection: Any) -> Existing | None:
+    def _find_existing(self, connection: Any) -> Existing | None:
         def ask(query: str, *values: str) -> list[Any]:
             query = f"{query} database_name = current_database()"
             return list(connection.execute(query, values).fetchall())

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as targets."""
+"""MySQL and MariaDB as targets, which have no transactional DDL."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["MySQLTable"]
 
 
 class MySQLTable(SqlTarget):
-    """A table in MySQL or MariaDB, which commit whenever a table is made."""
+    """A table in MySQL or MariaDB, which commit at every CREATE TABLE."""
 
     schemes: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
-    longest_name: ClassVar[int] = 4 * 64
-    _mark: ClassVar[str] = "%s"
+    max_name_bytes: ClassVar[int] = 4 * 64
+    _placeholder: ClassVar[str] = "%s"
 
     def _engine(self) -> sa.Engine:
         import sqlalchemy as sa
 
         url = sa.make_url(self.address).set(drivername="mysql+pymysql")
         if not url.database and self.schema is None:
-            raise UsageError(f"{self.label} names no database. Add it: mysql://user@host/NAME")
-        # TRADITIONAL: a value that does not fit is an error, not another value.
+            raise UsageError(f"{self.label} has no database name. Add it: mysql://user@host/NAME")
+        # TRADITIONAL: a value that does not fit is an error; it is not changed silently.
         return sa.create_engine(
             url,
             connect_args={
@@ -46,7 +46,7 @@ class MySQLTable(SqlTarget):
     def _place(self, connection: sa.Connection) -> dict[str, str]:
         return {"schema": self.schema or str(connection.engine.url.database), "name": self.name}
 
-    def _look(self, connection: sa.Connection) -> Existing | None:
+    def _find_existing(self, connection: sa.Connection) -> Existing | None:
         import sqlalchemy as sa
 
         place = self._place(connection)
@@ -88,7 +88,7 @@ class MySQLTable(SqlTarget):
         charset = connection.execute(
             sa.text(f"{query} WHERE SCHEMA_NAME = :schema"), self._place(connection)
         ).scalar()
-        # The database's own collation lets keys be compared with those of its other tables.
+        # With the database's own collation, keys can be joined with those of other tables.
         return {} if str(charset).startswith("utf8mb4") else {"mysql_charset": "utf8mb4"}
 
     def _put_in_place(self, connection: sa.Connection, found: Existing | None) -> None:
@@ -98,7 +98,7 @@ class MySQLTable(SqlTarget):
             connection.exec_driver_sql(f"RENAME TABLE {new} TO {here}")
             return
         old, aside = (self._quoted(connection, n) for n in (found.name, f"{self._partial}_old"))
-        # Both at once: nobody ever sees neither.
+        # One atomic rename: at any moment there is a table of this name.
         connection.exec_driver_sql(f"RENAME TABLE {old} TO {aside}, {new} TO {here}")
         try:
             connection.exec_driver_sql(f"DROP TABLE {aside}")
@@ -107,7 +107,7 @@ class MySQLTable(SqlTarget):
             raise
 
     def _undo(self, connection: sa.Connection) -> None:
-        # The connection may have been left in the middle of a statement.
+        # The connection may be in the middle of a statement.
         connection.invalidate()
         with contextlib.suppress(Exception), connection.engine.connect() as fresh:
             fresh.exec_driver_sql(f"DROP TABLE IF EXISTS {self._quoted(fresh, self._partial)}")

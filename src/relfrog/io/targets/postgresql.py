@@ -1,4 +1,4 @@
-"""PostgreSQL as a target, filled by ``COPY``."""
+"""PostgreSQL as a target, written with ``COPY``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["PostgreSQLTable"]
 
 
 class PostgreSQLTable(SqlTarget):
-    """A table in PostgreSQL, filled by ``COPY``."""
+    """A table in PostgreSQL, written with ``COPY``."""
 
     schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
-    longest_name: ClassVar[int] = 63
-    heeds_case: ClassVar[bool] = True
+    max_name_bytes: ClassVar[int] = 63
+    case_sensitive: ClassVar[bool] = True
 
     def _engine(self) -> sa.Engine:
         import sqlalchemy as sa
@@ -36,7 +36,7 @@ class PostgreSQLTable(SqlTarget):
 
         return (psycopg.Error, sqlalchemy.exc.SQLAlchemyError)
 
-    def _look(self, connection: sa.Connection) -> Existing | None:
+    def _find_existing(self, connection: sa.Connection) -> Existing | None:
         import sqlalchemy as sa
 
         schemas = connection.execute(sa.text("SELECT nspname FROM pg_namespace")).scalars().all()
@@ -54,7 +54,7 @@ class PostgreSQLTable(SqlTarget):
         ).first()
         if row is None:
             return None
-        kind = "part of a table" if row[2] else _RELKINDS.get(row[1], "thing of another kind")
+        kind = "partition" if row[2] else _RELKINDS.get(row[1], "relation of another kind")
         needed = connection.execute(
             sa.text(
                 "SELECT DISTINCT CAST(CAST(x.id AS regclass) AS text) FROM (SELECT conrelid AS id "

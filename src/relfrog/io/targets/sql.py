@@ -1,4 +1,4 @@
-"""What the databases behind SQLAlchemy share as targets."""
+"""Targets that are written through SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 __all__ = ["SqlTarget"]
 
-#: Rows that are inserted at once.
+#: Rows per INSERT.
 _ROWS = 10_000
 
 
 class SqlTarget(Target):
-    """What the databases behind SQLAlchemy share."""
+    """A table that is written through SQLAlchemy."""
 
     _remedy: ClassVar[str] = "Check host, port, user, password and database name."
-    #: What stands for a value in a statement.
-    _mark: ClassVar[str]
+    #: The driver's placeholder for a value.
+    _placeholder: ClassVar[str]
 
     @abstractmethod
     def _engine(self) -> sa.Engine:
-        """The engine; nothing is opened yet."""
+        """Create the engine, without connecting."""
 
     def _begin(self, connection: sa.Connection) -> None:
-        """Begin the one transaction."""
+        """Begin the transaction."""
 
     @abstractmethod
-    def _look(self, connection: sa.Connection) -> Existing | None:
-        """What has the table's name."""
+    def _find_existing(self, connection: sa.Connection) -> Existing | None:
+        """What already has the name of the table, if anything."""
 
     @contextmanager
     def _connected(self) -> Iterator[sa.Connection]:
@@ -45,32 +45,32 @@ class SqlTarget(Target):
             engine = self._engine()
             connection = engine.connect()
         except (sqlalchemy.exc.SQLAlchemyError, OSError, TypeError, ValueError) as error:
-            raise self._unopened(error, self._remedy) from None
+            raise self._open_error(error, self._remedy) from None
         try:
-            with self._telling():
+            with self._reporting():
                 self._begin(connection)
                 yield connection
         finally:
-            # What was not committed is rolled back.
+            # Rolls back what was not committed.
             connection.close()
             engine.dispose()
 
     def _check(self, overwrite: bool) -> None:
-        """Try to make a table, and take it back."""
+        """Create a table and roll it back."""
         import pyarrow as pa
 
         with self._connected() as connection:
-            self._refuse(self._look(connection), overwrite)
+            self._check_existing(self._find_existing(connection), overwrite)
             try:
                 self._create(connection, pa.table({"x": pa.array([], pa.int64())}))
             finally:
                 self._undo(connection)
 
     def _write(self, data: Any, overwrite: bool) -> None:
-        """All in one transaction, where the database can."""
+        """Write in one transaction, where the database supports that."""
         with self._connected() as connection:
-            found = self._look(connection)
-            self._refuse(found, overwrite)
+            found = self._find_existing(connection)
+            self._check_existing(found, overwrite)
             try:
                 convert = self._create(connection, data)
                 self._insert(connection, len(convert), _rows(data, convert))
@@ -81,15 +81,15 @@ class SqlTarget(Target):
                 raise
 
     def _create(self, connection: sa.Connection, data: Any) -> list[Callable[[Any], Any] | None]:
-        """Make the table; per column what turns its values into the driver's."""
+        """Create the table; return how to convert the values of each column."""
         import sqlalchemy as sa
         from sqlalchemy.schema import CreateTable
 
         columns, convert = [], []
         for i, name in enumerate(data.column_names):
-            kind, turn = column_type(data.column(i), connection.dialect.name)
+            kind, function = column_type(data.column(i), connection.dialect.name)
             columns.append(sa.Column(sa.sql.quoted_name(name, quote=True), kind))
-            convert.append(turn)
+            convert.append(function)
         table = sa.Table(
             sa.sql.quoted_name(self._partial, quote=True),
             sa.MetaData(),
@@ -106,8 +106,8 @@ class SqlTarget(Target):
     def _insert(
         self, connection: sa.Connection, width: int, batches: Iterator[list[tuple[Any, ...]]]
     ) -> None:
-        # Without the columns' names, which might look like marks.
-        marks = ", ".join([self._mark] * width)
+        # Without column names, which might contain a placeholder.
+        marks = ", ".join([self._placeholder] * width)
         place = self._quoted(connection, self._partial)
         for rows in batches:
             connection.exec_driver_sql(f"INSERT INTO {place} VALUES ({marks})", rows)
@@ -128,12 +128,12 @@ class SqlTarget(Target):
 
 
 def _rows(data: Any, convert: list[Callable[[Any], Any] | None]) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of an Arrow table as Python values, some at a time."""
+    """Yield the rows of an Arrow table as Python values, in chunks."""
     for batch in data.to_batches(max_chunksize=_ROWS):
         columns = []
-        for values, turn in zip(batch.columns, convert, strict=True):
+        for values, function in zip(batch.columns, convert, strict=True):
             listed = values.to_pylist()
             columns.append(
-                listed if turn is None else [None if v is None else turn(v) for v in listed]
+                listed if function is None else [None if v is None else function(v) for v in listed]
             )
         yield list(zip(*columns, strict=True))

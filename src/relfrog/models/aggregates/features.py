@@ -14,7 +14,7 @@ from relfrog.models.aggregates.columns import Cell, days, fit_cells
 from relfrog.models.aggregates.plan import Anchor, Plan, Stream, make_plan
 from relfrog.models.aggregates.query import Aggregator
 from relfrog.models.past_labels import label_rows
-from relfrog.support import times as clock
+from relfrog.support.times import PER_SECOND
 from relfrog.training.prepared import Prepared
 
 __all__ = ["FeatureMaker"]
@@ -63,7 +63,7 @@ class FeatureMaker:
             self.entity, self.history, self.keys, self.cells, self.sizes, timed,
             prepared.config.features,
         )  # fmt: skip
-        per_second = clock.PER_SECOND[self.graph.unit]
+        per_second = PER_SECOND[self.graph.unit]
         self.horizon = max(1, round(prepared.task.timedelta.total_seconds() * per_second))
         self._aggregator: Aggregator | None = None
 
