@@ -32,8 +32,11 @@ MODELS = {
     "recent": "mean of recent labels (`recent`)", "mean": "entity mean", "median": "entity median",
     "global-mean": "global mean", "global-median": "global median",
 }  # fmt: skip
-#: Rows of the summary; the last one is the paper's own figure.
-SUMMARY = ("frog", "sage", "relgnn", "lightgbm", "auto")
+#: Rows of the summary, before the paper's own figure.
+SUMMARY = {
+    "frog": "FROG", "sage": "plain GNN", "relgnn": "RelGNN", "lightgbm": "LightGBM",
+    "auto": "`auto`",
+}  # fmt: skip
 #: Models whose result depends on the random seed.
 DRAWING = ("frog", "sage", "relgnn", "id-gnn", "lightgbm", "auto")
 F1 = ("driver-dnf", "driver-top3", "driver-position")
@@ -91,7 +94,7 @@ def formula_one_runs() -> tuple[dict[str, Any], dict[str, Any]]:
     return main, relgnn
 
 
-def formula_one_rows(models: tuple[str, ...]) -> list[str]:
+def formula_one_rows(models: dict[str, str], digits: int) -> list[str]:
     """One row per model: the test score of each task on rel-f1 in both regimes."""
     main, relgnn = formula_one_runs()
     found: dict[tuple[str, str, str], list[dict[str, float]]] = {}
@@ -99,11 +102,11 @@ def formula_one_rows(models: tuple[str, ...]) -> list[str]:
         at = run["variant"], run["task"], run["regime"]
         found.setdefault(at, []).append(run["metrics"])
     rows = []
-    for model in models:
+    for model, words in models.items():
         cells = [found.get((model, t, r)) for t in F1 for r in ("frozen", "rolling")]
         if any(cells):
-            shown = " | ".join(_score(some) if some else "" for some in cells)
-            rows.append(f"| {MODELS[model]} | {shown} |")
+            shown = " | ".join(_score(some, digits) if some else "" for some in cells)
+            rows.append(f"| {words} | {shown} |")
     return rows
 
 
@@ -113,26 +116,29 @@ def formula_one_header() -> list[str]:
     return [f"| | {' | '.join(names)} |", "|---|" + "--:|" * len(names)]
 
 
-def paper_row(model: str, words: str) -> str:
-    """The paper's figures on rel-f1, which are frozen ones."""
-    paper = json.loads(
-        (ROOT / "src" / "relfrog" / "experiments" / "paper.json").read_text(encoding="utf-8")
-    )["main"]
-    return f"| *{words}* | {' | '.join(_published(paper[f'rel-f1/{t}'].get(model)) for t in F1)} |"
+def paper_figures(model: str) -> list[list[float]]:
+    """The paper's figures on rel-f1, one per task: mean, and deviation where it has one."""
+    path = ROOT / "src" / "relfrog" / "experiments" / "paper.json"
+    paper = json.loads(path.read_text(encoding="utf-8"))["main"]
+    return [paper[f"rel-f1/{task}"].get(model) or [] for task in F1]
 
 
 def summary() -> str:
     """Six rows for README: the models that learn, and the paper's FROG."""
     main, _ = formula_one_runs()
     seeds = len({run["seed"] for run in main["runs"]})
+    paper = [
+        " ± ".join(f"{value:.{digits}f}" for value in figure) + " | "
+        for figure, digits in zip(paper_figures("frog"), (1, 1, 2), strict=True)
+    ]
     lines = [
-        "Test scores on RelBench's rel-f1: ROC-AUC in % for `driver-dnf` and `driver-top3` (higher "
-        "is better), mean absolute error for `driver-position` (lower is better), mean ± standard "
-        f"deviation over {seeds} seeds, default settings:",
+        "Test scores on RelBench's rel-f1, default settings, mean ± standard deviation over "
+        f"{seeds} seeds. ROC-AUC in % for dnf and top3 (higher is better), mean absolute error for "
+        "position (lower is better):",
         "",
         *formula_one_header(),
-        *formula_one_rows(SUMMARY),
-        paper_row("frog", "FROG, as published"),
+        *formula_one_rows(SUMMARY, 2),
+        f"| FROG, published | {' | '.join(paper)} |",
     ]
     return "\n".join(lines)
 
@@ -150,11 +156,13 @@ def formula_one() -> str:
         f"`{main['command']}`; for RelGNN `{relgnn['command']}`.",
         "",
         *formula_one_header(),
-        *formula_one_rows(tuple(MODELS)),
+        *formula_one_rows(MODELS, 3),
     ]
     names = {"frog": "FROG", "relgnn": "RelGNN", "sage": "RDL (GraphSAGE)",
              "lightgbm-own": "LightGBM"}  # fmt: skip
-    lines += [paper_row(model, f"the paper: {words}") for model, words in names.items()]
+    for model, words in names.items():
+        shown = [" ± ".join(f"{v:g}" for v in figure) + " | " for figure in paper_figures(model)]
+        lines.append(f"| *the paper: {words}* | {' | '.join(shown)} |")
     reported: dict[str, dict[str, dict[str, Any]]] = {}
     for entry in json.loads(REFERENCES.read_text(encoding="utf-8"))["scores"]:
         if entry["dataset"] == "rel-f1" and entry["name"] != "the paper's FROG":
@@ -163,11 +171,6 @@ def formula_one() -> str:
         cells = [tasks.get(t, {}).get(r) or "" for t in F1 for r in ("frozen", "rolling")]
         lines.append(f"| *{name}* | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def _published(figure: list[float] | None) -> str:
-    """A figure of the paper, which has the frozen regime alone."""
-    return " | " if figure is None else " ± ".join(f"{value:g}" for value in figure) + " | "
 
 
 def importing() -> str:
@@ -302,11 +305,12 @@ def defaults() -> str:
     )
 
 
-def _score(metrics: list[dict[str, float]]) -> str:
+def _score(metrics: list[dict[str, float]], digits: int) -> str:
+    """Mean and deviation: ROC-AUC in % with one digit, errors with as many as asked for."""
     if "roc_auc" in metrics[0]:
         values, digits = [100 * m["roc_auc"] for m in metrics], 1
     else:
-        values, digits = [m["mae"] for m in metrics], 3
+        values = [m["mae"] for m in metrics]
     text = f"{statistics.fmean(values):.{digits}f}"
     return f"{text} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else text
 
