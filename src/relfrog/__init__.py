@@ -22,6 +22,7 @@ from relfrog.errors import (
 
 if TYPE_CHECKING:
     from relfrog.analysis.certificate import certify
+    from relfrog.analysis.explanation import explain
     from relfrog.datasets.checks import check
     from relfrog.datasets.dataset import open_dataset, source_keys
     from relfrog.datasets.demo import build_demo
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from relfrog.graph.resolution import prove_full_resolution
     from relfrog.graph.sampler import TemporalSampler
     from relfrog.importing.database import import_database, plan_import
+    from relfrog.reporting import report
     from relfrog.runs.run import Run, load_run
     from relfrog.runs.train import train
 

@@ -62,10 +62,11 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
         ("index.md", "\n[gone](train.md#gone)\n", "gone"),
         ("index.md", "\n[gone](../gone.txt)\n", "../gone.txt"),
         ("lost.md", "# Lost\n", "lost.md"),
+        ("index.md", "\n::: relfrog.gone\n", "relfrog.gone"),
         ("index.md", '\n<script src="https://cdn.example/x.js"></script>\n', "cdn.example"),
         ("index.md", "\n![badge](https://badges.example/x.svg)\n", "badges.example"),
     ],
-    ids=["link", "anchor", "outside", "navigation", "script", "picture"],
+    ids=["link", "anchor", "outside", "navigation", "name", "script", "picture"],
 )
 def test_what_stops_the_build(page: str, text: str, words: str, tmp_path: Path) -> None:
     docs = copied(tmp_path)
@@ -105,7 +106,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
 def test_the_drawings_are_current_and_fit_light_and_dark() -> None:
     draw = module(DOCS / "draw.py")
-    text = (DOCS / "how-it-works.md").read_text(encoding="utf-8")
+    text = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
     for name, make in draw.DRAWINGS.items():
         svg = (DOCS / "drawings" / name).read_text(encoding="utf-8")
         assert svg == make(), "run: python docs/draw.py"
@@ -113,6 +114,20 @@ def test_the_drawings_are_current_and_fit_light_and_dark() -> None:
         assert "<title>" in svg
         assert f"](drawings/{name})" in text
     assert {p.name for p in (DOCS / "drawings").iterdir()} == set(draw.DRAWINGS)
+
+
+def test_the_architecture_is_that_of_the_source() -> None:
+    source = Path(relfrog.__file__).parent
+    folders = {path.parent.name for path in source.glob("*/__init__.py")}
+    assert set(module(DOCS / "draw.py").LAYERS) == folders
+    for page in (DOCS / "architecture.md", ROOT / "CONTRIBUTING.md"):
+        text = page.read_text(encoding="utf-8")
+        named = re.findall(r"^\| `(\w+)/` \|", text.partition("| folder |")[2], re.M)
+        assert set(named) - {"tests", "docs", "examples"} == folders, page.name
+    # The files and folders that the page names are there.
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text):
+        assert (source / path).exists() or (ROOT / path).exists(), path
 
 
 def test_readmes_picture_is_one_of_roles(demo: Path) -> None:
