@@ -183,7 +183,7 @@ def read_task_manifest(dataset: Any, name: str) -> tuple[TaskManifest, Path]:
 def task_from(
     dataset: Any, manifest: TaskManifest, folder: Path | None = None, regenerate: bool = False
 ) -> Any:
-    """RelBench's task object for a manifest; forecast SQL runs by :func:`run_sql`.
+    """RelBench's task object for a manifest; forecast SQL runs by `run_sql`.
 
     Raises:
         TaskError: The manifest does not fit the dataset.
@@ -234,7 +234,7 @@ def load_task(dataset: Any, name: str, *, regenerate: bool = False) -> Any:
     """A task of an opened dataset, as RelBench's object.
 
     Args:
-        dataset: As :func:`~relfrog.datasets.dataset.open_dataset` gives it.
+        dataset: As `open_dataset` gives it.
         name: One of its tasks.
         regenerate: Whether to run the label SQL even if labels are stored.
 

@@ -53,7 +53,7 @@ class ColumnType:
     """A type with its format, and why it was chosen.
 
     Attributes:
-        name: One of :data:`TYPES`.
+        name: One of `TYPES`.
         form: For a time that is not ISO 8601: ``epoch s|ms|us|ns``, or a strptime format.
         reason: Why, in words, if there is something to say.
         notice: Whether the user should be told.

@@ -78,7 +78,7 @@ def import_database(
         schema: Schemas to read; the database's default one if empty.
         tables: Names or patterns (``order*``) of the tables to read; all if empty.
         exclude: Names or patterns of tables to leave out.
-        mapping: A mapping file with corrections, as :func:`plan_import` gives it.
+        mapping: A mapping file with corrections, as `plan_import` gives it.
         pk: Primary keys, as ``table.column[,column]``.
         fk: Foreign keys, as ``table.column=parent.column``.
         time: Time columns, as ``table.column``.
@@ -136,7 +136,7 @@ def plan_import(
 ) -> Plan:
     """Find out what an import would do, and write nothing; ``plan.mapping.to_yaml()`` shows it.
 
-    The arguments are those of :func:`import_database`.
+    The arguments are those of `import_database`.
     """
     wishes = _Wishes(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
     with (
@@ -148,7 +148,7 @@ def plan_import(
 
 @dataclass(frozen=True)
 class _Wishes:
-    """What the user wants of a source; see :func:`import_database`."""
+    """What the user wants of a source; see `import_database`."""
 
     source: str
     schema: Sequence[str]

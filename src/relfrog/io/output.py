@@ -21,7 +21,7 @@ __all__ = ["check_output", "write_frame"]
 
 
 def check_output(out: str | Path, table: str | None = None, overwrite: bool = False) -> None:
-    """Refuse, before any work is done, what :func:`write_frame` would refuse after it.
+    """Refuse, before any work is done, what `write_frame` would refuse after it.
 
     Raises:
         UsageError: ``out`` is neither a file of a known kind nor a database, or ``table`` does not
@@ -55,7 +55,7 @@ def write_frame(
         Where it is now, as it may be shown.
 
     Raises:
-        UsageError: As :func:`check_output`.
+        UsageError: As `check_output`.
         OutputError: It cannot be written; nothing has changed then.
     """
     target = _target(out, table)

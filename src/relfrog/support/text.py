@@ -67,7 +67,7 @@ def is_plain(name: str) -> bool:
 
 
 def plain(name: str) -> str:
-    """The nearest name for which :func:`is_plain` holds."""
+    """The nearest name for which `is_plain` holds."""
     name = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name)) or "_"
     return name if is_plain(name) else f"_{name}"
 

@@ -1,7 +1,7 @@
 """Where the data comes from: SQL databases and folders of files, always opened read-only.
 
-A source is one class with the few methods of :class:`Source`. To add one, write the class and put
-it into :data:`SOURCES`; nothing else in RelFrog knows which sources there are.
+A source is one class with the few methods of `Source`. To add one, write the class and put
+it into `SOURCES`; nothing else in RelFrog knows which sources there are.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ class Source(ABC):
 
     @abstractmethod
     def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
-        """Open it, or raise :class:`~relfrog.errors.SourceError`."""
+        """Open it, or raise `SourceError`."""
 
     @abstractmethod
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
