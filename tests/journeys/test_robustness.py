@@ -31,10 +31,10 @@ from relfrog.datasets.dataset import read_tables
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import RelFrogWarning
 from relfrog.models import memory_check as memory
-from relfrog.training.prepared import prepare
 from relfrog.nn.network import Network
-from relfrog.training.callbacks import Callback
 from relfrog.runs.train import RunInterrupted
+from relfrog.training.callbacks import Callback
+from relfrog.training.prepared import prepare
 from relfrog.training.trainer import Trainer
 from small_store import QUICK, change, copied, fit, weights
 

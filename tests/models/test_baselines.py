@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from relfrog.models.registry import baseline_class
 
 import relfrog
 from relfrog import RunError, UsageError, load_run
@@ -21,10 +22,9 @@ from relfrog.kinds import BASELINES, ENTITY_KINDS
 from relfrog.models.auto import TimeBudget, choose
 from relfrog.models.boosting import LightGBMBaseline, QuickLightGBM
 from relfrog.models.past_labels import RecentBaseline
-from relfrog.training.prepared import seeds_of
-from relfrog.models.registry import baseline_class
-from relfrog.training.callbacks import Callback
 from relfrog.runs.train import RunInterrupted
+from relfrog.training.callbacks import Callback
+from relfrog.training.prepared import seeds_of
 from small_store import HORIZON, QUICK, TEST, VAL, change, copied, fit, truncate
 
 KINDS = {

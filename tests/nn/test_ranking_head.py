@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from relfrog.models.registry import baseline_class
 
 import relfrog
 from oracles.network_cases import dense_database
@@ -25,11 +26,10 @@ from relfrog.datasets.tasks import load_task
 from relfrog.graph.popularity import Popularity, Wish, joined_before
 from relfrog.graph.relational import build_graph
 from relfrog.kinds import BASELINES
-from relfrog.training.prepared import Prepared, Seeds, prepare, seeds_of
-from relfrog.models.registry import baseline_class
 from relfrog.nn.ranking_head import RankingHead
-from relfrog.support.files import write_json
 from relfrog.runs.train import RunInterrupted
+from relfrog.support.files import write_json
+from relfrog.training.prepared import Prepared, Seeds, prepare, seeds_of
 from small_store import QUICK, TEST, VAL, change, fit, truncate, weights
 
 RANKERS = [name for name, kinds in BASELINES.items() if "recommendation" in kinds]

@@ -370,9 +370,9 @@ def forty() -> tuple[dict[str, Any], list[dict[str, Any]]]:
                  "label": "late", "horizon_seconds": 86400.0, "k": None},
     }  # fmt: skip
     from relfrog.graph.relational import ForeignKey
-    from relfrog.graph.routes import routes
+    from relfrog.graph.routes import find_routes
 
-    found = routes(ForeignKey(k["table"], k["column"], k["parent"]) for k in keys)
+    found = find_routes(ForeignKey(k["table"], k["column"], k["parent"]) for k in keys)
     roles = [
         {"route": str(r), "paradigm": r.paradigm.name, **dict(zip("uvw", r.tables)), "gate": i / len(found)}
         for i, r in enumerate(found)

@@ -19,10 +19,10 @@ from relfrog.cli import cli
 from relfrog.config import Config
 from relfrog.datasets.tasks import load_task
 from relfrog.models.boosting import LightGBMBaseline
-from relfrog.training.prepared import prepare, seeds_of, with_validation
 from relfrog.models.rankers import LightGBMRanker
-from relfrog.training.callbacks import Callback
 from relfrog.runs.train import RunInterrupted
+from relfrog.training.callbacks import Callback
+from relfrog.training.prepared import prepare, seeds_of, with_validation
 from small_store import END, HORIZON, QUICK, TEST, VAL, change, copied, fit, weights
 
 

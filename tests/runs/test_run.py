@@ -17,9 +17,9 @@ import yaml
 import relfrog
 from relfrog import DatasetError, RunError, SchemaError, TaskError, UsageError, load_run
 from relfrog.features.columns import NewColumnWarning
-from relfrog.training.prepared import Seeds, seeds_of
 from relfrog.support.files import write_json
 from relfrog.testing import random_database
+from relfrog.training.prepared import Seeds, seeds_of
 from small_store import HORIZON, TEST, VAL, change, copied, fit, truncate
 
 TIMES = [start + i * HORIZON for start in (VAL, TEST) for i in range(3)]

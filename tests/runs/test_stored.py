@@ -12,8 +12,8 @@ import yaml
 import relfrog
 from relfrog import SchemaError, load_run
 from relfrog.features.columns import NewColumnWarning
-from relfrog.support.files import read_json, write_json
 from relfrog.models.run_folder import FORMAT
+from relfrog.support.files import read_json, write_json
 
 STORED = Path(__file__).parents[1] / "stored"
 

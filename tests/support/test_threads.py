@@ -21,8 +21,8 @@ from relfrog.config import Config
 from relfrog.datasets import labels
 from relfrog.experiments.grid import Cell
 from relfrog.experiments.reachable import Place
-from relfrog.support.threads import computing
 from relfrog.runs.run import load_run
+from relfrog.support.threads import computing
 from small_store import fit
 
 #: Large enough for PyTorch to share the work among its threads.

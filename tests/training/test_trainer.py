@@ -28,10 +28,10 @@ from relfrog.config import Config, resolve
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import RelFrogWarning
 from relfrog.features.columns import Columns
-from relfrog.training.prepared import prepare, seeds_of, training_seeds
+from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import locked
 from relfrog.support.text import duration
-from relfrog.runs.train import RunInterrupted
+from relfrog.training.prepared import prepare, seeds_of, training_seeds
 from relfrog.training.trainer import Callback, EpochRecord, Trainer
 from small_store import HORIZON, QUICK, TASKS, VAL, copied, fit, weights
 
