@@ -180,8 +180,9 @@ LAYERS = {
     "datasets": "tasks, labels, entities, checks",
     "features": "columns as tensors",
     "nn": "the network",
-    "models": "everything that learns",
-    "training": "make runs and open them",
+    "training": "prepared tasks, the trainer",
+    "models": "fit, save, load, predict",
+    "runs": "make runs and open them",
     "analysis": "explain, certify",
     "reporting": "one HTML file",
     "experiments": "the paper's studies",
@@ -192,7 +193,7 @@ FLOW = (
     ("database", "io", 0, "seed"), ("dataset folder", "importing", 0, "soft"),
     ("graph", "graph", 0, "box"), ("batch", "graph", 1, "box"), ("seeds", "datasets", 0, "box"),
     ("row vectors", "features", 1, "box"), ("role-gated layers", "nn", 1, "box"),
-    ("prediction", "models", 1, "box"), ("run folder", "training", 1, "soft"),
+    ("prediction", "models", 1, "box"), ("run folder", "runs", 1, "soft"),
     ("certificate", "analysis", 0, "soft"), ("report", "reporting", 1, "soft"),
 )  # fmt: skip
 
@@ -244,7 +245,7 @@ def architecture() -> str:
     (x0, y0), (x1, y1) = places["run folder"], places["certificate"]
     parts.append(arrow(x0 - wide / 4, y0 + 17, x1 + wide / 2, y1 - 6))
     return picture(
-        "Architecture: thirteen folders in layers, each importing only from those above it, and "
+        "Architecture: fourteen folders in layers, each importing only from those above it, and "
         "the data that flow through them: database, dataset folder, graph, batch of seeds, row "
         "vectors, role-gated layers, prediction, run folder, report.",
         830, top + line * len(LAYERS) + 4, *parts,

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import relfrog
-from relfrog.io.output import write_frame
+from relfrog.io import write_frame
 from shop import BASKET, write_shop
 
 here = Path(sys.argv[1] if len(sys.argv) > 1 else "relfrog-example")

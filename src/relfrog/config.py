@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
@@ -18,8 +18,8 @@ __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "
 
 #: The one dial: channels.
 SIZES = {"small": 32, "medium": 64, "large": 128}
-CHOICES = {
-    "model": tuple(MODELS),
+CHOICES: dict[str, Collection[str]] = {
+    "model": MODELS,  # not a copy: more can be registered
     "roles": ("learned", "node", "edge", "random", "fixed"),
     "completion": ("along", "against", "both", "none"),
     "strategy": ("uniform", "last"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -179,12 +182,27 @@ def test_every_type_of_task_as_the_guide_writes_it(
     assert len(kinds) == 5
 
 
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """What the guide to extensions registers is forgotten afterwards."""
+    from relfrog.io import SOURCES
+    from relfrog.models import MODELS
+    from relfrog.nn import HEADS, MESSAGES
+
+    sources = list(SOURCES)
+    kept = [(registry, dict(registry)) for registry in (MESSAGES, HEADS, MODELS)]
+    yield
+    SOURCES[:] = sources
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)
+
+
+@pytest.mark.usefixtures("registries")
 def test_the_code_that_extends_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from relfrog.io.sources import SOURCES
-    from relfrog.nn.heads import HEADS, BinaryHead
-    from relfrog.nn.messages import MESSAGES
+    from relfrog.nn import HEADS, BinaryHead
 
     example = module(ROOT / "examples" / "shop.py")
     monkeypatch.chdir(tmp_path)
@@ -194,37 +212,51 @@ def test_the_code_that_extends_it_runs(
         "relfrog-example/shop", "churn", example.CHURN, type="binary", entity="customers",
         horizon="30 days",
     )  # fmt: skip
-    sources, messages = list(SOURCES), dict(MESSAGES)
-    try:
-        page: dict[str, object] = {"__name__": "page"}
-        for block in blocks(DOCS / "extend.md", "python"):
-            exec(compile(block, "extend.md", "exec"), page)
-    finally:
-        SOURCES[:] = sources
-        MESSAGES.clear()
-        MESSAGES.update(messages)
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "{'people': 2, 'visits': 28}"
-    assert " <- " in said[1]
+    page: dict[str, object] = {"__name__": "page"}
+    for block in blocks(DOCS / "extend.md", "python"):
+        exec(compile(block, "extend.md", "exec"), page)
+    said = capsys.readouterr().out
+    assert said.startswith("{'people': 2, 'visits': 28}\n")
+    assert re.search(r" -> \w+ <- .* 0\.\d+$", said, re.M)
     assert HEADS["binary_classification"] is BinaryHead
-    assert said[-1].startswith("epoch 1: gates from ")
+    assert said.splitlines()[-1].startswith("epoch 1: gates from ")
+    # A run of a registered model is opened and used like any other.
+    for name in ("siblings", "recurrent", "seasonal"):
+        run = relfrog.load_run(name)
+        assert run.evaluate("test") == run.metrics["test"]["rolling"]
+    assert "seasonal" in relfrog.load_run("watched").baselines
 
 
+def test_guides_and_examples_use_public_names_alone() -> None:
+    public = {"relfrog", "relfrog.io", "relfrog.graph", "relfrog.nn", "relfrog.models"}
+    notebook = json.loads((ROOT / "examples" / "first_look.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py")]
+    pages = [block for page in (ROOT / "README.md", *DOCS.glob("*.md"))
+             for block in blocks(page, "python")]  # fmt: skip
+    used = set()
+    for code in (*cells, *scripts, *pages):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("relfrog"):
+                used.add(node.module)
+                home = importlib.import_module(node.module or "")
+                assert {alias.name for alias in node.names} <= set(home.__all__), node.module
+            elif isinstance(node, ast.Import):
+                used |= {a.name for a in node.names if a.name.startswith("relfrog")}
+            elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "relfrog":
+                assert node.attr in relfrog.__all__, node.attr
+    assert used == public
+
+
+@pytest.mark.usefixtures("registries")
 def test_the_third_paradigm_of_the_guide_finds_what_a_loop_finds() -> None:
     import numpy as np
 
-    from relfrog.graph.relational import ForeignKey
-    from relfrog.graph.routes import Route
-    from relfrog.nn.messages import MESSAGES
+    from relfrog.graph import ForeignKey, Route
 
-    messages = dict(MESSAGES)
     block = next(b for b in blocks(DOCS / "extend.md", "python") if "SharedParent" in b)
     page: dict[str, object] = {"__name__": "page"}
-    try:
-        exec(block, page)
-    finally:
-        MESSAGES.clear()
-        MESSAGES.update(messages)
+    exec(block, page)
     paradigm = page["SharedParent"]()  # type: ignore[operator]
     a, b = ForeignKey("u", "v", "v"), ForeignKey("w", "v", "v")
     rng = np.random.default_rng(0)
