@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from tests.cli.test_commands import inside
 
@@ -92,6 +93,21 @@ def test_the_guide_to_training_runs_as_it_stands(
     out, _ = capfd.readouterr()
     assert "'mae': " in out
     assert "SFO" in out
+
+
+def test_the_page_on_the_graph_runs(
+    demo: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "relfrog-demo").symlink_to(demo)
+    monkeypatch.chdir(tmp_path)
+    page = {"rows": [0, 1, 2], "times": pd.to_datetime(["2013-11-01"] * 3)}
+    for block in blocks(ROOT / "docs" / "graph.md", "python"):
+        exec(block, page)
+        for line in re.findall(r"# (full resolution: .*|planes <- .*)$", block, re.M):
+            assert line in capsys.readouterr().out
 
 
 def test_readme_is_short() -> None:
