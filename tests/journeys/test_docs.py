@@ -117,7 +117,7 @@ def test_readme_is_short() -> None:
 
 def test_readmes_session_is_that_of_the_demo(demo: Path) -> None:
     session = blocks(ROOT / "README.md", "text")[0]
-    assert session.startswith("$ relfrog import")
+    assert session.startswith("$ relfrog ")
     said = (demo / "said.txt").read_text().replace(str(demo), "relfrog-demo")
     said = said.replace("--set steps_per_epoch=2 --set neighbors=4", "")
     assert shape(session) <= shape(said) | {""}
