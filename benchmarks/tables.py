@@ -1,4 +1,4 @@
-"""Write the tables of README and docs/results.md from the files under benchmarks/ and experiments/.
+"""Write the tables of README and docs from the JSON files under benchmarks/ and experiments/.
 
     python benchmarks/tables.py
 
@@ -17,32 +17,35 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 EXPERIMENTS = ROOT / "experiments"
 REFERENCES = EXPERIMENTS / "references.json"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "benchmarks.md")
 MARKS = re.compile(r"<!-- (\S+): made by benchmarks/tables\.py -->.*?<!-- /\1 -->", re.S)
-#: Models in README's table, and how they are called there.
+#: Models of the full table on rel-f1, and what they are called there.
 MODELS = {
-    "frog": "FROG", "frog-refit": "FROG, refitted",
-    "sage": "plain relational GNN (`sage`)", "sage-refit": "plain relational GNN, refitted",
-    "relgnn": "RelGNN (`relgnn`)", "relgnn-refit": "RelGNN, refitted",
-    "lightgbm": "LightGBM on automatic features",
-    "lightgbm-refit": "LightGBM on automatic features, refitted",
+    "frog": "FROG (`frog`)", "frog-refit": "FROG, refit",
+    "sage": "plain relational GNN (`sage`)", "sage-refit": "plain relational GNN, refit",
+    "relgnn": "RelGNN (`relgnn`)", "relgnn-refit": "RelGNN, refit",
+    "lightgbm": "LightGBM on automatic features (`lightgbm`)",
+    "lightgbm-refit": "LightGBM on automatic features, refit",
     "lightgbm-own": "LightGBM on the driver's own columns",
-    "auto": "the best of them, or a blend (`auto`)",
-    "auto-refit": "the best of them, or a blend, refitted",
+    "auto": "best or blend of FROG and baselines (`auto`)",
+    "auto-refit": "best or blend of FROG and baselines, refit",
     "recent": "mean of recent labels (`recent`)", "mean": "entity mean", "median": "entity median",
     "global-mean": "global mean", "global-median": "global median",
 }  # fmt: skip
-#: Models that another seed gives another result of.
+#: Rows of the summary, before the paper's own figure.
+SUMMARY = {
+    "frog": "FROG", "sage": "plain GNN", "relgnn": "RelGNN", "lightgbm": "LightGBM",
+    "auto": "`auto`",
+}  # fmt: skip
+#: Models whose result depends on the random seed.
 DRAWING = ("frog", "sage", "relgnn", "id-gnn", "lightgbm", "auto")
 F1 = ("driver-dnf", "driver-top3", "driver-position")
 
 
 def block(name: str) -> str:
-    """What stands between the marks of this name."""
-    if name == "speed":
-        return "\n\n".join([importing(), sampling(), training(), defaults()])
-    if name == "rel-f1":
-        return formula_one()
+    """The text between the marks of this name."""
+    if name in MAKERS:
+        return MAKERS[name]()
     return study(EXPERIMENTS / name)
 
 
@@ -60,16 +63,16 @@ def study(folder: Path) -> str:
     body = re.sub(r"(!\[[^\]]*\]\()", rf"\1../{place}/", body)
     seconds = sum({(r["run"], r["seconds"]): r["seconds"] for r in results["runs"]}.values())
     return (
-        f"`{results['command']}`: every run is in `{place}/results.json`; together "
-        f"{seconds / 3600:.1f} hours of one thread, on a machine that had other work.\n\n{body}"
+        f"`{results['command']}`. Every run is in `{place}/results.json`; together they took "
+        f"{seconds / 3600:.1f} single-thread hours on a shared machine.\n\n{body}"
     )
 
 
 def check_complete(results: dict[str, Any], place: str) -> None:
-    """See whether all that draw at random have as many seeds as were asked for.
+    """Check that every model with random choices has as many seeds as requested.
 
     Raises:
-        SystemExit: They do not: the experiment was interrupted.
+        SystemExit: A seed is missing: the experiment was interrupted.
     """
     asked = re.search(r"--seeds (\d+)", results["command"])
     seeds: dict[tuple[str, str, str], set[int]] = {}
@@ -81,90 +84,123 @@ def check_complete(results: dict[str, Any], place: str) -> None:
             raise SystemExit(f"{place}: {task} {variant} has {len(found)} of {asked[1]} seeds")
 
 
-def formula_one() -> str:
-    """All models on rel-f1, beside the paper's figures and those of others."""
+def formula_one_runs() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The results of all models on rel-f1, and those of RelGNN, which was run separately."""
     folder = EXPERIMENTS / "rel-f1"
-    results, more = (
+    main, relgnn = (
         json.loads((folder / name / "results.json").read_text(encoding="utf-8"))
         for name in ("main", "relgnn")
     )
+    return main, relgnn
+
+
+def formula_one_rows(models: dict[str, str], digits: int) -> list[str]:
+    """One row per model: the test score of each task on rel-f1 in both regimes."""
+    main, relgnn = formula_one_runs()
     found: dict[tuple[str, str, str], list[dict[str, float]]] = {}
-    for run in [*results["runs"], *more["runs"]]:
+    for run in [*main["runs"], *relgnn["runs"]]:
         at = run["variant"], run["task"], run["regime"]
         found.setdefault(at, []).append(run["metrics"])
-    seeds, others = (len({run["seed"] for run in some["runs"]}) for some in (results, more))
-    fewer = "" if others == seeds else f" (RelGNN: {others})"
-    lines = [
-        "Test scores on rel-f1: ROC-AUC in per cent (more is better) and mean absolute error (less "
-        f"is better); mean ± deviation over {seeds} seeds{fewer}. frozen: the database "
-        "stops at the test time, as in the paper; rolling: each seed sees everything up to its "
-        "own time, as a model in use does. Settings are the defaults, the epoch is chosen on "
-        "validation alone; refitted: then learned once more from training and validation labels, "
-        f"for as many epochs (`{results['command']}`; RelGNN: `{more['command']}`). What is in "
-        "italics was reported by others:",
-        "",
-        "| | " + " | ".join(f"{t.removeprefix('driver-')}, {r}" for t in F1
-                            for r in ("frozen", "rolling")) + " |",
-        "|---|" + "--:|" * 6,
-    ]  # fmt: skip
-    for model, words in MODELS.items():
+    rows = []
+    for model, words in models.items():
         cells = [found.get((model, t, r)) for t in F1 for r in ("frozen", "rolling")]
         if any(cells):
-            shown = " | ".join(_score(some) if some else "" for some in cells)
-            lines.append(f"| {words} | {shown} |")
-    paper = json.loads(
-        (ROOT / "src" / "relfrog" / "experiments" / "paper.json").read_text(encoding="utf-8")
-    )["main"]
+            shown = " | ".join(_score(some, digits) if some else "" for some in cells)
+            rows.append(f"| {words} | {shown} |")
+    return rows
+
+
+def formula_one_header() -> list[str]:
+    """The header of a table with one column per task on rel-f1 and regime."""
+    names = [f"{t.removeprefix('driver-')}, {r}" for t in F1 for r in ("frozen", "rolling")]
+    return [f"| | {' | '.join(names)} |", "|---|" + "--:|" * len(names)]
+
+
+def paper_figures(model: str) -> list[list[float]]:
+    """The paper's figures on rel-f1, one per task: mean, and deviation where it has one."""
+    path = ROOT / "src" / "relfrog" / "experiments" / "paper.json"
+    paper = json.loads(path.read_text(encoding="utf-8"))["main"]
+    return [paper[f"rel-f1/{task}"].get(model) or [] for task in F1]
+
+
+def summary() -> str:
+    """Six rows for README: the models that learn, and the paper's FROG."""
+    main, _ = formula_one_runs()
+    seeds = len({run["seed"] for run in main["runs"]})
+    paper = [
+        " ± ".join(f"{value:.{digits}f}" for value in figure) + " | "
+        for figure, digits in zip(paper_figures("frog"), (1, 1, 2), strict=True)
+    ]
+    lines = [
+        "Test scores on RelBench's rel-f1, default settings, mean ± standard deviation over "
+        f"{seeds} seeds. ROC-AUC in % for dnf and top3 (higher is better), mean absolute error for "
+        "position (lower is better):",
+        "",
+        *formula_one_header(),
+        *formula_one_rows(SUMMARY, 2),
+        f"| FROG, published | {' | '.join(paper)} |",
+    ]
+    return "\n".join(lines)
+
+
+def formula_one() -> str:
+    """All models on rel-f1, beside the paper's figures and those of others."""
+    main, relgnn = formula_one_runs()
+    seeds, others = (len({run["seed"] for run in some["runs"]}) for some in (main, relgnn))
+    fewer = "" if others == seeds else f" ({others} for RelGNN)"
+    lines = [
+        "ROC-AUC in % (higher is better) and mean absolute error (lower is better) on test; mean ± "
+        f"standard deviation over {seeds} seeds{fewer}. Default settings; the epoch is chosen on "
+        "validation alone. *Refit*: then retrained on training and validation labels for the same "
+        "number of epochs. Figures in italics were reported by others. Commands: "
+        f"`{main['command']}`; for RelGNN `{relgnn['command']}`.",
+        "",
+        *formula_one_header(),
+        *formula_one_rows(MODELS, 3),
+    ]
     names = {"frog": "FROG", "relgnn": "RelGNN", "sage": "RDL (GraphSAGE)",
              "lightgbm-own": "LightGBM"}  # fmt: skip
     for model, words in names.items():
-        shown = " | ".join(_published(paper[f"rel-f1/{t}"].get(model)) for t in F1)
-        lines.append(f"| *the paper: {words}* | {shown} |")
+        shown = [" ± ".join(f"{v:g}" for v in figure) + " | " for figure in paper_figures(model)]
+        lines.append(f"| *the paper: {words}* | {' | '.join(shown)} |")
     reported: dict[str, dict[str, dict[str, Any]]] = {}
     for entry in json.loads(REFERENCES.read_text(encoding="utf-8"))["scores"]:
         if entry["dataset"] == "rel-f1" and entry["name"] != "the paper's FROG":
             reported.setdefault(entry["name"], {})[entry["task"]] = entry
     for name, tasks in reported.items():
-        told = [tasks.get(t, {}).get(r) or "" for t in F1 for r in ("frozen", "rolling")]
-        lines.append(f"| *{name}* | {' | '.join(told)} |")
+        cells = [tasks.get(t, {}).get(r) or "" for t in F1 for r in ("frozen", "rolling")]
+        lines.append(f"| *{name}* | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def _published(figure: list[float] | None) -> str:
-    """A figure of the paper, which has one regime."""
-    return " | " if figure is None else " ± ".join(f"{value:g}" for value in figure) + " | "
 
 
 def importing() -> str:
     found = json.loads((HERE / "importing.json").read_text(encoding="utf-8"))
     ours, theirs = found["relfrog_import"], found["pandas_read_sql_to_parquet"]
     return (
-        f"Importing {found['rows']:,} rows from SQLite, two cores (`{found['command']}`):\n\n"
+        f"{found['rows']:,} rows from SQLite on two cores (`{found['command']}`):\n\n"
         "| | seconds | peak memory |\n|---|--:|--:|\n"
-        f"| `relfrog import`: keys checked, rows in order of time | {ours['seconds']:.1f} | "
+        f"| `relfrog import`, with keys checked and rows sorted by time | {ours['seconds']:.1f} | "
         f"{ours['peak_mb']:,.0f} MB |\n"
-        f"| `pandas.read_sql`, then `to_parquet` | {theirs['seconds']:.1f} | "
+        f"| `pandas.read_sql` and `to_parquet` | {theirs['seconds']:.1f} | "
         f"{theirs['peak_mb']:,.0f} MB |"
     )
 
 
 def reads_alone(growth: list[dict[str, Any]]) -> str:
-    """What the same reads cost by themselves, where that was measured."""
+    """The cost of the same reads alone, where that was measured."""
     costs = [g["reads_alone_us_per_seed"] for g in growth if "reads_alone_us_per_seed" in g]
     if not costs:
         return ""
     listed = ", ".join(f"{cost:.1f}" for cost in costs)
-    return (
-        f" A plain loop that reads the same places of the same arrays in the same order, and does "
-        f"nothing else, takes {listed} µs."
-    )
+    return f" A bare loop over the same memory accesses, in the same order, takes {listed} µs."
 
 
 def sampling() -> str:
     found = json.loads((HERE / "sampling.json").read_text(encoding="utf-8"))
     lines = [
-        f"Sampling, in thousands of seeds a second, two cores (`{found['command']}`); pyg-lib's "
-        "figures are reported ones from another two-core machine, not of this run:",
+        f"Thousands of seeds per second on two cores (`{found['command']}`). In *separate* mode "
+        "each seed has its own subgraph; in *shared* mode seeds with the same time share one. "
+        "pyg-lib's figures were reported from another two-core machine:",
         "",
         "| | separate, 1 / 2 threads | shared, 1 / 2 threads | pyg-lib |",
         "|---|--:|--:|--:|",
@@ -181,7 +217,7 @@ def sampling() -> str:
             " / ".join(f"{speed[mode, workers] / 1000:.1f}" for workers in (1, 2))
             for mode in ("separate", "shared")
         ]
-        label = f"{task}, {fanouts} neighbours, batch {size}"
+        label = f"{task}, fanout {fanouts}, batch {size}"
         known = reference[task, fanouts, size]
         cells.append(f"{known / 1000:g}" if known else "")
         lines.append(f"| {label} | {' | '.join(cells)} |")
@@ -190,12 +226,12 @@ def sampling() -> str:
     costs = ", ".join(f"{g['us_per_seed']:.0f} µs at {g['rows']:,} rows" for g in growth)
     lines += [
         "",
-        f"A seed with 128/64 neighbours on scaled copies of rel-f1, separate, one thread: {costs} "
-        f"(the same {growth[0]['rows_per_seed']:.0f} rows each time; the machine is "
-        f"shared, and single figures are noisy).{reads_alone(growth)}",
+        f"Cost per seed as rel-f1 is scaled up, fanout 128/64, separate, one thread: {costs}. "
+        f"Every seed reads the same {growth[0]['rows_per_seed']:.0f} rows; the machine is shared, "
+        f"so single figures are noisy.{reads_alone(growth)}",
         "",
         f"Building the graph of {build['rows']:,} rows with two foreign keys takes "
-        f"{build['build_s']:.1f} s and {build['bytes_per_fact']:.1f} bytes a row.",
+        f"{build['build_s']:.1f} s and {build['bytes_per_fact']:.1f} bytes per row.",
     ]
     return "\n".join(lines)
 
@@ -204,24 +240,23 @@ def training() -> str:
     found = json.loads((HERE / "training.json").read_text(encoding="utf-8"))
     cores = {1: "one core", 2: "two cores"}.get(found["machine"]["cores"], "all cores")
     lines = [
-        f"Training on rel-f1, in seeds a second, {cores} (`{found['command']}`). A step samples a "
-        "batch, runs both phases of the alternation where the model has them, and updates the "
-        "weights; beside it, in the same run, the same network written plainly on PyTorch "
-        "Geometric:",
+        f"Seeds per second on rel-f1, {cores} (`{found['command']}`). A step samples a batch, runs "
+        "both optimization phases where the model has them, and updates the weights. The reference "
+        "is the same network written in plain PyTorch Geometric, measured in the same run:",
         "",
-        "| | weights | RelFrog | plain | times | peak memory, both |",
+        "| | weights | RelFrog | PyG | speed-up | peak memory, RelFrog / with PyG |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     for case in found["cases"]:
         fanouts = "/".join(map(str, case["fanouts"]))
         label = (
-            f"{case['task']}, {case['model']}, {case['channels']} channels, {fanouts} neighbours, "
+            f"{case['task']}, {case['model']}, {case['channels']} channels, fanout {fanouts}, "
             f"batch {case['batch']}"
         )
         if case["case"].startswith("default") or case["case"] == "recommend":
             label += " (default settings)"
         elif case["case"] == "recommend-paper":
-            label += " (sampled targets alone)"
+            label += " (sampled targets only)"
         plain = case.get("plain_seeds_per_s")
         memory = f"{case['peak_mb']:,}"
         cells = ["", "", f"{memory} MB"]
@@ -239,21 +274,21 @@ def training() -> str:
         )
         lines += [
             "",
-            "A seed of driver-dnf with frog and 128 channels on scaled copies of rel-f1, the "
-            "seeds of a batch in one copy (in any: they then have fewer rows in common): "
-            f"{costs}.",
+            "Cost per seed as rel-f1 is scaled up by copying (driver-dnf, frog, 128 channels), "
+            "with all seeds of a batch in one copy, and in brackets spread over all copies, where "
+            f"they share fewer rows: {costs}.",
         ]
     if found.get("seeds"):
         costs = ", ".join(
             f"{row['ms_per_seed']:.1f} ms and {row['peak_mb']:,} MB with {row['seeds']:,}"
             for row in found["seeds"]
         )
-        lines += ["", f"The same on one copy with more seeds at more times: {costs}."]
+        lines += ["", f"The same on one copy, with more seeds at more seed times: {costs}."]
     known = "; ".join(
         f"{entry['of']}: {' to '.join(f'{value:,}' for value in entry['seeds_per_s'])}"
         for entry in found["references_not_of_this_run"]
     )
-    lines += ["", f"Figures of others in seeds a second, reported and not of this run: {known}."]
+    lines += ["", f"Reported by others, in seeds per second, not measured here: {known}."]
     return "\n".join(lines)
 
 
@@ -265,16 +300,17 @@ def defaults() -> str:
         for run in found["runs"]
     )
     return (
-        f"A whole run without any setting, from start to scores (`{found['command']}`, while the "
-        f"machine had other work): {runs}."
+        f"`relfrog train` with default settings, from start to scores, on a shared machine "
+        f"(`{found['command']}`): {runs}."
     )
 
 
-def _score(metrics: list[dict[str, float]]) -> str:
+def _score(metrics: list[dict[str, float]], digits: int) -> str:
+    """Mean and deviation: ROC-AUC in % with one digit, errors with as many as asked for."""
     if "roc_auc" in metrics[0]:
         values, digits = [100 * m["roc_auc"] for m in metrics], 1
     else:
-        values, digits = [m["mae"] for m in metrics], 3
+        values = [m["mae"] for m in metrics]
     text = f"{statistics.fmean(values):.{digits}f}"
     return f"{text} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else text
 
@@ -283,8 +319,15 @@ def _speed(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:g}"
 
 
+#: Blocks that are not the tables of a single study.
+MAKERS = {
+    "summary": summary, "rel-f1": formula_one, "importing": importing, "sampling": sampling,
+    "training": training, "whole-runs": defaults,
+}  # fmt: skip
+
+
 def updated(page: str) -> str:
-    """A page with everything between marks made anew."""
+    """A page with everything between marks generated again."""
 
     def anew(found: re.Match[str]) -> str:
         name = found[1]

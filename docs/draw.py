@@ -1,4 +1,4 @@
-"""Draw the pictures of how-it-works.md into docs/drawings, and the learned roles of a run.
+"""Draw the pictures of the documentation into docs/drawings, and the learned roles of a run.
 
     python docs/draw.py                          # the drawings; a test checks that they are current
     python docs/draw.py --roles RUN --out FILE   # README's picture, from a run folder
@@ -34,10 +34,12 @@ def picture(title: str, width: int, height: int, *parts: str) -> str:
     )
 
 
-def text(x: float, y: float, words: str, kind: str = "", size: int = 14) -> str:
-    """Words, in the middle of a place."""
+def text(
+    x: float, y: float, words: str, kind: str = "", size: int = 14, anchor: str = "middle"
+) -> str:
+    """Words at a place, centered unless anchored otherwise."""
     return (
-        f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="middle" font-size="{size}">'
+        f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}">'
         f"{escape(words)}</text>"
     )
 
@@ -169,9 +171,91 @@ def time() -> str:
     )  # fmt: skip
 
 
+#: The folders of src/relfrog, from the first layer to the last.
+LAYERS = {
+    "support": "text, files, threads, jit",
+    "io": "read databases, write results",
+    "importing": "source to dataset folder",
+    "graph": "row pointers, the sampler",
+    "datasets": "tasks, labels, entities, checks",
+    "features": "columns as tensors",
+    "nn": "the network",
+    "training": "prepared tasks, the trainer",
+    "models": "fit, save, load, predict",
+    "runs": "make runs and open them",
+    "analysis": "explain, certify",
+    "reporting": "one HTML file",
+    "experiments": "the paper's studies",
+    "cli": "the commands",
+}
+#: What flows through them: name, folder, column, and whether it is the user's, a file or in memory.
+FLOW = (
+    ("database", "io", 0, "seed"), ("dataset folder", "importing", 0, "soft"),
+    ("graph", "graph", 0, "box"), ("batch", "graph", 1, "box"), ("seeds", "datasets", 0, "box"),
+    ("row vectors", "features", 1, "box"), ("role-gated layers", "nn", 1, "box"),
+    ("prediction", "models", 1, "box"), ("run folder", "runs", 1, "soft"),
+    ("certificate", "analysis", 0, "soft"), ("report", "reporting", 1, "soft"),
+)  # fmt: skip
+
+
+def architecture() -> str:
+    """The folders as layers, and beside them what flows from one to the next."""
+    line, top, columns, wide = 46, 92, (548, 728), 150
+    at = {name: top + line * number for number, name in enumerate(LAYERS)}
+    parts = [
+        text(195, 24, "src/relfrog: a folder imports only from those above it", "dim", 13),
+        text(638, 24, "what flows through them", "dim", 13),
+        box(16, 44, 358, 34, "off"), text(195, 66, "errors, kinds, config", size=13),
+    ]  # fmt: skip
+    for name, words in LAYERS.items():
+        y = at[name]
+        parts += [
+            box(16, y, 358, 34, "node"),
+            f'<g font-weight="600">{text(30, y + 22, name, anchor="start")}</g>',
+            text(142, y + 22, words, "dim", 13, "start"),
+        ]
+    places = {what: (columns[column], at[folder] + 17) for what, folder, column, _ in FLOW}
+    for x, y in places.values():
+        # A dotted line from the folder to what it makes, under everything else.
+        parts.append(f'<path class="line thin" stroke-dasharray="1 5" d="M380,{y} H{x}"/>')
+    for what, _, _, kind in FLOW:
+        x, y = places[what]
+        parts += [box(x - wide / 2, y - 17, wide, 34, kind), text(x, y + 5, what, size=13)]
+    y = at["cli"] + 9
+    for x, kind, words in (
+        (478, "seed", "yours"),
+        (560, "soft", "on disk"),
+        (656, "box", "in memory"),
+    ):
+        parts += [box(x, y, 16, 16, kind), text(x + 24, y + 13, words, "dim", 13, "start")]
+    for first, last in (
+        ("database", "dataset folder"), ("dataset folder", "graph"), ("batch", "row vectors"),
+        ("row vectors", "role-gated layers"), ("role-gated layers", "prediction"),
+        ("prediction", "run folder"), ("run folder", "report"),
+    ):  # fmt: skip
+        (x0, y0), (x1, y1) = places[first], places[last]
+        parts.append(arrow(x0, y0 + 17, x1, y1 - 17))
+    (x0, y0), (x1, _) = places["graph"], places["batch"]
+    parts.append(arrow(x0 + wide / 2, y0, x1 - wide / 2, y0))
+    x0, y0 = places["seeds"]
+    parts.append(arrow(x0 + wide / 2, y0 - 6, x1 - wide / 4, places["batch"][1] + 17))
+    # The dataset folder holds the tasks, too: around the graph to the seeds.
+    y1 = places["dataset folder"][1]
+    parts.append(arrow(x0 - wide / 2, y1, x0 - wide / 2, y0, bend=45))
+    (x0, y0), (x1, y1) = places["run folder"], places["certificate"]
+    parts.append(arrow(x0 - wide / 4, y0 + 17, x1 + wide / 2, y1 - 6))
+    return picture(
+        "Architecture: fourteen folders in layers, each importing only from those above it, and "
+        "the data that flow through them: database, dataset folder, graph, batch of seeds, row "
+        "vectors, role-gated layers, prediction, run folder, report.",
+        830, top + line * len(LAYERS) + 4, *parts,
+    )  # fmt: skip
+
+
 DRAWINGS = {
     "roles.svg": roles, "co-occurrence.svg": co_occurrence, "completion.svg": completion,
     "gate.svg": gate, "dependency.svg": dependency, "time.svg": time,
+    "architecture.svg": architecture,
 }  # fmt: skip
 
 

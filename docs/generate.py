@@ -1,4 +1,4 @@
-"""Write docs/commands.md, reference.md and settings.md from help texts and docstrings.
+"""Write docs/commands.md and docs/settings.md from help texts and the docstring of the settings.
 
     python docs/generate.py
 
@@ -15,7 +15,6 @@ from pathlib import Path
 
 import click
 
-import relfrog
 from relfrog.cli import cli
 from relfrog.config import SIZES, Config, default_settings, presets, read_preset
 
@@ -27,10 +26,10 @@ def commands() -> str:
     parts = [
         "# Commands",
         "",
-        "Made from `relfrog COMMAND --help` by `docs/generate.py`. Data go to standard output, "
-        "progress and warnings to standard error. A command exits with 0, with 1 for what you can "
-        "mend (one sentence says what and how), with 2 for wrong usage, with 130 when it was "
-        "interrupted.",
+        "The output of `relfrog COMMAND --help`, written here by `docs/generate.py`. Data go to "
+        "standard output, progress and warnings to standard error. The exit code is 0 for success, "
+        "1 for an error you can fix (the message says how), 2 for wrong usage, and 130 after an "
+        "interrupt.",
     ]
     parent = click.Context(cli, info_name="relfrog", **cli.context_settings)
     for name, command in sorted(cli.commands.items()):
@@ -40,64 +39,6 @@ def commands() -> str:
     return "\n".join(parts) + "\n"
 
 
-def reference() -> str:
-    """Every public name with its signature and docstring."""
-    parts = [
-        "# Python reference",
-        "",
-        "Made from the docstrings of the public names by `docs/generate.py`.",
-    ]
-    for name in relfrog.__all__:
-        if name == "__version__":
-            continue
-        value = getattr(relfrog, name)
-        signature = "" if inspect.isclass(value) else _signature(value)
-        parts += ["", f"## `{name}`", ""]
-        if signature:
-            parts += ["```python", _wrapped(f"{name}{signature}"), "```", ""]
-        parts += ["```text", inspect.getdoc(value) or "", "```"]
-        if inspect.isclass(value):
-            parts += _methods(name, value)
-    return "\n".join(parts) + "\n"
-
-
-def _methods(name: str, owner: type) -> list[str]:
-    """What a class can be asked, beside its own description."""
-    parts = []
-    for method, member in vars(owner).items():
-        if method.startswith("_") or not inspect.isfunction(member):
-            continue
-        signature = _signature(member).replace("(self, ", "(").replace("(self)", "()")
-        shown = _wrapped(f"{name}.{method}{signature}")
-        parts += ["", "```python", shown, "```", ""]
-        parts += ["```text", inspect.getdoc(member) or "", "```"]
-    return parts
-
-
-def _signature(function: object) -> str:
-    """The signature without the quotes around annotations."""
-    text = str(inspect.signature(function))  # type: ignore[arg-type]
-    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
-
-
-def _wrapped(signature: str) -> str:
-    if len(signature) <= 90:
-        return signature
-    head, _, tail = signature.partition("(")
-    inside, _, after = tail.rpartition(")")
-    depth, pieces, piece = 0, [], ""
-    for character in inside:
-        depth += character in "([{"
-        depth -= character in ")]}"
-        if character == "," and depth == 0:
-            pieces.append(piece.strip())
-            piece = ""
-        else:
-            piece += character
-    pieces.append(piece.strip())
-    return f"{head}(\n    " + ",\n    ".join(pieces) + f",\n){after}"
-
-
 def settings() -> str:
     """Every setting with its default and meaning, and the presets."""
     small, large = default_settings(0), default_settings(10**9)
@@ -105,11 +46,11 @@ def settings() -> str:
     parts = [
         "# Settings",
         "",
-        "Made from `relfrog.config.Config` by `docs/generate.py`. One at a time: "
-        "`relfrog train ... --set lr=0.0005 --set epochs=40`; many at once: `--preset FILE`, a "
-        "YAML file with one `name: value` per line, or the name of a preset. What comes later "
-        "counts: default < preset < `--set`. `config.yaml` in a run folder holds all of them, and "
-        "is a preset itself.",
+        "Written by `docs/generate.py` from the docstring of `relfrog.Config`. Change settings one "
+        "at a time with `relfrog train ... --set lr=0.0005 --set epochs=40`, or many at once with "
+        "`--preset`, which takes the name of a preset or a YAML file with one `name: value` per "
+        "line. `--set` overrides a preset, and a preset overrides the defaults. `config.yaml` in a "
+        "run folder holds all settings of the run and can itself be used as a preset.",
         "",
         "| setting | default | meaning |",
         "|---|---|---|",
@@ -119,7 +60,7 @@ def settings() -> str:
         default = entry.default
         shown = str(default).lower() if isinstance(default, bool) else str(default)
         if small.get(entry.name, default) != large.get(entry.name, default):
-            shown = f"{small[entry.name]} to {large[entry.name]}, by the number of training seeds"
+            shown = f"{small[entry.name]} to {large[entry.name]}, by number of training seeds"
         elif entry.name in small:
             shown = str(small[entry.name])
         parts.append(f"| `{entry.name}` | {shown} | {meanings[entry.name]} |")
@@ -127,10 +68,10 @@ def settings() -> str:
     other = ", ".join(f"`{name}` {value}" for name, value in lists if large.get(name) != value)
     parts += [
         "",
-        f"`channels` is what `--size` sets: {sizes}.",
+        f"`--size` sets `channels`: {sizes}.",
         "",
-        f"For recommendations the defaults are: {other}; batches are smaller with few training "
-        "seeds.",
+        f"Defaults that differ for recommendations: {other}; batches are smaller if there are few "
+        "training seeds.",
         "",
         "## Presets",
     ]
@@ -144,13 +85,13 @@ def settings() -> str:
 
 
 def _meanings() -> dict[str, str]:
-    """What the docstring says of each setting, as a sentence."""
+    """The docstring's description of each setting."""
     text = inspect.getdoc(Config) or ""
     found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text.split("Attributes:")[1], re.M)
     return {name: " ".join(meaning.split()).replace("|", "\\|") for name, meaning in found}
 
 
-PAGES = {"commands.md": commands, "reference.md": reference, "settings.md": settings}
+PAGES = {"commands.md": commands, "settings.md": settings}
 
 if __name__ == "__main__":
     for file, make in PAGES.items():

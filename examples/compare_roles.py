@@ -1,4 +1,4 @@
-"""Do two questions see the same database differently? Compare the roles they learn.
+"""Compare the roles that two tasks learn on the same database.
 
     python examples/compare_roles.py [FOLDER]
 
@@ -46,7 +46,7 @@ for route in gates["churn"].index:
     churn, stars = gates["churn"][route], gates["stars"][route]
     print(f"{route:40} churn {churn:.2f}  stars {stars:.2f}  difference {stars - churn:+.2f}")
 
-# The roles that one question has learned, kept fixed for the other.
+# The roles learned for one task, fixed for the other.
 settings["epochs"] = 2
 moved = relfrog.train(
     here / "shop", "churn", here / "moved", settings=settings, roles=here / "stars", overwrite=True

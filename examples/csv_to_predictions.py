@@ -1,4 +1,4 @@
-"""From a folder of CSV files to predictions: who will not come back?
+"""From a folder of CSV files to predictions: which customers will not come back?
 
     python examples/csv_to_predictions.py [FOLDER]
 
@@ -16,24 +16,24 @@ from shop import CHURN, write_shop
 here = Path(sys.argv[1] if len(sys.argv) > 1 else "relfrog-example")
 files = write_shop(here / "csv")
 
-# 1. Read the files. Keys and times that nobody declared are found, or asked for.
+# 1. Import the files. Undeclared keys and time columns are found, or suggested.
 found = relfrog.import_database(str(files), here / "shop", overwrite=True)
 for table in found.tables:
     print(f"{table.name}: {table.rows:,} rows")
 
-# 2. Ask a question. The SQL is tried on all splits before it is taken.
+# 2. Define a task. The SQL is tried on all splits before it is saved.
 relfrog.add_task(
     here / "shop", "churn", CHURN, type="binary", entity="customers", horizon="30 days",
     overwrite=True,
 )  # fmt: skip
 
-# 3. Learn. These settings are for a few seconds; leave them out for a model worth having.
+# 3. Train. These settings take a few seconds; leave them out for a real model.
 settings = {"epochs": 8, "channels": 16, "lr": 0.01, "average": 0.0}
 run = relfrog.train(here / "shop", "churn", here / "churn", settings=settings, overwrite=True)
 for regime in ("frozen", "rolling"):
     print(f"test, {regime}: ROC-AUC {run.metrics['test'][regime]['roc_auc']:.2f}")
 
-# 4. Predict for everyone at the newest time, with the files' own keys.
+# 4. Predict for all customers at the newest time, with the files' own keys.
 predicted = run.predict().sort_values("prediction", ascending=False)
 predicted.to_csv(here / "churn.csv", index=False)
 print(predicted.head(3).to_string(index=False))

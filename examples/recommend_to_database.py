@@ -1,4 +1,4 @@
-"""Recommend products and write the lists into a database, as a nightly job would.
+"""Recommend products and write the lists to a database, as a nightly job would.
 
     python examples/recommend_to_database.py [FOLDER]
 
@@ -29,11 +29,11 @@ for model in ("popularity", "frog"):
         here / "shop", "basket", here / model, overwrite=True, model=model,
         settings=settings if model == "frog" else None,
     )  # fmt: skip
-    # The metrics of a recommendation look at the first five entries of a list.
+    # Metrics are computed on the first five entries of a list (k=5).
     shown = {name: f"{value:.3f}" for name, value in run.metrics["test"]["rolling"].items()}
     print(model, shown)
 
-# Three products for everyone, none that they had before. A table is replaced all or nothing.
+# Three products per customer, none they bought before. The table is replaced all or nothing.
 lists = run.predict(k=3, exclude_known=True)
 write_frame(lists, f"sqlite:///{here / 'lists.db'}", table="suggested", overwrite=True)
 

@@ -1,6 +1,6 @@
 """A small made-up shop as a folder of CSV files: the data of the other examples.
 
-Nothing in it is declared: which columns are keys and times, `relfrog.import_database` finds out.
+It declares no keys or times; `relfrog.import_database` finds them.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def write_shop(folder: Path, seed: int = 0) -> Path:
                     "stars": max(1, min(5, round(3.5 + happy))),
                 })  # fmt: skip
             if draw.random() < (0.12 if happy < -0.5 else 0.02):
-                break  # gone for good, sooner after a bad experience
+                break  # gone for good, more often after a bad experience
     for product in products:
-        del product["quality"]  # nobody writes that down
+        del product["quality"]  # hidden from the model
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"customers": customers, "products": products, "orders": orders, "reviews": reviews}
     for name, rows in tables.items():

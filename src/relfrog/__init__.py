@@ -22,6 +22,8 @@ from relfrog.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from relfrog.analysis.certificate import certify
+    from relfrog.analysis.explanation import explain
+    from relfrog.config import Config
     from relfrog.datasets.checks import check
     from relfrog.datasets.dataset import open_dataset, source_keys
     from relfrog.datasets.demo import build_demo
@@ -29,19 +31,26 @@ if TYPE_CHECKING:
     from relfrog.datasets.overview import inspect
     from relfrog.experiments.study_run import experiment
     from relfrog.experiments.submission import submit
+    from relfrog.graph.batch import Batch
     from relfrog.graph.loader import Loader
-    from relfrog.graph.relational import build_graph, open_graph
+    from relfrog.graph.relational import RelationalGraph, build_graph, open_graph
     from relfrog.graph.resolution import prove_full_resolution
     from relfrog.graph.sampler import TemporalSampler
     from relfrog.importing.database import import_database, plan_import
+    from relfrog.reporting import report
     from relfrog.runs.run import Run, load_run
     from relfrog.runs.train import train
+    from relfrog.training.callbacks import Callback
 
 __all__ = [
+    "Batch",
+    "Callback",
+    "Config",
     "DatasetError",
     "Loader",
     "OutputError",
     "RelFrogError",
+    "RelationalGraph",
     "Run",
     "RunError",
     "SchemaError",
@@ -73,7 +82,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "Batch": "relfrog.graph.batch",
+        "Callback": "relfrog.training.callbacks",
+        "Config": "relfrog.config",
         "Loader": "relfrog.graph.loader",
+        "RelationalGraph": "relfrog.graph.relational",
         "Run": "relfrog.runs.run",
         "TemporalSampler": "relfrog.graph.sampler",
         "add_task": "relfrog.datasets.new_task",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
@@ -18,8 +18,8 @@ __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "
 
 #: The one dial: channels.
 SIZES = {"small": 32, "medium": 64, "large": 128}
-CHOICES = {
-    "model": tuple(MODELS),
+CHOICES: dict[str, Collection[str]] = {
+    "model": MODELS,  # not a copy: more can be registered
     "roles": ("learned", "node", "edge", "random", "fixed"),
     "completion": ("along", "against", "both", "none"),
     "strategy": ("uniform", "last"),
@@ -51,75 +51,77 @@ RANGES: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that decides what a run learns.
+    """All settings that determine what a run learns.
 
     Attributes:
-        model: "frog", or "sage" for the plain relational GNN: all tables nodes, no gates, no
-            functional dependencies. "relgnn" is the same with attention along atomic routes,
-            which cross a table with several foreign keys in one step. "id-gnn" is "sage" with
+        model: "frog", or "sage" for the plain relational GNN: all tables are nodes, no gates, no
+            functional dependencies. "relgnn" is "sage" with attention along atomic routes, which
+            cross a table with several foreign keys in one step. "id-gnn" is "sage" with
             `ranking` "sampled", for recommendations. Without a network: "mean", "median",
-            "global-mean", "global-median", "recent" and "lightgbm", for recommendations
-            "popularity", "past-visit" and "lightgbm". "auto" trains several and takes the best or
+            "global-mean", "global-median", "recent" and "lightgbm"; for recommendations
+            "popularity", "past-visit" and "lightgbm". "auto" trains several and uses the best or
             a blend.
         roles: "learned", "node", "edge", "random", or "fixed" with gates from a file.
-        completion: which way completion routes send: "along", "against", "both" or "none".
+        completion: direction in which completion routes send: "along", "against", "both" or
+            "none".
         channels: size of all embeddings.
-        layers: rounds of messages.
-        neighbors: children per row and foreign key at the first hop; half of it at each further.
-        hops: hops that are sampled; 0 for one per layer, and one more where there are routes, which
-            reach two.
-        strategy: which children: "uniform" or "last".
+        layers: number of message-passing layers.
+        neighbors: children per row and foreign key at the first hop; halved at each further hop.
+        hops: hops to sample; 0 for one per layer, plus one if there are routes, which span two.
+        strategy: which children to sample: "uniform" or "last".
         sharing: whether seeds with the same time share a subgraph: "shared" or "separate".
-        aggregation: "sum", "mean", "max" or "recent": a mean in which recent rows count more. Not
-            for "relgnn", which has attention.
+        aggregation: "sum", "mean", "max" or "recent", a mean that weights recent rows more. Not
+            used by "relgnn", which has attention.
         encoder_depth: residual blocks in the row encoders.
-        bins: pieces per number in the row encoders.
-        column_dropout: share of columns that are hidden while training.
-        dropout: in layers and head.
-        alpha: how slowly the average gate moves.
+        bins: bins per number in the row encoders.
+        column_dropout: share of columns hidden during training.
+        dropout: dropout in layers and head.
+        alpha: momentum of the average gate: the higher, the slower it moves.
         beta: weight of L_emb.
         gamma: weight of L_pair.
-        fd_every: "step" or "epoch": when the regulariser's own weights learn.
-        fd_pairs: pairs per foreign key and batch that the losses look at; 0 for all.
-        fd_negatives: wrong parents per pair.
+        fd_every: "step" or "epoch": how often the regulariser's own weights are trained.
+        fd_pairs: pairs per foreign key and batch used by the losses; 0 for all.
+        fd_negatives: mismatched parents per pair.
         fd_tau: temperature of L_pair.
         fd_orthonormal: whether the subspaces of L_emb have orthonormal bases.
-        fd_final: whether every row goes through all layers before the losses look at it.
-        history: whether earlier labels join the database: "on", "off" or "auto" (by validation).
-        density: training seeds per window of the task; more than 1 puts seed times between those
-            of the task, with labels from its SQL.
-        staleness: longest time, in windows of the task, by which the database stops before a
-            training seed; 0 for not at all.
-        regime: of the validation that selects: "rolling" or "frozen".
+        fd_final: whether every row passes through all layers before the losses use it.
+        history: whether the label history joins the database: "on", "off" or "auto" (by
+            validation).
+        density: training seeds per window of the task; above 1, seed times are added between
+            those of the task, with labels from its SQL.
+        staleness: how long before a training seed the database may stop, at most, in windows of
+            the task; 0 for never.
+        regime: regime of the validation scores used for selection: "rolling" or "frozen".
         text: the text model.
-        text_channels: its size.
+        text_channels: size of text embeddings.
         batch_size: seeds per step.
-        times_per_batch: about how many different times a batch has.
-        epochs: at most so many.
+        times_per_batch: approximate number of different times in a batch.
+        epochs: maximum number of epochs.
         patience: epochs without a better validation metric before training stops.
-        steps_per_epoch: after so many steps validation comes, at the latest; 0 for all seeds.
+        steps_per_epoch: maximum number of steps before validation; 0 for all seeds.
         lr: learning rate.
-        schedule: of the learning rate: "constant" or "cosine".
-        weight_decay: as in AdamW.
-        clip: largest norm of the gradient; 0 for any.
-        average: how slowly an average of the weights moves, which is what is evaluated and
-            saved; 0 for the weights themselves.
-        refit: whether the model, once it is chosen, is learned anew from training and validation
-            labels together, for as long as was best. Validation scores stay those of the chosen
-            one; test scores and predictions are those of the other.
-        ranking: how targets of a recommendation are scored: "sampled" (those in the subgraph of
-            the seed, as in the paper), "towers" (all, by a product of two vectors), or "both".
-        features: what LightGBM sees: "all" (the entity's columns, its parents, what its and their
-            children add up to, earlier labels), or "own" (the entity's columns alone).
-        trials: settings of LightGBM that are tried on validation.
-        minutes: time for all members of "auto"; none begins after it, LightGBM tries settings in
-            half of what is left when it begins, and the network's training stops with the epoch
-            in which it is over; what is learned once more comes on top.
-        precision: "float32", or "mixed" for bfloat16 where the device has it.
-        threads: that a network computes on. The same number gives the same weights on any number
-            of cores; another gives other last digits. More than 1 may be faster for large networks,
-            and is no faster for small ones: batches are sampled in threads of their own.
-        seed: of all random choices.
+        schedule: learning-rate schedule: "constant" or "cosine".
+        weight_decay: weight decay, as in AdamW.
+        clip: maximum norm of the gradient; 0 for no limit.
+        average: decay of the moving average of the weights, which is evaluated and saved; 0 for
+            the weights themselves.
+        refit: whether to retrain the chosen model on training and validation labels together, for
+            as many epochs as were best. Validation scores stay those of the chosen model; test
+            scores and predictions are those of the refit one.
+        ranking: how targets of a recommendation are scored: "sampled" (those in the seed's
+            subgraph, as in the paper), "towers" (all, by the dot product of two vectors), or
+            "both".
+        features: features for LightGBM: "all" (the entity's columns, its parents, aggregates of
+            its and their children, earlier labels), or "own" (the entity's columns only).
+        trials: LightGBM settings tried on validation.
+        minutes: time budget for all members of "auto". None starts after it; LightGBM tries
+            settings in half of the time left when it starts; the network stops after the epoch in
+            which time runs out. A refit comes on top.
+        precision: "float32", or "mixed" for bfloat16 where the device supports it.
+        threads: threads that a network computes on. The same number gives the same weights on any
+            number of cores; another changes the last digits. More than 1 may be faster for large
+            networks, and is no faster for small ones: batches are sampled in other threads.
+        seed: random seed.
     """
 
     model: str = "frog"

@@ -70,14 +70,14 @@ class ModelKind:
 
     Attributes:
         name: its name.
-        homes: per type of task that it serves the class, as `module:name`; loaded when needed.
+        homes: per type of task that it serves the class, or `module:name` to load it when needed.
         network: whether it is a graph network.
         learns: whether it fits weights to labels, so that it can be refitted with more of them.
         roles: whether it has roles of tables.
     """
 
     name: str
-    homes: Mapping[str, str]
+    homes: Mapping[str, str | type[Any]]
     network: bool = False
     learns: bool = False
     roles: bool = False
@@ -94,7 +94,10 @@ class ModelKind:
 
     def load(self, kind: str) -> Any:
         """The class for a type of task."""
-        module, _, name = self.homes[kind].partition(":")
+        home = self.homes[kind]
+        if isinstance(home, type):
+            return home
+        module, _, name = home.partition(":")
         return getattr(importlib.import_module(module), name)
 
 

@@ -24,7 +24,7 @@ from relfrog.graph.resolution import (
     prove_full_resolution,
     rebuild,
 )
-from relfrog.graph.routes import CompletionAgainst, routes
+from relfrog.graph.routes import CompletionAgainst, find_routes
 
 KEY = ForeignKey("child", "p", "parent")
 
@@ -41,7 +41,7 @@ def family(*parents: int | None) -> Database:
 def test_any_roles_can_be_undone(db: Database, data: st.DataObject) -> None:
     keys = build_graph(db).foreign_keys
     some = data.draw(st.sampled_from([(), (CompletionAgainst(),), (SharedParent(),)]))
-    every = [*db.table_dict, *routes(keys), *routes(keys, some)]
+    every = [*db.table_dict, *find_routes(keys), *find_routes(keys, some)]
     roles = {name: data.draw(st.sampled_from(Role)) for name in every}
     graph = map_to_graph(db, roles)
     assert first_difference(db, rebuild(graph)) is None
@@ -55,7 +55,7 @@ def test_any_roles_can_be_undone(db: Database, data: st.DataObject) -> None:
 @examples(50)
 @given(databases())
 def test_foreign_keys_come_from_the_graph_alone(db: Database) -> None:
-    graph = map_to_graph(db, dict.fromkeys(routes(build_graph(db).foreign_keys), "edge"))
+    graph = map_to_graph(db, dict.fromkeys(find_routes(build_graph(db).foreign_keys), "edge"))
     for features in (graph.nodes, graph.edges):
         for name, frame in features.items():
             assert not set(frame.columns) & set(db.table_dict[name].fkey_col_to_pkey_table)

@@ -19,12 +19,12 @@ from relfrog.graph.routes import (
     Completion,
     CoOccurrence,
     Route,
-    routes,
+    find_routes,
 )
 
 
 def texts(schema: dict) -> list[str]:
-    return [str(route) for route in routes(foreign_keys(schema))]
+    return [str(route) for route in find_routes(foreign_keys(schema))]
 
 
 def test_readable_form_and_order() -> None:
@@ -58,18 +58,21 @@ def test_chains_inside_one_table() -> None:
 @pytest.mark.parametrize("schema", [RACING, FLIGHTS, POSTS])
 def test_no_two_routes_read_the_same_and_order_does_not_depend_on_the_schema(schema: dict) -> None:
     keys = list(foreign_keys(schema))
-    expected = routes(keys)
+    expected = find_routes(keys)
     assert len(set(map(str, expected))) == len(expected) == len(set(expected))
     random.Random(0).shuffle(keys)
-    assert routes(keys) == expected
-    assert list(map(str, routes(keys))) == list(map(str, expected))
+    assert find_routes(keys) == expected
+    assert list(map(str, find_routes(keys))) == list(map(str, expected))
 
 
 def test_rel_f1_counts() -> None:
     db = real("rel-f1")
     keys = build_graph(db).foreign_keys
     assert len(keys) == 13
-    assert Counter(r.paradigm.name for r in routes(keys)) == {"co-occurrence": 18, "completion": 5}
+    assert Counter(r.paradigm.name for r in find_routes(keys)) == {
+        "co-occurrence": 18,
+        "completion": 5,
+    }
     manifest = dataset("rel-f1").manifest
     assert manifest is not None  # the schema alone gives the same
     schema = {name: t.fkey_col_to_pkey_table for name, t in db.table_dict.items()}
@@ -102,8 +105,8 @@ def test_every_match_counts() -> None:
 
 def test_a_third_paradigm_is_one_class() -> None:
     keys = foreign_keys(RACING)
-    found = routes(keys, (*PAPER, SharedParent()))
-    assert found[:3] == routes(keys)
+    found = find_routes(keys, (*PAPER, SharedParent()))
+    assert found[:3] == find_routes(keys)
     assert [str(route) for route in found[3:]] == [
         "races -> circuits <- races",
         "results -> drivers <- results",

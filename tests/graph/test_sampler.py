@@ -18,7 +18,7 @@ from oracles.relational_databases import DAY, START, dataset, seeded, star, tabl
 from relfrog.errors import TaskError, UsageError
 from relfrog.graph.batch import Batch
 from relfrog.graph.relational import build_graph, open_graph
-from relfrog.graph.routes import routes
+from relfrog.graph.routes import find_routes
 from relfrog.graph.sampler import TemporalSampler, halving
 
 MODES = ["shared", "separate"]
@@ -392,7 +392,7 @@ def test_edges_of_the_world(mode: str) -> None:
         assert batch.parents[graph.foreign_keys[1]][batch.seeds].tolist() == [0]
         none = TemporalSampler(graph, "alone", fanouts, mode).sample([], pd.to_datetime([]))
         assert len(none) == len(none.tables["alone"]) == 0
-        for route in routes(graph.foreign_keys):
+        for route in find_routes(graph.foreign_keys):
             assert len(set(map(len, none.matches(route)))) == 1
 
 

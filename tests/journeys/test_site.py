@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -60,10 +63,11 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
         ("index.md", "\n[gone](train.md#gone)\n", "gone"),
         ("index.md", "\n[gone](../gone.txt)\n", "../gone.txt"),
         ("lost.md", "# Lost\n", "lost.md"),
+        ("index.md", "\n::: relfrog.gone\n", "relfrog.gone"),
         ("index.md", '\n<script src="https://cdn.example/x.js"></script>\n', "cdn.example"),
         ("index.md", "\n![badge](https://badges.example/x.svg)\n", "badges.example"),
     ],
-    ids=["link", "anchor", "outside", "navigation", "script", "picture"],
+    ids=["link", "anchor", "outside", "navigation", "name", "script", "picture"],
 )
 def test_what_stops_the_build(page: str, text: str, words: str, tmp_path: Path) -> None:
     docs = copied(tmp_path)
@@ -103,7 +107,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
 def test_the_drawings_are_current_and_fit_light_and_dark() -> None:
     draw = module(DOCS / "draw.py")
-    text = (DOCS / "how-it-works.md").read_text(encoding="utf-8")
+    text = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
     for name, make in draw.DRAWINGS.items():
         svg = (DOCS / "drawings" / name).read_text(encoding="utf-8")
         assert svg == make(), "run: python docs/draw.py"
@@ -111,6 +115,20 @@ def test_the_drawings_are_current_and_fit_light_and_dark() -> None:
         assert "<title>" in svg
         assert f"](drawings/{name})" in text
     assert {p.name for p in (DOCS / "drawings").iterdir()} == set(draw.DRAWINGS)
+
+
+def test_the_architecture_is_that_of_the_source() -> None:
+    source = Path(relfrog.__file__).parent
+    folders = {path.parent.name for path in source.glob("*/__init__.py")}
+    assert set(module(DOCS / "draw.py").LAYERS) == folders
+    for page in (DOCS / "architecture.md", ROOT / "CONTRIBUTING.md"):
+        text = page.read_text(encoding="utf-8")
+        named = re.findall(r"^\| `(\w+)/` \|", text.partition("| folder |")[2], re.M)
+        assert set(named) - {"tests", "docs", "examples"} == folders, page.name
+    # The files and folders that the page names are there.
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text):
+        assert (source / path).exists() or (ROOT / path).exists(), path
 
 
 def test_readmes_picture_is_one_of_roles(demo: Path) -> None:
@@ -148,12 +166,27 @@ def test_every_type_of_task_as_the_guide_writes_it(
     assert len(kinds) == 5
 
 
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """What the guide to extensions registers is forgotten afterwards."""
+    from relfrog.io import SOURCES
+    from relfrog.models import MODELS
+    from relfrog.nn import HEADS, MESSAGES
+
+    sources = list(SOURCES)
+    kept = [(registry, dict(registry)) for registry in (MESSAGES, HEADS, MODELS)]
+    yield
+    SOURCES[:] = sources
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)
+
+
+@pytest.mark.usefixtures("registries")
 def test_the_code_that_extends_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from relfrog.io.sources import SOURCES
     from relfrog.nn.heads import BinaryHead
-    from relfrog.nn.messages import MESSAGES
     from relfrog.nn.task_heads import HEADS
 
     example = module(ROOT / "examples" / "shop.py")
@@ -164,37 +197,51 @@ def test_the_code_that_extends_it_runs(
         "relfrog-example/shop", "churn", example.CHURN, type="binary", entity="customers",
         horizon="30 days",
     )  # fmt: skip
-    sources, messages = list(SOURCES), dict(MESSAGES)
-    try:
-        page: dict[str, object] = {"__name__": "page"}
-        for block in blocks(DOCS / "extend.md", "python"):
-            exec(compile(block, "extend.md", "exec"), page)
-    finally:
-        SOURCES[:] = sources
-        MESSAGES.clear()
-        MESSAGES.update(messages)
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "{'people': 2, 'visits': 28}"
-    assert " <- " in said[1]
+    page: dict[str, object] = {"__name__": "page"}
+    for block in blocks(DOCS / "extend.md", "python"):
+        exec(compile(block, "extend.md", "exec"), page)
+    said = capsys.readouterr().out
+    assert said.startswith("{'people': 2, 'visits': 28}\n")
+    assert re.search(r" -> \w+ <- .* 0\.\d+$", said, re.M)
     assert HEADS["binary_classification"] is BinaryHead
-    assert said[-1].startswith("epoch 1: gates from ")
+    assert said.splitlines()[-1].startswith("epoch 1: gates from ")
+    # A run of a registered model is opened and used like any other.
+    for name in ("siblings", "recurrent", "seasonal"):
+        run = relfrog.load_run(name)
+        assert run.evaluate("test") == run.metrics["test"]["rolling"]
+    assert "seasonal" in relfrog.load_run("watched").baselines
 
 
+def test_guides_and_examples_use_public_names_alone() -> None:
+    public = {"relfrog", "relfrog.io", "relfrog.graph", "relfrog.nn", "relfrog.models"}
+    notebook = json.loads((ROOT / "examples" / "first_look.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py")]
+    pages = [block for page in (ROOT / "README.md", *DOCS.glob("*.md"))
+             for block in blocks(page, "python")]  # fmt: skip
+    used = set()
+    for code in (*cells, *scripts, *pages):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("relfrog"):
+                used.add(node.module)
+                home = importlib.import_module(node.module or "")
+                assert {alias.name for alias in node.names} <= set(home.__all__), node.module
+            elif isinstance(node, ast.Import):
+                used |= {a.name for a in node.names if a.name.startswith("relfrog")}
+            elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "relfrog":
+                assert node.attr in relfrog.__all__, node.attr
+    assert used == public
+
+
+@pytest.mark.usefixtures("registries")
 def test_the_third_paradigm_of_the_guide_finds_what_a_loop_finds() -> None:
     import numpy as np
 
-    from relfrog.graph.relational import ForeignKey
-    from relfrog.graph.routes import Route
-    from relfrog.nn.messages import MESSAGES
+    from relfrog.graph import ForeignKey, Route
 
-    messages = dict(MESSAGES)
     block = next(b for b in blocks(DOCS / "extend.md", "python") if "SharedParent" in b)
     page: dict[str, object] = {"__name__": "page"}
-    try:
-        exec(block, page)
-    finally:
-        MESSAGES.clear()
-        MESSAGES.update(messages)
+    exec(block, page)
     paradigm = page["SharedParent"]()  # type: ignore[operator]
     a, b = ForeignKey("u", "v", "v"), ForeignKey("w", "v", "v")
     rng = np.random.default_rng(0)

@@ -25,7 +25,7 @@ from oracles.network_cases import (
 from oracles.relational_databases import START, table
 from oracles.slow_network import slow_edge_message, slow_matches, slow_node_message, slow_parents
 from relfrog.graph.relational import build_graph
-from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm, routes
+from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm, find_routes
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.nn.aggregation import Aggregation
 from relfrog.nn.batch_plan import RouteLinks, link, make_plan
@@ -184,7 +184,7 @@ def racing(results: int = 20) -> Database:
 def test_every_match_counts(how: Aggregation) -> None:
     """One race has twenty results: all twenty take part."""
     graph = build_graph(racing())
-    (route,) = routes(graph.foreign_keys, [Completion()])
+    (route,) = find_routes(graph.foreign_keys, [Completion()])
     assert str(route) == "results -> races -> circuits"
     batch = TemporalSampler(graph, "circuits", [-1, -1]).sample([0], [START])
     (layer,) = make_plan(batch, 1, [route]).layers
@@ -205,7 +205,7 @@ def test_every_match_counts(how: Aggregation) -> None:
 
 def test_a_grandparent_reaches_every_grandchild() -> None:
     graph = build_graph(racing())
-    (route,) = routes(graph.foreign_keys, [CompletionAgainst()])
+    (route,) = find_routes(graph.foreign_keys, [CompletionAgainst()])
     assert str(route) == "circuits <- races <- results"
     batch = TemporalSampler(graph, "circuits", [-1, -1]).sample([0], [START])
     (layer,) = make_plan(batch, 1, [route], trim=False).layers

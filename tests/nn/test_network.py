@@ -34,7 +34,7 @@ from oracles.relational_databases import DAY, START, seeded, table
 from oracles.slow_network import slow_forward
 from relfrog.features.columns import fit_columns
 from relfrog.graph.relational import build_graph
-from relfrog.graph.routes import routes
+from relfrog.graph.routes import find_routes
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.kinds import ENTITY_KINDS
 from relfrog.nn.batch_plan import make_plan
@@ -199,7 +199,7 @@ def check_future(db: Database, name: str, rows, at: pd.Timestamp, times, seed: i
         for mode, layers in (("shared", 2), ("separate", 1)):
             sampler = TemporalSampler(graph, name, [3, 2], mode)
             batch = sampler.sample(rows, times, cutoffs=[at] * len(rows))
-            some = routes(graph.foreign_keys, COMPLETION["both"])
+            some = find_routes(graph.foreign_keys, COMPLETION["both"])
             network = make_network(
                 graph, columns.tables, name, some, double=False, layers=layers,
                 aggregation="recent",
@@ -269,7 +269,7 @@ def test_others_do_not_see_a_seed_that_does_not_exist_yet(completion: str | None
     )
     tables, features = fit_features(db)
     graph = build_graph(db)
-    some = () if completion is None else routes(graph.foreign_keys, COMPLETION[completion])
+    some = () if completion is None else find_routes(graph.foreign_keys, COMPLETION[completion])
     network = make_network(graph, tables, "t", some, layers=2).eval()
     sampler = TemporalSampler(graph, "t", [-1] * 4)
     one, both = sampler.sample([0], [START]), sampler.sample([0, 1], [START] * 2)

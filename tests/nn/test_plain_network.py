@@ -18,7 +18,7 @@ from helpers import examples
 from oracles.relational_databases import seeded
 from relfrog.features.columns import fit_columns
 from relfrog.graph.relational import build_graph
-from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, routes
+from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, find_routes
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.nn.dependency import Dependencies
 from relfrog.nn.network import Network
@@ -50,7 +50,7 @@ def test_same_outputs_and_gradients(
     db, table, rows, times = seeds
     graph = build_graph(db)
     paradigms = [CoOccurrence(), Completion(), CompletionAgainst()] if with_routes else []
-    found = routes(graph.foreign_keys, paradigms)
+    found = find_routes(graph.foreign_keys, paradigms)
     columns = fit_columns(db, before=pd.Timestamp("2100-01-01"), text_channels=4)
     head_type = HEADS["binary_classification"]
     torch.manual_seed(0)

@@ -24,7 +24,7 @@ from oracles.network_cases import (
 from oracles.relational_databases import START, table
 from oracles.slow_network import slow_layer, slow_matches, slow_norm
 from relfrog.graph.relational import build_graph
-from relfrog.graph.routes import Route, routes
+from relfrog.graph.routes import Route, find_routes
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.nn.aggregation import Aggregation
 from relfrog.nn.batch_plan import make_plan
@@ -164,7 +164,7 @@ def test_a_relation_without_a_route_adds_its_message_as_it_is() -> None:
 def test_parallel_keys_are_two_relations() -> None:
     """Both directions of both keys have routes and weights of their own."""
     case = shop_case("airports")
-    some = routes(case.graph.foreign_keys, COMPLETION["none"])
+    some = find_routes(case.graph.foreign_keys, COMPLETION["none"])
     assert len(some) == 2
     assert all(slow_matches(case.batch, route) for route in some)
     h = random_states(case.batch, SIZE)

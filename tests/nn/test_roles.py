@@ -10,11 +10,11 @@ from oracles.network_cases import COMPLETION, assert_close, fill, gradients, nor
 from oracles.schemas import RACING
 from oracles.slow_network import slow_gates
 from relfrog.graph.relational import foreign_keys
-from relfrog.graph.routes import Route, routes
+from relfrog.graph.routes import Route, find_routes
 from relfrog.nn.roles import RoleMode, Roles, role_of
 
 SIZE = 4
-ROUTES = routes(foreign_keys(RACING), COMPLETION["both"])
+ROUTES = find_routes(foreign_keys(RACING), COMPLETION["both"])
 FIXED = {str(route): 0.1 + 0.2 * number for number, route in enumerate(ROUTES)}
 
 

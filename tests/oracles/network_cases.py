@@ -27,7 +27,7 @@ from relfrog.graph.routes import (
     CoOccurrence,
     Paradigm,
     Route,
-    routes,
+    find_routes,
 )
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.nn.aggregation import Aggregation
@@ -62,7 +62,7 @@ class Case:
 
     def routes(self, completion: str = "both") -> tuple[Route, ...]:
         """All routes of the database."""
-        return routes(self.graph.foreign_keys, COMPLETION[completion])
+        return find_routes(self.graph.foreign_keys, COMPLETION[completion])
 
     def sample(self, **changes: Any) -> Batch:
         """The same seeds, sampled otherwise."""
@@ -375,7 +375,7 @@ def learn(
     """Train one layer on three quarters of w; ROC-AUC on the rest, and the gates."""
     graph = build_graph(db)
     tables, features = fit_features(db)
-    some = routes(graph.foreign_keys, paradigms)
+    some = find_routes(graph.foreign_keys, paradigms)
     torch.manual_seed(seed)
     head = HEADS["binary_classification"].build({"positive": 0.5}, 16, 0.0)
     network = Network(

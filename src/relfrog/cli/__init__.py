@@ -45,7 +45,7 @@ for _command in (*DATA_COMMANDS, *RUN_COMMANDS, *EXPERIMENT_COMMANDS, demo_comma
 
 
 def main() -> None:
-    """Run the command line; exit 0, 1 for what the user can mend, 2 for wrong usage."""
+    """Run the command line; exit 0, 1 for an error the user can fix, 2 for wrong usage."""
     # Threads that wait spin for a moment, then sleep. To sleep at once doubles the time of a
     # training step, which is thousands of short operations; to spin for long starves everything
     # on a machine that has other work to do. Must be set before torch is loaded.
@@ -108,10 +108,10 @@ def _interrupt(number: int, frame: object) -> None:
 @cli.command("completion", example="relfrog completion bash")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion_command(shell: str) -> None:
-    """Print the script with which a shell completes what you type.
+    """Print a completion script for your shell.
 
-    Datasets, their tasks, runs, presets and settings are completed, too. Let the shell read the
-    script when it starts: in ~/.bashrc, eval "$(relfrog completion bash)"; in ~/.zshrc, after
+    It completes commands, options, datasets, their tasks, runs, presets and settings. Load it when
+    the shell starts: in ~/.bashrc, eval "$(relfrog completion bash)"; in ~/.zshrc, after
     compinit, eval "$(relfrog completion zsh)"; for fish, relfrog completion fish >
     ~/.config/fish/completions/relfrog.fish
     """

@@ -27,10 +27,10 @@ __all__ = ["DATA_COMMANDS"]
 @click.option("--exclude", multiple=True, metavar="NAME", help="Table or pattern to leave out.")
 @click.option("--mapping", type=click.Path(path_type=Path), help="Corrections to keys, times and "
               "types; --dry-run writes this file if it does not exist.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Find out everything, write only the mapping.")
+@click.option("--dry-run", is_flag=True, help="Analyse everything, write only the mapping.")
 @click.option("--pk", multiple=True, metavar="TABLE.COL[,COL]", help="Primary key of a table.")
 @click.option("--fk", multiple=True, metavar="TABLE.COL=PARENT.COL",
-              help="Foreign key; '=none' refuses one.")  # fmt: skip
+              help="Foreign key; '=none' rejects one.")  # fmt: skip
 @click.option("--time", multiple=True, metavar="TABLE.COL",
               help="Time column; TABLE.none for no time.")  # fmt: skip
 @click.option("--val", metavar="TIME", help="Validation time.  [default: proposed]")
@@ -38,8 +38,10 @@ __all__ = ["DATA_COMMANDS"]
 @click.option("--on-duplicate", type=click.Choice(["error", "first"]), default="error",
               show_default=True, help="What to do with repeated primary keys.")  # fmt: skip
 @click.option("--name", help="Name of the dataset.  [default: the folder's]")
-@click.option("--memory", default="2GB", show_default=True, help="Use of memory before disk.")
-@click.option("--overwrite", is_flag=True, help="Replace a dataset that is there already.")
+@click.option(
+    "--memory", default="2GB", show_default=True, help="Memory to use before spilling to disk."
+)
+@click.option("--overwrite", is_flag=True, help="Replace an existing dataset.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary, or with --dry-run the "
               "mapping, as JSON.")  # fmt: skip
 def import_command(
@@ -49,14 +51,14 @@ def import_command(
     """Read a database and write a dataset folder.
 
     SOURCE is postgresql://, mysql://, sqlite:/// or duckdb:///, or a folder of CSV or Parquet
-    files. It is only ever read. DEST is the folder to make; it appears complete or not at all.
+    files. It is never written to. DEST is the folder to create; it appears complete or not at all.
     """
     from relfrog.cli.terminal import TerminalProgress
     from relfrog.importing.database import import_database, plan_import
     from relfrog.importing.result import import_record
 
     if not dry_run and dest is None:
-        raise click.UsageError("Missing argument 'DEST': the folder to make.")
+        raise click.UsageError("Missing argument 'DEST': the folder to create.")
     if dry_run:
         written = mapping is not None and not mapping.exists()
         given = None if written else mapping
@@ -140,7 +142,7 @@ def inspect_command(dataset: str, as_json: bool, svg: Path | None, no_labels: bo
 def check_command(dataset: str, task: str | None, as_json: bool) -> None:
     """Validate a dataset folder and its tasks; exit 1 if anything is wrong.
 
-    All findings come in one go, each with place, count, example and remedy.
+    All findings are reported at once, each with place, count, example and remedy.
     """
     import dataclasses
 
@@ -171,11 +173,17 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
               type=click.Choice(["binary", "multiclass", "multilabel", "regression",
                                  "recommendation"]), help="What is predicted.")  # fmt: skip
 @click.option("--horizon", required=True, help="How far ahead a label looks: '30 days'.")
-@click.option("--entity", metavar="TABLE[.COL]", help="Whose rows are predicted for; COL is the "
-              "SQL's column for them.  [default: the primary key's name]")  # fmt: skip
-@click.option("--source", metavar="TABLE[.COL]", help="Recommendation: whose rows get a list.")
-@click.option("--target", metavar="TABLE[.COL]", help="Recommendation: what the list is made of.")
-@click.option("--label", metavar="COL", help="The SQL's label column.  [default: the one left]")
+@click.option("--entity", metavar="TABLE[.COL]", help="Table to predict for; COL is its key in the "
+              "SQL.  [default: the primary key's name]")  # fmt: skip
+@click.option(
+    "--source", metavar="TABLE[.COL]", help="Recommendation: table whose rows get a list."
+)
+@click.option(
+    "--target", metavar="TABLE[.COL]", help="Recommendation: table that lists are made of."
+)
+@click.option(
+    "--label", metavar="COL", help="The SQL's label column.  [default: the remaining one]"
+)
 @click.option("--time", default="timestamp", show_default=True, help="The SQL's seed time column.")
 @click.option("--eval-times", default=1, show_default=True, type=click.IntRange(min=1),
               help="Seed times in validation and in test.")  # fmt: skip
@@ -190,8 +198,8 @@ def task_command(
 ) -> None:
     """Add a prediction task from label SQL, after trying it on all splits.
 
-    The SQL is DuckDB's. It sees every table, the relation timestamps(timestamp) with the seed
-    times, and {timedelta}, and gives one row per seed time and entity with its label.
+    Labels are written in DuckDB SQL, which sees every table, the relation timestamps(timestamp)
+    with the seed times, and {timedelta}. It returns one row per seed time and entity.
     """
     import dataclasses
 

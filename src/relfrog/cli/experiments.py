@@ -46,37 +46,39 @@ class ListCommand(Command):
 @click.option("--datasets", multiple=True, metavar="NAME...",
               help="Dataset folders or RelBench names.  [default: those of the paper]")  # fmt: skip
 @click.option("--tasks", multiple=True, metavar="NAME...",
-              help="[default: those of the paper, or all of another dataset]")  # fmt: skip
-@click.option("--models", multiple=True, metavar="NAME...", help="Only these, in main.  "
+              help="Tasks to run.  [default: those of the paper, or all of another "
+              "dataset]")  # fmt: skip
+@click.option("--models", multiple=True, metavar="NAME...", help="In main: models to run.  "
               "[default: all]")  # fmt: skip
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N",
-              help="How many.  [default: 5; 1 in tune]")  # fmt: skip
+              help="Number of random seeds.  [default: 5; 1 in tune]")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-              help="Runs at a time, each in a process of its own.")  # fmt: skip
+              help="Parallel runs, each in its own process.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(min=1), metavar="N",
-              help="Of each run, as --set threads=N.  [default: 1]")  # fmt: skip
+              help="Threads of each run, as --set threads=N.  [default: 1]")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), metavar="FOLDER",
-              help="For the results.  [default: relfrog-experiments/NAME]")  # fmt: skip
+              help="Folder for the results.  [default: relfrog-experiments/NAME]")  # fmt: skip
 @click.option("--runs", type=click.Path(path_type=Path), metavar="FOLDER",
-              help="For the run folders, which studies can share.  [default: runs in --out, or "
+              help="Folder for the runs, which studies can share.  [default: runs in --out, or "
               "relfrog-experiments/runs]")  # fmt: skip
 @click.option("--size", default="medium", show_default=True,
-              type=click.Choice(["small", "medium", "large"]), help="Of the networks.")  # fmt: skip
+              type=click.Choice(["small", "medium", "large"]),
+              help="Size of the networks.")  # fmt: skip
 @click.option("--preset", metavar="NAME", help="Settings of all runs, by name or as a YAML file; "
               "{dataset} and {task} in it are replaced.")  # fmt: skip
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
               help="A single setting of all runs (repeat).")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1), default=20, show_default=True, metavar="N",
-              help="Settings to try per task, in tune.")  # fmt: skip
+              help="In tune: settings to try per task.")  # fmt: skip
 @click.option("--list", "listed", is_flag=True, help="Show the paper's tasks with their RelBench "
-              "addresses, and do nothing else.")  # fmt: skip
+              "addresses, and exit.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def experiment_command(
     name: str, settings: tuple[str, ...], listed: bool, as_json: bool, **options: Any
 ) -> None:
     """Run a study of the paper: main, roles, fd, sensitivity, structure, transfer, fd-space, tune.
 
-    Finished runs are kept and reused: after Ctrl-C or a crash the same command goes on. A dataset
+    Finished runs are kept and reused: after Ctrl-C or a crash the same command continues. A dataset
     that cannot be reached, or a model that does not fit a task, is skipped with one line. Results
     are results.json, table.md and charts in the folder --out.
     """
@@ -127,9 +129,9 @@ def _listed(name: str, as_json: bool) -> str:
 @click.command("submit", cls=Command, example="relfrog submit runs/churn --out submission")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", default="submission", show_default=True, type=click.Path(path_type=Path),
-              metavar="FOLDER", help="For the files, one per task.")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace files that are there already.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+              metavar="FOLDER", help="Folder for the files, one per task.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
+@click.option("--json", "as_json", is_flag=True, help="Print the written files as JSON.")
 def submit_command(runs: tuple[Path, ...], out: Path, overwrite: bool, as_json: bool) -> None:
     """Write predictions of runs for RelBench's leaderboard, checked by RelBench's own checker.
 

@@ -22,24 +22,24 @@ __all__ = ["RUN_COMMANDS"]
 @click.command("train", cls=Command, example="relfrog train shop churn --out runs/churn")
 @click.argument("dataset")
 @click.argument("task")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to make.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to create.")
 @click.option("--model", type=click.Choice(list(MODELS)), metavar="NAME",
-              help="frog; sage: the plain relational GNN; relgnn: with attention along atomic "
-              "routes; without a network mean, median, global-mean, global-median, recent, "
+              help="frog; sage: the plain relational GNN; relgnn: attention along atomic "
+              "routes; without a network: mean, median, global-mean, global-median, recent, "
               "lightgbm; for recommendations also id-gnn, popularity, past-visit; auto: the best "
-              "or a blend, by validation.  "
+              "of several or a blend, by validation.  "
               "[default: frog]")  # fmt: skip
 @click.option("--roles", metavar="ROLES", help="learned, node, edge, random, or a run's "
               "roles.json.  [default: learned]")  # fmt: skip
 @click.option("--size", type=click.Choice(["small", "medium", "large"]),
-              help="Of the network.  [default: medium]")  # fmt: skip
-@click.option("--preset", metavar="NAME", help="Settings by name, or a YAML file of settings.")
+              help="Size of the network.  [default: medium]")  # fmt: skip
+@click.option("--preset", metavar="NAME", help="Name of a preset, or a YAML file of settings.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
-              help="A single setting (repeat); docs/settings.md has them all.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), help="Of all random choices.  [default: 0]")
+              help="A single setting (repeat); docs/settings.md lists them all.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), help="Random seed.  [default: 0]")
 @click.option("--device", help="cpu, cuda, ...  [default: a GPU if there is one]")
-@click.option("--resume", is_flag=True, help="Go on with an interrupted run.")
-@click.option("--overwrite", is_flag=True, help="Replace a run that is there already.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing run.")
 @click.option("--baselines/--no-baselines", default=True, show_default=True,
               help="Score quick baselines beside the model.")  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Do not write report.html into the run folder.")
@@ -56,7 +56,7 @@ def train_command(
     """Train a model and write its run folder.
 
     DATASET is a dataset folder or a RelBench name, TASK one of its tasks. The weights with the
-    best validation metric are kept. Ctrl-C leaves a run that --resume takes up again.
+    best validation metric are kept. After Ctrl-C, continue with --resume.
     """
     from relfrog.cli.summaries import run_summary
     from relfrog.cli.terminal import TrainingProgress
@@ -80,7 +80,7 @@ def train_command(
 
 _CERTIFY_TIMES = click.option(
     "--certify-times", type=click.IntRange(min=0), metavar="N",
-    help="With --certify: different times to try, from the last to the first; 0 for all.  "
+    help="With --certify: number of prediction times to try, newest first; 0 for all.  "
     "[default: 8]",
 )  # fmt: skip
 
@@ -88,13 +88,13 @@ _CERTIFY_TIMES = click.option(
 @click.command("evaluate", cls=Command, example="relfrog evaluate runs/churn --split test --json")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--split", default="test", show_default=True, type=click.Choice(["val", "test"]),
-              help="Which labels.")  # fmt: skip
+              help="Labels to score on.")  # fmt: skip
 @click.option("--regime", default="rolling", show_default=True,
               type=click.Choice(["frozen", "rolling"]),
               help="frozen: the database stops at the split's time; rolling: each seed sees "
               "everything up to its own.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
-@click.option("--certify", is_flag=True, help="Try whether later rows change anything, and write "
+@click.option("--certify", is_flag=True, help="Test whether later rows change anything, and write "
               "evaluate-SPLIT-REGIME.certificate.json into the run folder.")  # fmt: skip
 @_CERTIFY_TIMES
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
@@ -169,30 +169,32 @@ def _show_certificate(run: Any, path: Path) -> None:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--out", required=True, metavar="FILE",
               help="A .parquet or .csv file, or a database URL with --table.")  # fmt: skip
-@click.option("--at", metavar="TIME", help="When.  [default: the newest time in the database]")
+@click.option(
+    "--at", metavar="TIME", help="Prediction time.  [default: the newest in the database]"
+)
 @click.option("--entities", type=click.Path(path_type=Path), metavar="FILE",
-              help="CSV or Parquet with keys: whom to predict for.  [default: all]")  # fmt: skip
+              help="CSV or Parquet with the keys to predict for.  [default: all]")  # fmt: skip
 @click.option("--k", type=click.IntRange(min=1), help="Length of recommended lists.  "
               "[default: the task's]")  # fmt: skip
 @click.option("--targets", type=click.Path(path_type=Path), metavar="FILE",
-              help="CSV or Parquet with keys: what may be recommended.  "
+              help="CSV or Parquet with keys of targets to choose from.  "
               "[default: all]")  # fmt: skip
-@click.option("--exclude-known", is_flag=True, help="Recommend nothing that the entity was joined "
-              "to before.")  # fmt: skip
-@click.option("--table", metavar="NAME", help="Table to make in the database.")
+@click.option("--exclude-known", is_flag=True, help="Leave out targets that the entity was "
+              "connected to before.")  # fmt: skip
+@click.option("--table", metavar="NAME", help="Table to create in the database.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
-@click.option("--certify", is_flag=True, help="Try whether later rows change anything, and write "
+@click.option("--certify", is_flag=True, help="Test whether later rows change anything, and write "
               "FILE.certificate.json: rows and newest time used per entity and table, and the "
               "outcome.")  # fmt: skip
 @_CERTIFY_TIMES
-@click.option("--overwrite", is_flag=True, help="Replace a file or table that is there already.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file or table.")
 def predict_command(
     run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
     certify: bool, certify_times: int | None, overwrite: bool, **ranking: Any,
 ) -> None:  # fmt: skip
     """Predict for any time, for all or some entities, with the source's own keys.
 
-    Rows come in the order in which they are asked for. Only what was known at that time is used.
+    Rows come in the order of --entities. Only what was known at that time is used.
     """
     from relfrog.io.output import check_output, write_frame
     from relfrog.runs.run import load_run
@@ -264,19 +266,19 @@ def report_after(run: Any) -> None:
               help="HTML file to write.  [default: report.html in the run folder]")  # fmt: skip
 @click.option("--compare", type=click.Path(path_type=Path), metavar="OTHER_RUN",
               help="Show the roles of another run too, with the differences marked.")  # fmt: skip
-@click.option("--deep", is_flag=True, help="Take minutes rather than seconds for what tables and "
-              "single columns are worth.")  # fmt: skip
-@click.option("--fresh", is_flag=True, help="Read the dataset again, and compute anew what was "
-              "kept of it.")  # fmt: skip
+@click.option("--deep", is_flag=True, help="Spend minutes rather than seconds on the importance "
+              "of tables and columns.")  # fmt: skip
+@click.option("--fresh", is_flag=True, help="Read the dataset again and recompute what was kept "
+              "of it.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 def report_command(
     run: Path, out: Path | None, compare: Path | None, deep: bool, fresh: bool, device: str
 ) -> None:
-    """Show what was learned, in one HTML file that needs nothing else.
+    """Write a report of what was learned, as one self-contained HTML file.
 
-    It is made from the run folder alone. What comes from the dataset was computed and kept there
-    for the first report, at the end of training; if there was none, or --deep asks for more, the
-    dataset that the run names is read.
+    It is made from the run folder alone. Everything that needs the dataset was computed for the
+    first report, at the end of training, and kept there; if there was none, or with --deep, the
+    dataset of the run is read.
     """
     from relfrog.reporting import report
     from relfrog.runs.run import load_run
@@ -290,20 +292,22 @@ def report_command(
 
 @click.command("explain", cls=Command, example="relfrog explain runs/churn --entity 3")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--entity", required=True, metavar="KEY", help="Whom the prediction is for: the key "
-              "in the source; values of several columns with commas between.")  # fmt: skip
-@click.option("--at", metavar="TIME", help="When.  [default: the newest time in the database]")
+@click.option("--entity", required=True, metavar="KEY", help="Entity to explain: its key in the "
+              "source; separate the values of several columns by commas.")  # fmt: skip
+@click.option(
+    "--at", metavar="TIME", help="Prediction time.  [default: the newest in the database]"
+)
 @click.option("--rows", default=40, show_default=True, type=click.IntRange(min=1),
-              help="How many rows of the past to try.")  # fmt: skip
+              help="How many past rows to try.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def explain_command(
     run: Path, entity: str, at: str | None, rows: int, device: str, as_json: bool
 ) -> None:
-    """Show the rows of the past that carried one prediction.
+    """Show the past rows behind one prediction.
 
-    Each row is hidden in turn and the prediction made again: the difference is its effect. For
-    each table the newest time that was used is shown, which is never later than the prediction.
+    Each row is hidden in turn and the prediction repeated: the difference is its effect. For each
+    table the newest time used is shown, which is never later than the prediction.
     """
     from relfrog.analysis.explanation import explain
     from relfrog.cli.summaries import explanation

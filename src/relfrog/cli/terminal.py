@@ -313,7 +313,8 @@ class TrainingProgress(Callback):
         most = ""
         if trainer.last is None:
             most = "at most "
-            self._last = f"val {trainer.kind.metric} {record.val[trainer.kind.metric]:.4f}"
+            metric = trainer.kind.metric
+            self._last = f"val {metric} {record.val[metric]:.4f}"
         # An epoch that was resumed took less; then its training alone is the better guess.
         left = (trainer.epochs - record.epoch - 1) * max(took, record.seconds)
         mark = " *" if record.best and most else "  "
@@ -326,10 +327,8 @@ class TrainingProgress(Callback):
         """Say which epoch is kept."""
         self._stop()
         if trainer.last is None:
-            self._say(
-                f"kept: epoch {trainer.at.best_epoch}, "
-                f"val {trainer.kind.metric} {trainer.at.best:.4f}"
-            )
+            score = f"{trainer.kind.metric} {trainer.at.best:.4f}"
+            self._say(f"kept: epoch {trainer.at.best_epoch}, val {score}")
 
     def on_message(self, text: str) -> None:
         """Say it."""

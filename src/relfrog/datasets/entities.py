@@ -32,7 +32,7 @@ class Entities:
 
     Attributes:
         rows: Row numbers of the table. Shape [asked].
-        keys: The source's own key columns of these rows, as :func:`key_frame` gives them.
+        keys: The source's own key columns of these rows, as `key_frame` gives them.
         times: Each row's own time, without a zone (UTC); None if no times were given.
     """
 

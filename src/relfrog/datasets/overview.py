@@ -15,7 +15,7 @@ from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import read_task_manifest, task_from, task_names
 from relfrog.errors import DatasetError, TaskError
 from relfrog.graph.relational import foreign_keys
-from relfrog.graph.routes import routes
+from relfrog.graph.routes import find_routes
 from relfrog.support.duckdb import literal, quoted, silence
 
 __all__ = ["inspect"]
@@ -63,7 +63,7 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
 
 def _routes(tables: list[TableFile]) -> dict[str, int]:
     """How many routes of each paradigm the foreign keys make."""
-    found = routes(foreign_keys({t.name: t.fkeys for t in tables}))
+    found = find_routes(foreign_keys({t.name: t.fkeys for t in tables}))
     counts = Counter(route.paradigm.name.replace("-", "_") for route in found)
     return {name: counts[name] for name in ("co_occurrence", "completion")}
 

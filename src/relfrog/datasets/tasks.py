@@ -365,7 +365,7 @@ def load_task(dataset: Dataset, name: str, *, regenerate: bool = False) -> Task:
     """A task of an opened dataset; one of RelBench's, too.
 
     Args:
-        dataset: As :func:`~relfrog.datasets.dataset.open_dataset` gives it.
+        dataset: As `open_dataset` gives it.
         name: One of its tasks.
         regenerate: Whether to run the label SQL even if labels are stored.
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from relfrog.errors import UsageError
 from relfrog.graph.relational import ForeignKey, RelationalGraph, build_graph
-from relfrog.graph.routes import PAPER, Matches, Route, routes
+from relfrog.graph.routes import PAPER, Matches, Route, find_routes
 
 if TYPE_CHECKING:
     from relbench.base import Database
@@ -118,7 +118,7 @@ def prove_full_resolution(
         graph: the graph of `db`, where it has been built already.
     """
     graph = build_graph(db) if graph is None else graph
-    every = routes(graph.foreign_keys)
+    every = find_routes(graph.foreign_keys)
     assignments: list[Roles] = (
         [roles]
         if roles is not None
@@ -231,8 +231,8 @@ def _routes_of(graph: RelationalGraph, roles: Roles) -> tuple[Route, ...]:
     named = {one.paradigm.name: one.paradigm for one in roles if isinstance(one, Route)}
     known = {paradigm.name for paradigm in PAPER}
     more = [paradigm for name, paradigm in named.items() if name not in known]
-    others = [route for route in routes(graph.foreign_keys, more) if route in roles]
-    return (*routes(graph.foreign_keys), *others)
+    others = [route for route in find_routes(graph.foreign_keys, more) if route in roles]
+    return (*find_routes(graph.foreign_keys), *others)
 
 
 def _check_roles(roles: Roles, graph: RelationalGraph, every: tuple[Route, ...]) -> None:

@@ -26,7 +26,7 @@ __all__ = [
     "Matches",
     "Paradigm",
     "Route",
-    "routes",
+    "find_routes",
 ]
 
 
@@ -169,7 +169,9 @@ class CompletionAgainst(Completion):
 PAPER: tuple[Paradigm, ...] = (CoOccurrence(), Completion())
 
 
-def routes(keys: Iterable[ForeignKey], paradigms: Iterable[Paradigm] = PAPER) -> tuple[Route, ...]:
+def find_routes(
+    keys: Iterable[ForeignKey], paradigms: Iterable[Paradigm] = PAPER
+) -> tuple[Route, ...]:
     """All routes, by paradigm and then by key, whatever the order of `keys`.
 
     `relfrog.graph.relational.foreign_keys` gives the keys of a schema.

@@ -29,7 +29,7 @@ from relfrog.graph import _kernels as kernels
 from relfrog.graph._kernels import walk
 from relfrog.graph.batch import Batch, Rows
 from relfrog.graph.relational import ForeignKey, RelationalGraph
-from relfrog.graph.routes import Route, routes
+from relfrog.graph.routes import Route, find_routes
 from relfrog.support.times import MISSING, PER_SECOND
 
 __all__ = ["Mode", "Strategy", "TemporalSampler", "halving"]
@@ -104,7 +104,7 @@ class TemporalSampler:
         object.__setattr__(self, "mode", Mode(self.mode))
         object.__setattr__(self, "strategy", Strategy(self.strategy))
         if self.routes is None:
-            object.__setattr__(self, "routes", routes(self.graph.foreign_keys))
+            object.__setattr__(self, "routes", find_routes(self.graph.foreign_keys))
 
     @property
     def shares(self) -> bool:

@@ -53,7 +53,7 @@ class ColumnType:
     """A type with its format, and why it was chosen.
 
     Attributes:
-        name: One of :data:`TYPES`.
+        name: One of `TYPES`.
         form: For a time that is not ISO 8601: ``epoch s|ms|us|ns``, or a strptime format.
         reason: Why it was chosen, if that is not obvious; ``chosen`` if the user did.
         notice: Whether to show the reason to the user.

@@ -136,7 +136,7 @@ def plan_import(
 ) -> ImportPlan:
     """Plan an import without writing anything; ``plan.mapping.to_yaml()`` shows the result.
 
-    The arguments are those of :func:`import_database`.
+    The arguments are those of `import_database`.
     """
     request = _Request(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
     with (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relfrog.graph.relational import ForeignKey
-from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, Route, routes
+from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, Route, find_routes
 from relfrog.nn.roles import role_of
 from relfrog.reporting.html import Html, amount, gate_colour, join, tag
 from relfrog.reporting.schema_layout import Box, Join, Line, Placement, place
@@ -57,7 +57,9 @@ def read_schema(
         for k in database["foreign_keys"]
         if k["table"] in tables and k["parent"] in tables
     )
-    every = {str(r): r for r in routes(keys, (CoOccurrence(), Completion(), CompletionAgainst()))}
+    every = {
+        str(r): r for r in find_routes(keys, (CoOccurrence(), Completion(), CompletionAgainst()))
+    }
     gates = {str(r["route"]): float(r["gate"]) for r in roles}
     task = database["task"]
     return Schema(

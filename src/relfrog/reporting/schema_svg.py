@@ -16,7 +16,7 @@ def schema_svg(inspected: dict[str, Any], *, most_columns: int = 14) -> str:
     """The schema as a self-contained SVG that reads on light and dark pages.
 
     Args:
-        inspected: What :func:`~relfrog.datasets.overview.inspect` gives.
+        inspected: What `inspect` gives.
         most_columns: Columns shown per table; keys and times always are.
     """
     tables = {t["name"]: t for t in inspected["tables"]}

@@ -21,7 +21,7 @@ from relfrog.graph.routes import (
     CoOccurrence,
     Paradigm,
     Route,
-    routes,
+    find_routes,
 )
 from relfrog.graph.sampler import TemporalSampler, halving
 from relfrog.kinds import TASK_KINDS
@@ -39,7 +39,7 @@ __all__ = ["Prepared", "routes_of"]
 def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
     """The routes that the network of these settings has."""
     if config.model == "relgnn":
-        return routes(graph.foreign_keys, [CoOccurrence()])
+        return find_routes(graph.foreign_keys, [CoOccurrence()])
     if config.model != "frog" or config.roles == "node":
         return ()
     paradigms: list[Paradigm] = [CoOccurrence()]
@@ -47,7 +47,7 @@ def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
         paradigms.append(Completion())
     if config.completion in ("against", "both"):
         paradigms.append(CompletionAgainst())
-    return routes(graph.foreign_keys, paradigms)
+    return find_routes(graph.foreign_keys, paradigms)
 
 
 @dataclass(frozen=True, eq=False)
