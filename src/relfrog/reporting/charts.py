@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relfrog.reporting.html import BLUE, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, Html, tag
+from relfrog.reporting.html import BLUE, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, Markup, tag
 
 __all__ = ["axis", "bars", "chart", "colour", "curve", "dots", "intervals", "layers", "lines"]
 
@@ -40,7 +40,7 @@ _CONFIG: dict[str, Any] = {
 }  # fmt: skip
 
 
-def chart(spec: Mapping[str, Any], alt: str) -> Html:
+def chart(spec: Mapping[str, Any], alt: str) -> Markup:
     """Draw a specification.
 
     Args:
@@ -61,7 +61,7 @@ def chart(spec: Mapping[str, Any], alt: str) -> Html:
     # Numbers are written with more digits than a screen has pixels.
     inside = re.sub(r' (?:d|transform)="[^"]*"', lambda a: _SHORT.sub(r"\1", a[0]), inside)
     return tag(
-        "svg", tag("title", alt), Html(inside), class_="chart", role="img", aria_label=alt,
+        "svg", tag("title", alt), Markup(inside), class_="chart", role="img", aria_label=alt,
         viewBox=found[3], style=f"max-width:{float(found[1]) * 1.3:.0f}px",
         width=found[1],
     )  # fmt: skip

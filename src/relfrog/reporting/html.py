@@ -1,11 +1,12 @@
-"""HTML that cannot be injected into: text is escaped unless it was made here."""
+"""HTML that cannot be injected into: what is no `markupsafe.Markup` is escaped."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 from typing import Any
+
+from markupsafe import Markup, escape
 
 from relfrog.support.text import duration
 
@@ -20,7 +21,7 @@ __all__ = [
     "ORANGE",
     "PAIRS",
     "PURPLE",
-    "Html",
+    "Markup",
     "amount",
     "bytes_",
     "columns",
@@ -43,36 +44,28 @@ __all__ = [
 _EMPTY = {"input", "br", "hr", "meta"}
 
 
-class Html(str):
-    """Text that is HTML already."""
+def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
+    """An element. Children are escaped unless they are `Markup`, attributes always.
 
-    __slots__ = ()
-
-
-def tag(name: str, /, *children: Any, **attributes: Any) -> Html:
-    """An element. Children that are no `Html` are text; ``class_`` is class, ``_`` becomes ``-``.
-
-    Attributes that are None or False are left out.
+    ``class_`` is class, ``_`` becomes ``-``. Attributes that are None or False are left out.
     """
     words = [name]
     for key, value in attributes.items():
         if value is None or value is False:
             continue
         key = key.rstrip("_").replace("_", "-")
-        words.append(key if value is True else f'{key}="{escape(str(value), quote=True)}"')
+        words.append(key if value is True else f'{key}="{escape(str(value))}"')
     if name in _EMPTY:
-        return Html(f"<{' '.join(words)}>")
-    return Html(f"<{' '.join(words)}>{join(children)}</{name}>")
+        return Markup(f"<{' '.join(words)}>")
+    return Markup(f"<{' '.join(words)}>{join(children)}</{name}>")
 
 
-def join(children: Sequence[Any]) -> Html:
+def join(children: Sequence[Any]) -> Markup:
     """Children one after the other; None is nothing."""
-    return Html(
-        "".join(c if isinstance(c, Html) else escape(str(c)) for c in children if c is not None)
-    )
+    return Markup("".join(escape(child) for child in children if child is not None))
 
 
-def figure(picture: Html, caption: Any, *, wide: bool = False, class_: str = "") -> Html:
+def figure(picture: Markup, caption: Any, *, wide: bool = False, class_: str = "") -> Markup:
     """A picture with a caption."""
     return tag(
         "figure", tag("div", picture, class_="frame"), tag("figcaption", caption),
@@ -80,17 +73,17 @@ def figure(picture: Html, caption: Any, *, wide: bool = False, class_: str = "")
     )  # fmt: skip
 
 
-def note(*text: Any) -> Html:
+def note(*text: Any) -> Markup:
     """A remark."""
     return tag("p", *text, class_="note")
 
 
-def missing(text: str) -> Html:
+def missing(text: str) -> Markup:
     """What is not here, and why."""
     return tag("p", text, class_="missing")
 
 
-def columns(*figures: Html | None) -> Html:
+def columns(*figures: Markup | None) -> Markup:
     """Figures side by side where there is room."""
     return tag("div", *figures, class_="columns")
 
@@ -103,7 +96,7 @@ def sheet(
     label: str,
     sorts: bool = False,
     keys: Sequence[dict[str, Any]] | None = None,
-) -> Html:
+) -> Markup:
     """A table.
 
     Args:
@@ -126,7 +119,7 @@ def sheet(
         cells = []
         for i, cell in enumerate(row):
             shown, value = cell if isinstance(cell, tuple) else (cell, None)
-            short = isinstance(shown, str) and not isinstance(shown, Html) and len(shown) <= 24
+            short = isinstance(shown, str) and not isinstance(shown, Markup) and len(shown) <= 24
             kind = "number" if i in numbers else "short" if short else None
             cells.append(tag("td", shown, class_=kind, data_value=value))
         body.append(tag("tr", *cells, **(keys[number] if keys else {})))

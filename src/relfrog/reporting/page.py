@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from relfrog._version import __version__
-from relfrog.reporting.html import PAIRS, Html, model_name, tag, task_words
+from relfrog.reporting.html import PAIRS, Markup, model_name, tag, task_words
 from relfrog.reporting.material import Material
 from relfrog.reporting.sections.answer import answer
 from relfrog.reporting.sections.dependencies import dependencies
@@ -59,7 +59,7 @@ def page(m: Material, other: Material | None = None) -> str:
         tag("footer", f"Made by RelFrog {__version__} from {m.run.folder}. Nothing was fetched to "
             "show this page."),
         tag("div", id="tip", role="tooltip", hidden=True),
-        tag("script", Html(_file("page.js"))),
+        tag("script", Markup(_file("page.js"))),
     ]  # fmt: skip
     head = [
         tag("meta", charset="utf-8"),
@@ -67,7 +67,7 @@ def page(m: Material, other: Material | None = None) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", Html(_file("page.css") + _recolour())),
+        tag("style", Markup(_file("page.css") + _recolour())),
     ]
     whole = tag("html", tag("head", *head), tag("body", *body), lang="en")
     return f"<!doctype html>\n{whole}\n"

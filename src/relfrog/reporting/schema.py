@@ -10,7 +10,7 @@ from typing import Any
 from relfrog.graph.relational import ForeignKey
 from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, Route, routes
 from relfrog.nn.roles import role_of
-from relfrog.reporting.html import Html, amount, gate_colour, join, tag
+from relfrog.reporting.html import Markup, amount, gate_colour, join, tag
 from relfrog.reporting.schema_layout import Box, Join, Line, Placement, place
 
 __all__ = ["Schema", "draw_schema", "read_schema"]
@@ -103,7 +103,7 @@ def _thickness(schema: Schema, count: int) -> float:
 
 def draw_schema(
     schema: Schema, *, title: str, number: int = 0, marked: Mapping[str, str] | None = None
-) -> Html:
+) -> Markup:
     """The picture, as SVG that the page's script brings to life.
 
     Args:
@@ -158,7 +158,7 @@ def _key(
     schema: Schema,
     order: Mapping[str, int],
     marked: Mapping[str, str],
-) -> Html:
+) -> Markup:
     step = _thickness(schema, len(names))
     whole = max(2.0, step * len(names))
     words = f"{key.table}.{key.column} refers to {key.parent}"
@@ -190,7 +190,7 @@ def _key(
     )  # fmt: skip
 
 
-def _table(name: str, box: Box, schema: Schema) -> Html:
+def _table(name: str, box: Box, schema: Schema) -> Markup:
     table = schema.tables[name]
     rows = f"{table['rows']:,} row{'' if table['rows'] == 1 else 's'}"
     shown = name if len(name) <= 22 else name[:21] + "…"
@@ -223,7 +223,7 @@ def _table(name: str, box: Box, schema: Schema) -> Html:
     )  # fmt: skip
 
 
-def legend() -> Html:
+def legend() -> Markup:
     """What the colours and sizes mean."""
     stops = [tag("i", style=f"background:{gate_colour(i / 20)}") for i in range(21)]
     return tag(
