@@ -6,9 +6,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relfrog.reporting.html import BLUE, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, Markup, tag
+from relfrog.reporting.html import (
+    BLUE,
+    GREEN,
+    GREY,
+    GRID,
+    INK,
+    MUTED,
+    ORANGE,
+    PAIRS,
+    PURPLE,
+    Markup,
+    tag,
+)
 
-__all__ = ["axis", "bars", "chart", "colour", "curve", "dots", "intervals", "layers", "lines"]
+__all__ = ["axis", "bars", "chart", "colour", "curve", "dots", "intervals", "layers", "lines",
+           "standalone"]  # fmt: skip
 
 #: Of a whole chart, with its axes.
 WIDTH, HEIGHT = 340, 250
@@ -37,6 +50,7 @@ _CONFIG: dict[str, Any] = {
     "rule": {"color": GREY},
     "text": {"color": MUTED, "fontSize": 11},
     "header": {"labelColor": INK, "labelFontSize": 11, "labelFontWeight": 600, "title": None},
+    "title": {"color": INK, "fontSize": 12, "fontWeight": 600, "anchor": "start"},
 }  # fmt: skip
 
 
@@ -50,7 +64,7 @@ def chart(spec: Mapping[str, Any], alt: str) -> Markup:
     import vl_convert
 
     whole = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": _CONFIG}
-    sized = {} if any(name in spec for name in ("facet", "hconcat", "vconcat")) else {
+    sized = {} if any(name in spec for name in ("facet", "concat")) else {
         "width": WIDTH, "height": HEIGHT, "autosize": {"type": "fit", "contains": "padding"},
     }  # fmt: skip
     svg = vl_convert.vegalite_to_svg(whole | sized | dict(spec), vl_version=VERSION)
@@ -67,13 +81,30 @@ def chart(spec: Mapping[str, Any], alt: str) -> Markup:
     )  # fmt: skip
 
 
+def standalone(picture: Markup, css: str = "") -> str:
+    """A picture as a file of its own that reads on light and on dark pages.
+
+    Args:
+        picture: an `svg` element whose colours are those of `relfrog.reporting.html`.
+        css: more of its style.
+    """
+    dark = "".join(
+        f'[fill="{one}"]{{fill:{other}}}[stroke="{one}"]{{stroke:{other}}}'
+        for one, other in PAIRS.items()
+    )
+    style = f"<style>{css}@media (prefers-color-scheme:dark){{{dark}}}</style>"
+    inside = picture.removeprefix("<svg").removesuffix("</svg>")
+    return f'<svg xmlns="http://www.w3.org/2000/svg"{inside}{style}</svg>\n'
+
+
 def axis(field: str, title: str, kind: str = "quantitative", **more: Any) -> dict[str, Any]:
     """An encoding by a field with a titled axis; `zero=False` lets the axis begin elsewhere."""
     scale = more.pop("scale", {})
     if "zero" in more:
         scale = {**scale, "zero": more.pop("zero")}
     details = {k: more.pop(k) for k in list(more) if k in ("format", "grid", "tickCount", "values",
-               "labels", "labelLimit", "tickMinStep", "formatType", "ticks", "domain")}  # fmt: skip
+               "labels", "labelAngle", "labelLimit", "tickMinStep", "formatType", "ticks",
+               "domain")}  # fmt: skip
     return {"field": _named(field), "type": kind, "title": title, "scale": scale, "axis": details,
             **more}  # fmt: skip
 
@@ -169,7 +200,7 @@ def intervals(
         "field": name, "type": "nominal", "title": None, "sort": order,
         "axis": {"labelLimit": 180, "grid": False, "ticks": False, "domain": False},
     }  # fmt: skip
-    x = axis(value, title, zero=zero, tickCount=5)
+    x = axis(value, title, zero=zero, tickCount=5, scale={"padding": 6})
     encoding: dict[str, Any] = {"y": y}
     if hue:
         encoding |= {"color": hue, "yOffset": {"field": hue["field"], "type": "nominal"}}
@@ -179,7 +210,7 @@ def intervals(
             "data": {"values": [{"at": reference}]}, "mark": {"type": "rule", "strokeDash": [4, 3]},
             "encoding": {"x": {"field": "at", "type": "quantitative"}},
         })  # fmt: skip
-    span = {"x": {"field": "low", "type": "quantitative", "title": title}, "x2": {"field": "high"}}
+    span = {"x": x | {"field": "low"}, "x2": {"field": "high"}}
     plain = {} if hue else {"color": BLUE}
     parts.append({
         "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
