@@ -229,14 +229,8 @@ def test_fd_space(study: Callable[..., Any], tmp_path: Path) -> None:
     assert "orders.person -> people" in table
     assert "silhouette" in table
     (chart,) = (tmp_path / "fd-space").glob("*.svg")
-    assert (
-        len(
-            check_svg(chart.read_text()).findall(
-                ".//{*}g[@class='mark-symbol role-mark concat_0_marks']/*"
-            )
-        )
-        > 250
-    )
+    marks = ".//{*}g[@class='mark-symbol role-mark concat_0_marks']/*"
+    assert len(check_svg(chart.read_text()).findall(marks)) > 250
 
 
 def test_sensitivity(

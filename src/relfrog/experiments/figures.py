@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relfrog.experiments.tables import Tally
-from relfrog.reporting.charts import axis, chart, colour, intervals, layers, standalone
-from relfrog.reporting.html import BLUE, GREEN, GREY, MUTED, ORANGE, PURPLE
+from relfrog.reporting.charts import axis, chart, colour, intervals, layers
+from relfrog.reporting.html import BLUE, GREEN, GREY, MUTED, ORANGE, PURPLE, standalone
 
 __all__ = ["Panels", "compare_values", "compare_variants", "plot_pairs", "plot_shares"]
 

@@ -14,14 +14,12 @@ from relfrog.reporting.html import (
     INK,
     MUTED,
     ORANGE,
-    PAIRS,
     PURPLE,
     Markup,
     tag,
 )
 
-__all__ = ["axis", "bars", "chart", "colour", "curve", "dots", "intervals", "layers", "lines",
-           "standalone"]  # fmt: skip
+__all__ = ["axis", "bars", "chart", "colour", "curve", "dots", "intervals", "layers", "lines"]
 
 #: Of a whole chart, with its axes.
 WIDTH, HEIGHT = 340, 250
@@ -79,22 +77,6 @@ def chart(spec: Mapping[str, Any], alt: str) -> Markup:
         viewBox=found[3], style=f"max-width:{float(found[1]) * 1.3:.0f}px",
         width=found[1],
     )  # fmt: skip
-
-
-def standalone(picture: Markup, css: str = "") -> str:
-    """A picture as a file of its own that reads on light and on dark pages.
-
-    Args:
-        picture: an `svg` element whose colours are those of `relfrog.reporting.html`.
-        css: more of its style.
-    """
-    dark = "".join(
-        f'[fill="{one}"]{{fill:{other}}}[stroke="{one}"]{{stroke:{other}}}'
-        for one, other in PAIRS.items()
-    )
-    style = f"<style>{css}@media (prefers-color-scheme:dark){{{dark}}}</style>"
-    inside = picture.removeprefix("<svg").removesuffix("</svg>")
-    return f'<svg xmlns="http://www.w3.org/2000/svg"{inside}{style}</svg>\n'
 
 
 def axis(field: str, title: str, kind: str = "quantitative", **more: Any) -> dict[str, Any]:

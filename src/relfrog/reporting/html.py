@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -23,6 +24,7 @@ __all__ = [
     "PURPLE",
     "Markup",
     "amount",
+    "asset",
     "bytes_",
     "columns",
     "figure",
@@ -36,8 +38,10 @@ __all__ = [
     "regime_words",
     "sheet",
     "signed",
+    "standalone",
     "tag",
     "task_words",
+    "theme",
 ]
 
 
@@ -227,6 +231,51 @@ PAIRS = {
     GREEN: "#2fc49a",
     PURPLE: "#d68ac8",
 }
+
+#: Colours of the page by name: the light one, the dark one.
+THEME = {
+    "page": ("#f6f7f9", "#11161c"), "card": ("#ffffff", "#1a2129"), "ink": (INK, PAIRS[INK]),
+    "muted": (MUTED, PAIRS[MUTED]), "line": ("#d9dee4", "#323e4a"), "soft": ("#eef1f4", "#242d37"),
+    "accent": (BLUE, PAIRS[BLUE]), "good": ("#00734f", "#2fc49a"), "bad": ("#a83c00", "#f28c45"),
+    "shadow": ("0 1px 2px rgba(31, 41, 51, .07)", "none"),
+    **{f"c{i}": pair for i, pair in enumerate(PAIRS.items())},
+}  # fmt: skip
+#: Rules that turn each light colour of a picture into its dark one.
+RECOLOUR = "".join(
+    f'svg [fill="{one}"]{{fill:var(--c{i})}}svg [stroke="{one}"]{{stroke:var(--c{i})}}'
+    for i, one in enumerate(PAIRS)
+)
+
+
+def theme() -> Markup:
+    """The colours as CSS variables: as the reader's system has it, or as chosen on the page."""
+    light, dark = ("".join(f"--{name}:{both[i]};" for name, both in THEME.items()) for i in (0, 1))
+    asked = (
+        f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
+    )
+    return Markup(f":root{{{light}}}:root[data-theme=dark]{{{dark}}}{asked}{RECOLOUR}")
+
+
+def standalone(picture: Markup, css: str = "") -> str:
+    """A picture as a file of its own that reads on light and on dark pages.
+
+    Args:
+        picture: an `svg` element.
+        css: its style. Not every program that shows SVG knows variables: they are replaced.
+    """
+    light = dark = css + RECOLOUR
+    for name, both in THEME.items():
+        light, dark = (text.replace(f"var(--{name})", value)
+                       for text, value in zip((light, dark), both, strict=True))  # fmt: skip
+    inside = picture.removeprefix("<svg").removesuffix("</svg>")
+    style = f"<style>{light}@media (prefers-color-scheme:dark){{{dark}}}</style>"
+    return f'<svg xmlns="http://www.w3.org/2000/svg"{inside}{style}</svg>\n'
+
+
+def asset(name: str) -> Markup:
+    """A style or a script that lies beside this module, as it is."""
+    return Markup((resources.files(__package__) / name).read_text(encoding="utf-8"))
+
 
 _NODE, _MIDDLE, _EDGE = (0, 114, 178), (176, 176, 176), (213, 94, 0)
 
