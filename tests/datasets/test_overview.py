@@ -10,7 +10,7 @@ import pytest
 
 from relfrog import DatasetError, import_database, inspect
 from relfrog.cli.summaries import inspection
-from relfrog.reporting.schema_svg import schema_svg
+from relfrog.reporting.schema import schema_svg
 from relfrog.testing import random_database
 
 
@@ -49,10 +49,14 @@ def test_the_drawing_is_whole_and_escaped(tmp_path: Path) -> None:
     import_database(random_database(5).to_sqlite(tmp_path / "a.db"), tmp_path / "out")
     found = inspect(tmp_path / "out")
     found["tables"][0]["columns"]["<script>alert(1)</script>"] = "text"
-    root = ET.fromstring(schema_svg(found))
+    drawn = schema_svg(found)
+    assert "var(" not in drawn, "not every program that shows SVG knows variables"
+    assert "prefers-color-scheme:dark" in drawn
+    root = ET.fromstring(drawn)
     texts = [element.text for element in root.iter() if element.text]
     for table in found["tables"]:
         assert table["name"] in texts
+        assert {name for name in table["columns"] if len(name) <= 20} <= set(texts)
     for key in found["foreign_keys"]:
         assert f"{key['table']}.{key['column']} refers to {key['parent']}" in texts
     assert "script" not in {element.tag.rpartition("}")[2] for element in root.iter()}

@@ -27,7 +27,7 @@ from relfrog.config import read_preset
 from relfrog.experiments import grid as cells
 from relfrog.experiments import reachable as places
 from relfrog.experiments import study_run as experiments
-from relfrog.experiments.charts import Cloud, Mark, Panel, curves, dots, scatter, shares
+from relfrog.experiments.figures import compare_values, compare_variants, plot_pairs, plot_shares
 from relfrog.experiments.paper import paper_figures, paper_tasks, search_space
 from relfrog.experiments.render import role_shares
 from relfrog.experiments.studies import STUDIES
@@ -99,9 +99,7 @@ def check_svg(text: str) -> ET.Element:
     space = "{http://www.w3.org/2000/svg}"
     assert root.tag == f"{space}svg"
     assert root.get("role") == "img"
-    assert root.get("aria-labelledby") == "title desc"
-    assert root.findtext(f"{space}title")
-    assert root.findtext(f"{space}desc")
+    assert root.findtext(f"{space}title") == root.get("aria-label")
     assert "prefers-color-scheme" in (root.findtext(f"{space}style") or "")
     assert not root.findall(f".//{space}script")
     assert "nan" not in text
@@ -231,7 +229,8 @@ def test_fd_space(study: Callable[..., Any], tmp_path: Path) -> None:
     assert "orders.person -> people" in table
     assert "silhouette" in table
     (chart,) = (tmp_path / "fd-space").glob("*.svg")
-    assert len(check_svg(chart.read_text()).findall(".//{*}circle")) > 500
+    marks = ".//{*}g[@class='mark-symbol role-mark concat_0_marks']/*"
+    assert len(check_svg(chart.read_text()).findall(marks)) > 250
 
 
 def test_sensitivity(
@@ -513,18 +512,21 @@ def test_mean_and_deviation() -> None:
     assert tally([]).text(True) == "none"
 
 
-def test_charts_take_any_names() -> None:
+def test_figures_take_any_names() -> None:
     odd = '<script>alert("&")</script>'
-    marks = [Mark(odd, 1.0, 0.5), Mark("b", 1.0), Mark("c", math.nan), Mark("d", -3e6)]
-    check_svg(dots(odd, [Panel(odd, marks), Panel("empty", [])]))
-    check_svg(curves(odd, [Panel(odd, marks), Panel("one", [Mark("0", 2.0)])]))
+    scores = {odd: tally([1.0, 1.5]), "b": tally([1.0]), "c": tally([]), "d": tally([-3e6])}
+    for compare in (compare_variants, compare_values):
+        title = check_svg(compare(odd, {odd: scores, "empty": {}})).findtext("{*}title") or ""
+        assert title.startswith(f"{odd}. {odd}: {odd} 1.25, b 1, d -3e+06. empty")
     questions = {odd: ("yes", "no"), "other": ("yes", "no")}
-    check_svg(shares(odd, {odd: {odd: {"yes": 0.25, "no": 0.75}, "other": {}}}, questions))
-    check_svg(
-        scatter(
-            odd, [Cloud(odd, [[0, 0], [1, 2]], [odd, "b"], [True, False]), Cloud("e", [], [], [])]
-        )
-    )
+    shares = {odd: {odd: {"yes": 0.25, "no": 0.75}, "other": {}}}
+    drawn = plot_shares(odd, shares, questions)
+    assert {"75%", "none"} <= {text.text for text in check_svg(drawn).iter() if text.text}
+    one = {"variant": odd, "seed": 0, "points": [[0, 0], [1, 2]], "key": [odd, "b"],
+           "matched": [True, False]}  # fmt: skip
+    none = {"variant": "e", "seed": 0, "points": [], "key": [], "matched": []}
+    assert plot_pairs(odd, [one, none], "words") == plot_pairs(odd, [one, none], "words")
+    check_svg(plot_pairs(odd, [one, none], "words"))
 
 
 def test_shares_of_roles() -> None:

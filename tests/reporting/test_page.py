@@ -15,7 +15,7 @@ import pytest
 import relfrog
 from relfrog import Run, RunError, UsageError, load_run, report
 from relfrog.models.boosting import BoostedTrees
-from relfrog.reporting.html import Html, amount, join, model_name, sheet, signed, tag
+from relfrog.reporting.html import Markup, amount, join, model_name, sheet, signed, tag
 from relfrog.reporting.schema import draw_schema, read_schema
 from report_cases import EVIL, evil_report, forty, moved
 from small_store import QUICK, copied, fit
@@ -330,9 +330,10 @@ def test_forty_tables_and_all_their_routes(run: Run, tmp_path: Path) -> None:
 
 def test_text_is_escaped_and_html_is_not() -> None:
     assert (
-        tag("p", "<b>", Html("<i></i>"), title='"x"')
-        == '<p title="&quot;x&quot;">&lt;b&gt;<i></i></p>'
+        tag("p", "<b>", Markup("<i></i>"), title='"x"')
+        == '<p title="&#34;x&#34;">&lt;b&gt;<i></i></p>'
     )
+    assert tag("p", title=Markup('"><script>')) == '<p title="&#34;&gt;&lt;script&gt;"></p>'
     assert join(["a & b", None, 3]) == "a &amp; b3"
     table = sheet(["<x>"], [["<y>"], [("<z>", '"')]], label="<l>")
     assert "<y>" not in table

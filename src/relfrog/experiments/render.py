@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from relfrog.datasets.metrics import REGIMES
-from relfrog.experiments.charts import Cloud, Mark, Panel, curves, dots, scatter, shares
+from relfrog.experiments.figures import compare_values, compare_variants, plot_pairs, plot_shares
 from relfrog.experiments.paper import citation, paper_figures
 from relfrog.experiments.studies import Study
 from relfrog.experiments.tables import Tally, cell, main_metric, markdown, score_tables, tally
@@ -102,45 +102,31 @@ def _shown_metric(runs: Sequence[Mapping[str, Any]], dataset: str, task: str) ->
 
 def _compared(study: Study, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """A chart per regime: each task with all of its variants."""
-    found = _tallies(runs)
-    files = {}
-    for regime in REGIMES:
-        panels: dict[tuple[str, str], list[Mark]] = {}
-        for (dataset, task, where, variant), figure in found.items():
-            if where == regime:
-                mark = Mark(variant, figure.mean, figure.deviation)
-                panels.setdefault((dataset, task), []).append(mark)
-        drawn = [
-            Panel(f"{dataset} {task}, {_shown_metric(runs, dataset, task)}", marks)
-            for (dataset, task), marks in panels.items()
-        ]
-        if drawn:
-            files[f"{study.name}-{regime}.svg"] = dots(f"{study.title}, {regime}", drawn)
-    return files
+    panels: dict[str, dict[str, dict[str, Tally]]] = {}
+    for (dataset, task, regime, variant), score in _tallies(runs).items():
+        title = f"{dataset} {task}, {_shown_metric(runs, dataset, task)}"
+        panels.setdefault(regime, {}).setdefault(title, {})[variant] = score
+    return {
+        f"{study.name}-{regime}.svg": compare_variants(f"{study.title}, {regime}", panels[regime])
+        for regime in REGIMES if regime in panels
+    }  # fmt: skip
 
 
 def _sensitivity(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Two curves per task: over beta, and over gamma."""
-    found = _tallies(runs)
-    files = {}
-    for regime in REGIMES:
-        panels: dict[tuple[str, str, str], list[Mark]] = {}
-        for (dataset, task, where, variant), figure in found.items():
-            if where == regime:
-                setting, _, value = variant.partition("=")
-                mark = Mark(value, figure.mean, figure.deviation, float(value))
-                panels.setdefault((dataset, task, setting), []).append(mark)
-        drawn = [
-            Panel(
-                f"{dataset} {task}, {_shown_metric(runs, dataset, task)} over {setting}",
-                sorted(marks, key=lambda mark: mark.at),
-            )
-            for (dataset, task, setting), marks in sorted(panels.items())
-        ]
-        if drawn:
-            title = f"Sensitivity to the weights of L_emb (beta) and L_pair (gamma), {regime}"
-            files[f"sensitivity-{regime}.svg"] = curves(title, drawn)
-    return files
+    found = {}
+    for (dataset, task, regime, variant), score in _tallies(runs).items():
+        setting, _, value = variant.partition("=")
+        found[regime, dataset, task, setting, float(value)] = value, score
+    panels: dict[str, dict[str, dict[str, Tally]]] = {}
+    for (regime, dataset, task, setting, _), (value, score) in sorted(found.items()):
+        title = f"{dataset} {task}, {_shown_metric(runs, dataset, task)} over {setting}"
+        panels.setdefault(regime, {}).setdefault(title, {})[value] = score
+    title = "Sensitivity to the weights of L_emb (beta) and L_pair (gamma)"
+    return {
+        f"sensitivity-{regime}.svg": compare_values(f"{title}, {regime}", panels[regime])
+        for regime in REGIMES if regime in panels
+    }  # fmt: skip
 
 
 def _structure(results: Mapping[str, Any]) -> dict[str, str]:
@@ -171,7 +157,7 @@ def _structure(results: Mapping[str, Any]) -> dict[str, str]:
         "that nothing was sent along. Directions: of pairs of co-occurrence routes that are each "
         "other's reverse, both decided, how many have the same role.", "",
     ]  # fmt: skip
-    chart = shares("Learned roles: shares of nodes and edges", drawn, QUESTIONS)
+    chart = plot_shares("Learned roles: shares of nodes and edges", drawn, QUESTIONS)
     return {"more.md": "\n".join(lines), "structure.svg": chart}
 
 
@@ -215,17 +201,13 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
         cells = [over_seeds(v, lambda e: e["silhouette"]) for v in variants]
         rows.append([cell(f"{dataset} {task}"), "silhouette", *cells])
         seed = min(e["seed"] for e in mine)
-        clouds = [
-            Cloud(f"{e['variant']}, seed {seed}", e["points"], e["key"], e["matched"])
-            for e in mine
-            if e["seed"] == seed and e.get("points")
-        ]
+        clouds = [e for e in mine if e["seed"] == seed and e.get("points")]
         said = "; ".join(f"{row[1]}: " + ", ".join(row[2:]) for row in rows[-len(keys) - 2 :])
         name = "".join(c if c.isalnum() or c in "-_" else "-" for c in f"{dataset}-{task}")
         title = f"h_parent - h_child, first two principal components: {dataset} {task}"
         note = f"Columns: {', '.join(variants)}. {said}"
         if clouds:
-            files[f"fd-space-{name}.svg"] = scatter(title, clouds, note)
+            files[f"fd-space-{name}.svg"] = plot_pairs(title, clouds, note)
     lines += markdown(["task", "foreign key", *variants], rows)
     files["more.md"] = "\n".join([*lines, ""])
     return files

@@ -6,7 +6,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relfrog.reporting.html import BLUE, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, Html, tag
+from relfrog.reporting.html import (
+    BLUE,
+    GREEN,
+    GREY,
+    GRID,
+    INK,
+    MUTED,
+    ORANGE,
+    PURPLE,
+    Markup,
+    tag,
+)
 
 __all__ = ["axis", "bars", "chart", "colour", "curve", "dots", "intervals", "layers", "lines"]
 
@@ -37,10 +48,11 @@ _CONFIG: dict[str, Any] = {
     "rule": {"color": GREY},
     "text": {"color": MUTED, "fontSize": 11},
     "header": {"labelColor": INK, "labelFontSize": 11, "labelFontWeight": 600, "title": None},
+    "title": {"color": INK, "fontSize": 12, "fontWeight": 600, "anchor": "start"},
 }  # fmt: skip
 
 
-def chart(spec: Mapping[str, Any], alt: str) -> Html:
+def chart(spec: Mapping[str, Any], alt: str) -> Markup:
     """Draw a specification.
 
     Args:
@@ -50,7 +62,7 @@ def chart(spec: Mapping[str, Any], alt: str) -> Html:
     import vl_convert
 
     whole = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": _CONFIG}
-    sized = {} if any(name in spec for name in ("facet", "hconcat", "vconcat")) else {
+    sized = {} if any(name in spec for name in ("facet", "concat")) else {
         "width": WIDTH, "height": HEIGHT, "autosize": {"type": "fit", "contains": "padding"},
     }  # fmt: skip
     svg = vl_convert.vegalite_to_svg(whole | sized | dict(spec), vl_version=VERSION)
@@ -61,7 +73,7 @@ def chart(spec: Mapping[str, Any], alt: str) -> Html:
     # Numbers are written with more digits than a screen has pixels.
     inside = re.sub(r' (?:d|transform)="[^"]*"', lambda a: _SHORT.sub(r"\1", a[0]), inside)
     return tag(
-        "svg", tag("title", alt), Html(inside), class_="chart", role="img", aria_label=alt,
+        "svg", tag("title", alt), Markup(inside), class_="chart", role="img", aria_label=alt,
         viewBox=found[3], style=f"max-width:{float(found[1]) * 1.3:.0f}px",
         width=found[1],
     )  # fmt: skip
@@ -73,7 +85,8 @@ def axis(field: str, title: str, kind: str = "quantitative", **more: Any) -> dic
     if "zero" in more:
         scale = {**scale, "zero": more.pop("zero")}
     details = {k: more.pop(k) for k in list(more) if k in ("format", "grid", "tickCount", "values",
-               "labels", "labelLimit", "tickMinStep", "formatType", "ticks", "domain")}  # fmt: skip
+               "labels", "labelAngle", "labelLimit", "tickMinStep", "formatType", "ticks",
+               "domain")}  # fmt: skip
     return {"field": _named(field), "type": kind, "title": title, "scale": scale, "axis": details,
             **more}  # fmt: skip
 
@@ -169,7 +182,7 @@ def intervals(
         "field": name, "type": "nominal", "title": None, "sort": order,
         "axis": {"labelLimit": 180, "grid": False, "ticks": False, "domain": False},
     }  # fmt: skip
-    x = axis(value, title, zero=zero, tickCount=5)
+    x = axis(value, title, zero=zero, tickCount=5, scale={"padding": 6})
     encoding: dict[str, Any] = {"y": y}
     if hue:
         encoding |= {"color": hue, "yOffset": {"field": hue["field"], "type": "nominal"}}
@@ -179,7 +192,7 @@ def intervals(
             "data": {"values": [{"at": reference}]}, "mark": {"type": "rule", "strokeDash": [4, 3]},
             "encoding": {"x": {"field": "at", "type": "quantitative"}},
         })  # fmt: skip
-    span = {"x": {"field": "low", "type": "quantitative", "title": title}, "x2": {"field": "high"}}
+    span = {"x": x | {"field": "low"}, "x2": {"field": "high"}}
     plain = {} if hue else {"color": BLUE}
     parts.append({
         "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],

@@ -1,11 +1,13 @@
-"""HTML that cannot be injected into: text is escaped unless it was made here."""
+"""HTML that cannot be injected into: what is no `markupsafe.Markup` is escaped."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
+from importlib import resources
 from typing import Any
+
+from markupsafe import Markup, escape
 
 from relfrog.support.text import duration
 
@@ -20,8 +22,9 @@ __all__ = [
     "ORANGE",
     "PAIRS",
     "PURPLE",
-    "Html",
+    "Markup",
     "amount",
+    "asset",
     "bytes_",
     "columns",
     "figure",
@@ -35,44 +38,38 @@ __all__ = [
     "regime_words",
     "sheet",
     "signed",
+    "standalone",
     "tag",
     "task_words",
+    "theme",
 ]
 
 
 _EMPTY = {"input", "br", "hr", "meta"}
 
 
-class Html(str):
-    """Text that is HTML already."""
+def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
+    """An element. Children are escaped unless they are `Markup`, attributes always.
 
-    __slots__ = ()
-
-
-def tag(name: str, /, *children: Any, **attributes: Any) -> Html:
-    """An element. Children that are no `Html` are text; ``class_`` is class, ``_`` becomes ``-``.
-
-    Attributes that are None or False are left out.
+    ``class_`` is class, ``_`` becomes ``-``. Attributes that are None or False are left out.
     """
     words = [name]
     for key, value in attributes.items():
         if value is None or value is False:
             continue
         key = key.rstrip("_").replace("_", "-")
-        words.append(key if value is True else f'{key}="{escape(str(value), quote=True)}"')
+        words.append(key if value is True else f'{key}="{escape(str(value))}"')
     if name in _EMPTY:
-        return Html(f"<{' '.join(words)}>")
-    return Html(f"<{' '.join(words)}>{join(children)}</{name}>")
+        return Markup(f"<{' '.join(words)}>")
+    return Markup(f"<{' '.join(words)}>{join(children)}</{name}>")
 
 
-def join(children: Sequence[Any]) -> Html:
+def join(children: Sequence[Any]) -> Markup:
     """Children one after the other; None is nothing."""
-    return Html(
-        "".join(c if isinstance(c, Html) else escape(str(c)) for c in children if c is not None)
-    )
+    return Markup("".join(escape(child) for child in children if child is not None))
 
 
-def figure(picture: Html, caption: Any, *, wide: bool = False, class_: str = "") -> Html:
+def figure(picture: Markup, caption: Any, *, wide: bool = False, class_: str = "") -> Markup:
     """A picture with a caption."""
     return tag(
         "figure", tag("div", picture, class_="frame"), tag("figcaption", caption),
@@ -80,17 +77,17 @@ def figure(picture: Html, caption: Any, *, wide: bool = False, class_: str = "")
     )  # fmt: skip
 
 
-def note(*text: Any) -> Html:
+def note(*text: Any) -> Markup:
     """A remark."""
     return tag("p", *text, class_="note")
 
 
-def missing(text: str) -> Html:
+def missing(text: str) -> Markup:
     """What is not here, and why."""
     return tag("p", text, class_="missing")
 
 
-def columns(*figures: Html | None) -> Html:
+def columns(*figures: Markup | None) -> Markup:
     """Figures side by side where there is room."""
     return tag("div", *figures, class_="columns")
 
@@ -103,7 +100,7 @@ def sheet(
     label: str,
     sorts: bool = False,
     keys: Sequence[dict[str, Any]] | None = None,
-) -> Html:
+) -> Markup:
     """A table.
 
     Args:
@@ -126,7 +123,7 @@ def sheet(
         cells = []
         for i, cell in enumerate(row):
             shown, value = cell if isinstance(cell, tuple) else (cell, None)
-            short = isinstance(shown, str) and not isinstance(shown, Html) and len(shown) <= 24
+            short = isinstance(shown, str) and not isinstance(shown, Markup) and len(shown) <= 24
             kind = "number" if i in numbers else "short" if short else None
             cells.append(tag("td", shown, class_=kind, data_value=value))
         body.append(tag("tr", *cells, **(keys[number] if keys else {})))
@@ -234,6 +231,51 @@ PAIRS = {
     GREEN: "#2fc49a",
     PURPLE: "#d68ac8",
 }
+
+#: Colours of the page by name: the light one, the dark one.
+THEME = {
+    "page": ("#f6f7f9", "#11161c"), "card": ("#ffffff", "#1a2129"), "ink": (INK, PAIRS[INK]),
+    "muted": (MUTED, PAIRS[MUTED]), "line": ("#d9dee4", "#323e4a"), "soft": ("#eef1f4", "#242d37"),
+    "accent": (BLUE, PAIRS[BLUE]), "good": ("#00734f", "#2fc49a"), "bad": ("#a83c00", "#f28c45"),
+    "shadow": ("0 1px 2px rgba(31, 41, 51, .07)", "none"),
+    **{f"c{i}": pair for i, pair in enumerate(PAIRS.items())},
+}  # fmt: skip
+#: Rules that turn each light colour of a picture into its dark one.
+RECOLOUR = "".join(
+    f'svg [fill="{one}"]{{fill:var(--c{i})}}svg [stroke="{one}"]{{stroke:var(--c{i})}}'
+    for i, one in enumerate(PAIRS)
+)
+
+
+def theme() -> Markup:
+    """The colours as CSS variables: as the reader's system has it, or as chosen on the page."""
+    light, dark = ("".join(f"--{name}:{both[i]};" for name, both in THEME.items()) for i in (0, 1))
+    asked = (
+        f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
+    )
+    return Markup(f":root{{{light}}}:root[data-theme=dark]{{{dark}}}{asked}{RECOLOUR}")
+
+
+def standalone(picture: Markup, css: str = "") -> str:
+    """A picture as a file of its own that reads on light and on dark pages.
+
+    Args:
+        picture: an `svg` element.
+        css: its style. Not every program that shows SVG knows variables: they are replaced.
+    """
+    light = dark = css + RECOLOUR
+    for name, both in THEME.items():
+        light, dark = (text.replace(f"var(--{name})", value)
+                       for text, value in zip((light, dark), both, strict=True))  # fmt: skip
+    inside = picture.removeprefix("<svg").removesuffix("</svg>")
+    style = f"<style>{light}@media (prefers-color-scheme:dark){{{dark}}}</style>"
+    return f'<svg xmlns="http://www.w3.org/2000/svg"{inside}{style}</svg>\n'
+
+
+def asset(name: str) -> Markup:
+    """A style or a script that lies beside this module, as it is."""
+    return Markup((resources.files(__package__) / name).read_text(encoding="utf-8"))
+
 
 _NODE, _MIDDLE, _EDGE = (0, 114, 178), (176, 176, 176), (213, 94, 0)
 

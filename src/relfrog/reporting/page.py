@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import resources
-
 from relfrog._version import __version__
-from relfrog.reporting.html import PAIRS, Html, model_name, tag, task_words
+from relfrog.reporting.html import asset, model_name, tag, task_words, theme
 from relfrog.reporting.material import Material
 from relfrog.reporting.sections.answer import answer
 from relfrog.reporting.sections.dependencies import dependencies
@@ -59,7 +57,7 @@ def page(m: Material, other: Material | None = None) -> str:
         tag("footer", f"Made by RelFrog {__version__} from {m.run.folder}. Nothing was fetched to "
             "show this page."),
         tag("div", id="tip", role="tooltip", hidden=True),
-        tag("script", Html(_file("page.js"))),
+        tag("script", asset("page.js")),
     ]  # fmt: skip
     head = [
         tag("meta", charset="utf-8"),
@@ -67,25 +65,7 @@ def page(m: Material, other: Material | None = None) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", Html(_file("page.css") + _recolour())),
+        tag("style", theme(), asset("page.css"), asset("schema.css")),
     ]
     whole = tag("html", tag("head", *head), tag("body", *body), lang="en")
     return f"<!doctype html>\n{whole}\n"
-
-
-def _file(name: str) -> str:
-    return (resources.files("relfrog.reporting") / name).read_text(encoding="utf-8")
-
-
-def _recolour() -> str:
-    """Rules that turn each light colour of a picture into its dark one."""
-    light = "".join(f"--c{i}:{one};" for i, one in enumerate(PAIRS))
-    dark = "".join(f"--c{i}:{other};" for i, other in enumerate(PAIRS.values()))
-    rules = "".join(
-        f'svg [fill="{one}"]{{fill:var(--c{i})}}svg [stroke="{one}"]{{stroke:var(--c{i})}}'
-        for i, one in enumerate(PAIRS)
-    )
-    asked = (
-        f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
-    )
-    return f":root{{{light}}}:root[data-theme=dark]{{{dark}}}{asked}{rules}"

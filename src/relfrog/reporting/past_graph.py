@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from relfrog.analysis.explanation import Explanation, Reason
-from relfrog.reporting.html import GREEN, PURPLE, Html, signed, tag
+from relfrog.reporting.html import GREEN, PURPLE, Markup, signed, tag
 
 __all__ = ["draw_past"]
 
@@ -28,7 +28,7 @@ class _Dot(NamedTuple):
     radius: float
 
 
-def draw_past(found: Explanation) -> Html:
+def draw_past(found: Explanation) -> Markup:
     """The picture."""
     rows = list(found.rows[:MOST])  # the strongest first, so numbers in `leads_to` still hold
     ages = [age for row in rows if (age := _age(found, row)) is not None]
@@ -132,7 +132,7 @@ def _swarm(
 
 def _axis(
     low: float, high: float, across: Callable[[float], float], bottom: float, timeless: bool
-) -> list[Html]:
+) -> list[Markup]:
     parts = []
     for seconds, words in MARKS:
         if low <= seconds <= high:
@@ -150,7 +150,7 @@ def _axis(
     return parts
 
 
-def _circle(row: Reason, dot: _Dot) -> Html:
+def _circle(row: Reason, dot: _Dot) -> Markup:
     when = "no time" if row.time is None else f"{row.time:%Y-%m-%d %H:%M}"
     cells = "; ".join(f"{name}: {value}" for name, value in row.cells.items())
     words = f"{row.table} {row.key}; {when}; effect {signed(row.effect)}"

@@ -1,23 +1,25 @@
-"""The schema as the model sees it: tables, foreign keys, and a strand for every route."""
+"""The schema as a picture: tables, foreign keys, and a strand for every route of a run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from relfrog.graph.relational import ForeignKey
 from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, Route, find_routes
 from relfrog.nn.roles import role_of
-from relfrog.reporting.html import Html, amount, gate_colour, join, tag
+from relfrog.reporting.html import Markup, amount, asset, gate_colour, join, standalone, tag
 from relfrog.reporting.schema_layout import Box, Join, Line, Placement, place
 
-__all__ = ["Schema", "draw_schema", "read_schema"]
+__all__ = ["Schema", "draw_schema", "read_schema", "schema_svg"]
 
 #: Width of a strand, and of all strands of a foreign key together at most: in a small schema, and
 #: in one with more foreign keys than FEW.
 STRAND, BUNDLE, THIN, FEW = 3.5, 18.0, 9.0, 20
+#: Height of a column that is listed.
+LINE = 18.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,7 @@ class Schema:
         gates: their gates.
         entity: the table that is predicted for.
         target: the table of recommendations.
+        columns: per table the columns to list, each with its kind.
     """
 
     tables: dict[str, dict[str, Any]]
@@ -39,6 +42,7 @@ class Schema:
     gates: dict[str, float]
     entity: str
     target: str | None = None
+    columns: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
 
 
 def read_schema(
@@ -68,12 +72,47 @@ def read_schema(
     )  # fmt: skip
 
 
+def schema_svg(inspected: Mapping[str, Any], *, most_columns: int = 14) -> str:
+    """The schema of a dataset as an SVG file.
+
+    Args:
+        inspected: what :func:`~relfrog.datasets.overview.inspect` gives.
+        most_columns: columns shown per table; keys and times always are.
+    """
+    keys = tuple(
+        ForeignKey(k["table"], k["column"], k["parent"]) for k in inspected["foreign_keys"]
+    )
+    tables = {t["name"]: t | {"columns": len(t["columns"])} for t in inspected["tables"]}
+    columns = {t["name"]: _listed(t, keys, most_columns) for t in inspected["tables"]}
+    title = f"Schema of {inspected['name']}: {len(tables)} tables, {len(keys)} foreign keys"
+    drawn = draw_schema(Schema(tables, keys, {}, {}, "", None, columns), title=title, static=True)
+    return standalone(drawn, asset("schema.css"))
+
+
+def _listed(
+    table: Mapping[str, Any], keys: Sequence[ForeignKey], most: int
+) -> list[tuple[str, str]]:
+    """Columns with their kinds: the primary key, foreign keys, the time, then all others."""
+    words = {table["time_column"]: "time"}
+    words |= {key.column: "foreign key" for key in keys if key.table == table["name"]}
+    words |= {table["primary_key"]: "key"}
+    order = ["key", "foreign key", "time", ""]
+    names = sorted(table["columns"], key=lambda name: order.index(words.get(name, "")))
+    found = [(name, words.get(name, table["columns"][name])) for name in names]
+    room = max(most, sum(name in words for name in names) + 1)
+    hidden = len(found) - room + 1
+    return found if hidden < 2 else [*found[: room - 1], (f"and {hidden} more columns", "")]
+
+
 def _sizes(schema: Schema) -> dict[str, tuple[float, float]]:
     """Boxes: as wide as the name needs, and larger the more rows there are."""
     most = math.log10(max([10, *(t["rows"] for t in schema.tables.values())]))
     found = {}
     for name, table in schema.tables.items():
         share = math.log10(max(table["rows"], 1)) / most
+        if name in schema.columns:
+            found[name] = (210.0, 48.0 + LINE * len(schema.columns[name]))
+            continue
         text = 7.6 * min(len(name), 22) + 26
         found[name] = (max(text, 92.0) + 36 * share, 40.0 + 36 * share)
     return found
@@ -104,8 +143,13 @@ def _thickness(schema: Schema, count: int) -> float:
 
 
 def draw_schema(
-    schema: Schema, *, title: str, number: int = 0, marked: Mapping[str, str] | None = None
-) -> Html:
+    schema: Schema,
+    *,
+    title: str,
+    number: int = 0,
+    marked: Mapping[str, str] | None = None,
+    static: bool = False,
+) -> Markup:
     """The picture, as SVG that the page's script brings to life.
 
     Args:
@@ -113,23 +157,39 @@ def draw_schema(
         title: the text alternative.
         number: of the picture, where there are several.
         marked: routes to mark, with what is remarkable about them.
+        static: whether there is no script: tables are no buttons, and the size is fixed.
     """
     placed = placement(schema)
     used = _strands(schema)
     order = {name: i for i, name in enumerate(schema.gates)}
     marked = marked or {}
     keys = [
-        _key(key, line, used[key], schema, order, marked)
+        _key(key, _to_columns(key, line, placed, schema), used[key], schema, order, marked)
         for key, line in zip(schema.keys, placed.lines, strict=True)
     ]
-    tables = [_table(name, placed.boxes[name], schema) for name in schema.tables]
+    tables = [_table(name, placed.boxes[name], schema, static) for name in schema.tables]
     width, height = math.ceil(placed.width), math.ceil(placed.height)
+    fluid = f"min-width:{min(width, round(width * 0.72))}px;max-width:{round(width * 1.25)}px"
+    size = {"width": width, "height": height} if static else {"style": fluid}
     return tag(
         "svg", tag("title", title), *keys, *tables,
-        class_="schema", role="group", aria_label=title, id=f"schema-{number}",
-        viewBox=f"0 0 {width} {height}", style=f"min-width:{min(width, round(width * 0.72))}px;"
-        f"max-width:{round(width * 1.25)}px",
+        class_="schema", role="img" if static else "group", aria_label=title,
+        id=f"schema-{number}", viewBox=f"0 0 {width} {height}", **size,
     )  # fmt: skip
+
+
+def _to_columns(key: ForeignKey, line: Line, placed: Placement, schema: Schema) -> Line:
+    """A line from the foreign key to the primary key, where columns are listed."""
+    points = list(line.points)
+    primary = schema.tables[key.parent].get("primary_key")
+    # It runs level to the end of the layer, unless the table refers to itself.
+    for ends, table, column in (((0, 1), key.table, key.column), ((-1, -2), key.parent, primary)):
+        names = [name for name, _ in schema.columns.get(table, ())]
+        if column in names:
+            y = placed.boxes[table].y + 51 + LINE * names.index(column)
+            for end in ends[:1] if key.table == key.parent else ends:
+                points[end] = (points[end][0], y)
+    return Line(tuple(points))
 
 
 def _path(line: Line, shift: float) -> str:
@@ -160,7 +220,7 @@ def _key(
     schema: Schema,
     order: Mapping[str, int],
     marked: Mapping[str, str],
-) -> Html:
+) -> Markup:
     step = _thickness(schema, len(names))
     whole = max(2.0, step * len(names))
     words = f"{key.table}.{key.column} refers to {key.parent}"
@@ -192,7 +252,7 @@ def _key(
     )  # fmt: skip
 
 
-def _table(name: str, box: Box, schema: Schema) -> Html:
+def _table(name: str, box: Box, schema: Schema, static: bool) -> Markup:
     table = schema.tables[name]
     rows = f"{table['rows']:,} row{'' if table['rows'] == 1 else 's'}"
     shown = name if len(name) <= 22 else name[:21] + "…"
@@ -203,7 +263,8 @@ def _table(name: str, box: Box, schema: Schema) -> Html:
         kind, words = "table entity", "predicted for"
     elif name == schema.target:
         kind, words = "table entity", "recommended"
-    middle, centre = box.x + box.width / 2, box.y + box.height / 2
+    middle = box.x + box.width / 2
+    centre = box.y + (20 if name in schema.columns else box.height / 2)
     times = ""
     if table.get("first_time"):
         times = f", {table['first_time'][:10]} to {table['last_time'][:10]}"
@@ -214,18 +275,23 @@ def _table(name: str, box: Box, schema: Schema) -> Html:
         tag("text", shown, x=f"{middle:.1f}", y=f"{centre - 3:.1f}", class_="name"),
         tag("text", rows, x=f"{middle:.1f}", y=f"{centre + 13:.1f}", class_="rows"),
     ]
+    for number, (column, word) in enumerate(schema.columns.get(name, ())):
+        y = f"{centre + 35 + LINE * number:.1f}"
+        short = column if len(column) <= 20 else column[:19] + "…"
+        lines.append(tag("text", short, x=f"{box.x + 10:.1f}", y=y, class_="column"))
+        lines.append(tag("text", word, x=f"{box.x + box.width - 10:.1f}", y=y, class_="kind"))
     if words:
         lines.append(tag("text", words, x=f"{middle:.1f}", y=f"{box.y - 4:.1f}", class_="word"))
     return tag(
         "g", tag("title", text),
         tag("rect", x=f"{box.x:.1f}", y=f"{box.y:.1f}", width=f"{box.width:.1f}",
             height=f"{box.height:.1f}", rx=8),
-        *lines, class_=kind, data_table=name, data_words=text, tabindex="0", role="button",
-        aria_label=text,
+        *lines, class_=kind, data_table=name, data_words=text,
+        **({} if static else {"tabindex": "0", "role": "button", "aria_label": text}),
     )  # fmt: skip
 
 
-def legend() -> Html:
+def legend() -> Markup:
     """What the colours and sizes mean."""
     stops = [tag("i", style=f"background:{gate_colour(i / 20)}") for i in range(21)]
     return tag(

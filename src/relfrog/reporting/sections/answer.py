@@ -13,7 +13,7 @@ from relfrog.reporting.charts import chart, colour, intervals
 from relfrog.reporting.html import (
     BLUE,
     GREY,
-    Html,
+    Markup,
     amount,
     figure,
     join,
@@ -109,7 +109,7 @@ def verdicts(m: Material, own: Interval | None) -> list[Verdict]:
     return found
 
 
-def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Html:
+def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Markup:
     if not found:
         return note("There is nothing to compare the score with.")
     name = metric_name(m.metric[0])
@@ -143,7 +143,7 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Html:
     return tag("p", text, class_=f"verdict {kind}")
 
 
-def answer(m: Material) -> Html:
+def answer(m: Material) -> Markup:
     """The section."""
     metric, higher = m.metric
     k = ((m.database or {}).get("task") or {}).get("k")
@@ -192,7 +192,7 @@ def answer(m: Material) -> Html:
 
 def _picture(
     m: Material, own: Interval | None, ours: float, found: list[Verdict], name: str
-) -> Html:
+) -> Markup:
     model = model_name(m.run.config.model)
     low, high = (own.low, own.high) if own and not np.isnan(own.low) else (None, None)
     rows = [{"name": model, "value": ours, "low": low, "high": high, "kind": "this run"}]
@@ -213,7 +213,7 @@ def _picture(
     )  # fmt: skip
 
 
-def _members(m: Material, name: str) -> Html:
+def _members(m: Material, name: str) -> Markup:
     """What the answer of `auto` is made of."""
     blend = m.blend or {}
     weights, regime = blend.get("weights") or {}, str(blend.get("regime", "rolling"))
@@ -234,7 +234,7 @@ def _members(m: Material, name: str) -> Html:
     return join(parts)
 
 
-def _sheet(m: Material, k: int | None) -> Html | None:
+def _sheet(m: Material, k: int | None) -> Markup | None:
     rows = []
     models: list[tuple[str, dict[str, Any]]] = [(m.run.config.model, m.metrics)]
     models += list((m.baselines or {}).items())

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.reporting.charts import axis, chart, curve, layers
-from relfrog.reporting.html import BLUE, GREY, Html, amount, figure, missing
+from relfrog.reporting.html import BLUE, GREY, Markup, amount, figure, missing
 from relfrog.reporting.material import Answers, Material
 
 __all__ = ["against", "calibration", "label_name", "precision_recall", "residuals", "roc"]
@@ -32,7 +32,7 @@ def _square() -> dict[str, Any]:
     return {"scale": {"domain": [0, 1]}, "format": ".1f", "tickCount": 5}
 
 
-def calibration(truth: NDArray[Any], predicted: NDArray[Any], what: str = "label 1") -> Html:
+def calibration(truth: NDArray[Any], predicted: NDArray[Any], what: str = "label 1") -> Markup:
     """Tenths of the predictions, from low to high: what was predicted, what came."""
     parts = np.array_split(np.argsort(predicted, kind="stable"), min(10, len(predicted)))
     data = []
@@ -68,7 +68,7 @@ def calibration(truth: NDArray[Any], predicted: NDArray[Any], what: str = "label
     )  # fmt: skip
 
 
-def roc(truth: NDArray[Any], predicted: NDArray[Any]) -> Html | None:
+def roc(truth: NDArray[Any], predicted: NDArray[Any]) -> Markup | None:
     """The ROC curve."""
     from sklearn.metrics import roc_auc_score, roc_curve
 
@@ -91,7 +91,7 @@ def roc(truth: NDArray[Any], predicted: NDArray[Any]) -> Html | None:
     return figure(chart(spec, f"ROC curve with area {area:.4f}"), f"ROC curve, area {area:.4f}.")
 
 
-def precision_recall(truth: NDArray[Any], predicted: NDArray[Any]) -> Html | None:
+def precision_recall(truth: NDArray[Any], predicted: NDArray[Any]) -> Markup | None:
     """Precision by recall."""
     from sklearn.metrics import average_precision_score, precision_recall_curve
 
@@ -114,7 +114,7 @@ def precision_recall(truth: NDArray[Any], predicted: NDArray[Any]) -> Html | Non
     )
 
 
-def residuals(m: Material, answers: Answers) -> Html:
+def residuals(m: Material, answers: Answers) -> Markup:
     """Labels minus predictions, over time."""
     times = answers.seeds.times.reset_index(drop=True)
     error = answers.truth.astype(float) - answers.predicted
@@ -149,7 +149,7 @@ def residuals(m: Material, answers: Answers) -> Html:
     )
 
 
-def against(m: Material, answers: Answers) -> Html:
+def against(m: Material, answers: Answers) -> Markup:
     """Labels by what was predicted."""
     shown = _thin(len(answers.truth), DOTS)
     data = [{"x": float(answers.predicted[i]), "y": float(answers.truth[i])} for i in shown]

@@ -10,7 +10,7 @@ from relfrog.reporting.charts import axis, chart, colour
 from relfrog.reporting.html import (
     BLUE,
     ORANGE,
-    Html,
+    Markup,
     amount,
     columns,
     figure,
@@ -28,7 +28,7 @@ __all__ = ["dependencies"]
 MOST, POINTS = 12, 80
 
 
-def dependencies(m: Material) -> Html:
+def dependencies(m: Material) -> Markup:
     """The section."""
     found = m.differences
     if found is None:
@@ -95,7 +95,7 @@ def _or_zero(value: float) -> float:
     return 0.0 if np.isnan(value) else float(value)
 
 
-def _one(found: Any, names: Any, key: str, window: Any) -> Html | None:
+def _one(found: Any, names: Any, key: str, window: Any) -> Markup | None:
     here = np.flatnonzero(names == key)
     data = []
     for true, word in ((False, "mismatched"), (True, "true")):

@@ -6,7 +6,7 @@ from relfrog.analysis.explanation import Explanation
 from relfrog.reporting.html import (
     GREEN,
     PURPLE,
-    Html,
+    Markup,
     amount,
     figure,
     join,
@@ -25,7 +25,7 @@ __all__ = ["explained"]
 LISTED = 10
 
 
-def explained(m: Material) -> Html:
+def explained(m: Material) -> Markup:
     """The section."""
     if not m.explanations:
         return missing(m.why.get("explanations", "No prediction was explained."))
@@ -53,7 +53,7 @@ def _title(found: Explanation) -> str:
     )
 
 
-def _one(found: Explanation) -> Html:
+def _one(found: Explanation) -> Markup:
     tables = [
         [share.table, f"{share.rows:,}",
          "no times" if share.newest is None else f"{share.newest:%Y-%m-%d %H:%M:%S}",

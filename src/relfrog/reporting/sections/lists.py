@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from relfrog.reporting.html import Html, join, note, sheet, tag
+from relfrog.reporting.html import Markup, join, note, sheet, tag
 from relfrog.reporting.material import ENTRIES, Material, listed, missed, shown_lists
 
 __all__ = ["example_lists"]
 
 
-def example_lists(m: Material) -> Html:
+def example_lists(m: Material) -> Markup:
     """Lists from the best to the worst, evenly spread."""
     answers = m.answers
     assert answers is not None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from relfrog.reporting.html import Html, bytes_, horizon, join, missing, sheet, tag
+from relfrog.reporting.html import Markup, bytes_, horizon, join, missing, sheet, tag
 from relfrog.reporting.material import Material
 from relfrog.support.text import duration
 
 __all__ = ["made"]
 
 
-def made(m: Material) -> Html:
+def made(m: Material) -> Markup:
     """The section."""
     about, database = m.run.about, m.database or {}
     task = database.get("task") or {}
@@ -61,6 +61,6 @@ def made(m: Material) -> Html:
     ])  # fmt: skip
 
 
-def _pairs(title: str, entries: list[tuple[str, Any]]) -> Html:
+def _pairs(title: str, entries: list[tuple[str, Any]]) -> Markup:
     parts = [part for name, value in entries for part in (tag("dt", name), tag("dd", str(value)))]
     return tag("div", tag("h3", title), tag("dl", *parts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relfrog.reporting.html import Html, amount, join, note, sheet, tag
+from relfrog.reporting.html import Markup, amount, join, note, sheet, tag
 from relfrog.reporting.material import Answers, Material
 from relfrog.reporting.sections.curves import label_name
 
@@ -14,7 +14,7 @@ __all__ = ["mistakes"]
 MISTAKES = 12
 
 
-def mistakes(m: Material, answers: Answers) -> Html:
+def mistakes(m: Material, answers: Answers) -> Markup:
     """The predictions that were furthest off, with the keys of their entities."""
     truth, predicted = answers.truth, answers.predicted
     label = label_name(m)

@@ -14,7 +14,7 @@ from relfrog.reporting.charts import axis, chart, layers
 from relfrog.reporting.html import (
     BLUE,
     GREY,
-    Html,
+    Markup,
     amount,
     columns,
     figure,
@@ -31,7 +31,7 @@ from relfrog.reporting.sections.mistakes import mistakes
 __all__ = ["predictions"]
 
 
-def predictions(m: Material) -> Html:
+def predictions(m: Material) -> Markup:
     """The section."""
     answers = m.answers
     if answers is None:
@@ -41,7 +41,7 @@ def predictions(m: Material) -> Html:
             f"{_times(answers.seeds.times.nunique())}, for {len(np.unique(answers.seeds.rows)):,} "
             "entities, each from what was known at its own time (rolling).")
     ]  # fmt: skip
-    figures: list[Html | None] = []
+    figures: list[Markup | None] = []
     if m.kind == "binary_classification":
         figures += [calibration(answers.truth.astype(int), answers.predicted),
                     roc(answers.truth.astype(int), answers.predicted),
@@ -81,7 +81,7 @@ def _part_scores(
     return data
 
 
-def _scores(m: Material, data: list[dict[str, Any]], title: str, caption: str) -> Html | None:
+def _scores(m: Material, data: list[dict[str, Any]], title: str, caption: str) -> Markup | None:
     known = [row for row in data if row["score"] is not None]
     if not known:
         return None
@@ -107,7 +107,7 @@ def _scores(m: Material, data: list[dict[str, Any]], title: str, caption: str) -
     return figure(chart(spec, alt), f"{metric} {caption}, with 95 % ranges{counted}.")
 
 
-def _by_time(m: Material, answers: Answers) -> Html | None:
+def _by_time(m: Material, answers: Answers) -> Markup | None:
     times = answers.seeds.times.to_numpy()
     moments = np.unique(times)
     if len(moments) == 1:
@@ -126,7 +126,7 @@ def _by_time(m: Material, answers: Answers) -> Html | None:
     return _scores(m, _part_scores(m, answers, groups), "time of the prediction", "by time")
 
 
-def _by_past(m: Material, answers: Answers) -> Html | None:
+def _by_past(m: Material, answers: Answers) -> Markup | None:
     past = answers.past
     edges = np.unique(np.quantile(past, [0, 0.2, 0.4, 0.6, 0.8, 1]).astype(int))
     groups = []
@@ -141,7 +141,7 @@ def _by_past(m: Material, answers: Answers) -> Html | None:
                    "by how much history an entity had")  # fmt: skip
 
 
-def _top_calibration(answers: Answers) -> Html:
+def _top_calibration(answers: Answers) -> Markup:
     chosen = answers.predicted.argmax(1)
     right = (chosen == answers.truth).astype(int)
     return calibration(right, answers.predicted.max(1), "the chosen class")

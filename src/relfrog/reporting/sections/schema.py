@@ -7,7 +7,7 @@ from typing import Any
 
 from relfrog.nn.roles import role_of
 from relfrog.reporting.html import (
-    Html,
+    Markup,
     amount,
     figure,
     gate_colour,
@@ -27,7 +27,7 @@ __all__ = ["schema"]
 MARKED = 0.1
 
 
-def schema(m: Material, other: Material | None = None) -> Html:
+def schema(m: Material, other: Material | None = None) -> Markup:
     """The section."""
     if m.schema is None:
         return missing(m.why["schema"])
@@ -44,7 +44,7 @@ def schema(m: Material, other: Material | None = None) -> Html:
     return join(parts)
 
 
-def _beside(picture: Html, caption: Any, number: int) -> Html:
+def _beside(picture: Markup, caption: Any, number: int) -> Markup:
     """A picture and, beside it if it is small, the place where its numbers are shown."""
     found = re.search(r'viewBox="0 0 (\d+)', picture)
     width = int(found[1]) if found else 560
@@ -68,7 +68,7 @@ def _words(schema: Schema) -> str:
     )
 
 
-def _introduction(m: Material, schema: Schema) -> Html:
+def _introduction(m: Material, schema: Schema) -> Markup:
     if not schema.gates:
         reason = (
             "every table acts as a node" if m.network else f"model {m.run.config.model} has none"
@@ -85,7 +85,7 @@ def _introduction(m: Material, schema: Schema) -> Html:
     )  # fmt: skip
 
 
-def _caption(m: Material) -> Html:
+def _caption(m: Material) -> Markup:
     text = (
         "Lines run from a table to the table it refers to. Boxes are larger the more rows a table "
         "has (by orders of magnitude)."
@@ -132,7 +132,7 @@ def _comparison(m: Material, other: Material, marked: dict[str, str]) -> list[An
 
 def _roles(
     one: Schema, other: Schema | None, m: Material, second: Material | None
-) -> Html:  # fmt: skip
+) -> Markup:  # fmt: skip
     order = {name: i for i, name in enumerate(one.gates)}
     rows, keys = [], []
     for entry in sorted(m.roles, key=lambda r: -float(r["gate"])):

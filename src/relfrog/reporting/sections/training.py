@@ -13,7 +13,7 @@ from relfrog.reporting.html import (
     GREY,
     ORANGE,
     PURPLE,
-    Html,
+    Markup,
     amount,
     columns,
     figure,
@@ -31,7 +31,7 @@ __all__ = ["training"]
 MOST = 24
 
 
-def training(m: Material) -> Html:
+def training(m: Material) -> Markup:
     """The section."""
     frame = m.history
     if "history" in m.why:
@@ -63,7 +63,7 @@ def _number(value: Any) -> float | None:
     return None if value is None or pd.isna(value) else float(value)
 
 
-def _loss(frame: pd.DataFrame, epochs: list[int], x: dict[str, Any]) -> Html:
+def _loss(frame: pd.DataFrame, epochs: list[int], x: dict[str, Any]) -> Markup:
     data = [{"epoch": e, "loss": v} for e, v in zip(epochs, frame["loss"], strict=True)]
     alt = f"Training loss by epoch, from {amount(data[0]['loss'])} to {amount(data[-1]['loss'])}"
     return figure(
@@ -74,7 +74,7 @@ def _loss(frame: pd.DataFrame, epochs: list[int], x: dict[str, Any]) -> Html:
 
 def _metric(
     known: dict[int, float], best: int, x: dict[str, Any], name: str, higher: bool
-) -> Html | None:
+) -> Markup | None:
     if not known:
         return None
     data = [{"epoch": e, "score": s} for e, s in known.items()]
@@ -93,7 +93,7 @@ def _metric(
     )
 
 
-def _pairs(frame: pd.DataFrame, x: dict[str, Any]) -> Html | None:
+def _pairs(frame: pd.DataFrame, x: dict[str, Any]) -> Markup | None:
     """Losses of the functional dependencies, where there are any."""
     if "fd_pair" not in frame or not frame["fd_pair"].fillna(0).any():
         return None
@@ -108,7 +108,7 @@ def _pairs(frame: pd.DataFrame, x: dict[str, Any]) -> Html | None:
     )
 
 
-def _gates(m: Material, frame: pd.DataFrame, epochs: list[int], x: dict[str, Any]) -> Html | None:
+def _gates(m: Material, frame: pd.DataFrame, epochs: list[int], x: dict[str, Any]) -> Markup | None:
     if "gates" not in frame or not any(frame["gates"].map(bool)):
         return None
     routes = {r: [g.get(r) for g in frame["gates"]] for r in frame["gates"].iloc[-1]}

@@ -10,7 +10,7 @@ from relfrog.reporting.charts import chart, colour, intervals
 from relfrog.reporting.html import (
     BLUE,
     ORANGE,
-    Html,
+    Markup,
     figure,
     join,
     metric_name,
@@ -29,7 +29,7 @@ MOST = 25
 WAYS = ("rows hidden", "values shuffled")
 
 
-def worth(m: Material) -> Html:
+def worth(m: Material) -> Markup:
     """The section."""
     found = m.importance
     if found is None:
@@ -98,7 +98,7 @@ def _spec(entries: tuple[TableImportance, ...], name: str, only: bool = False) -
     return spec | {"width": 640}
 
 
-def _sheet(found: Importance, name: str) -> Html:
+def _sheet(found: Importance, name: str) -> Markup:
     def cell(part: Interval | None) -> tuple[str, float]:
         if part is None:
             return "–", 0.0
