@@ -32,6 +32,7 @@ import yaml
 
 import relfrog
 from relfrog.config import Config, parse_settings, read_preset
+from relfrog.importing import plan_import
 from relfrog.testing import random_database
 
 TINY = {
@@ -143,7 +144,7 @@ def mappings(rng: random.Random, store: Path, folder: Path) -> None:
     """A mapping file with something wrong."""
     folder.mkdir(parents=True, exist_ok=True)
     source, path = f"sqlite:///{store.parent / 'store.db'}", folder / "map.yaml"
-    path.write_text(relfrog.plan_import(source).mapping.to_yaml(), encoding="utf-8")
+    path.write_text(plan_import(source).mapping.to_yaml(), encoding="utf-8")
     _spoil(rng, path)
     relfrog.import_database(source, folder / "ds", mapping=path)
 

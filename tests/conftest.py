@@ -104,9 +104,9 @@ def bare_shop(once: Once, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def demo(once: Once) -> Path:
     """What `relfrog demo` leaves, after as little training as can be; and what it said."""
-    from relfrog import DatasetError
     from relfrog.cli.demo import run_demo
     from relfrog.datasets.demo import _package_data
+    from relfrog.errors import DatasetError
 
     try:
         _package_data()

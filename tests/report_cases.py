@@ -11,9 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from relfrog import Run, report
+from relfrog import Run
 from relfrog.graph.relational import ForeignKey
 from relfrog.graph.routes import routes
+from relfrog.reporting import report
 from relfrog.reporting.schema_layout import Join
 from small_store import copied, fit
 

@@ -16,9 +16,12 @@ from relbench.base import Database, Table
 
 import relfrog
 from helpers import inside
-from relfrog import RunError, certify, load_run
+from relfrog import load_run
+from relfrog.analysis import certify
 from relfrog.analysis.altered_future import Tampering
 from relfrog.analysis.certificate import WAYS
+from relfrog.datasets import source_keys
+from relfrog.errors import RunError
 from relfrog.graph import _kernels as kernels
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.kinds import MODELS
@@ -159,7 +162,7 @@ def test_rows_used_are_those_that_a_change_can_reach(run: relfrog.Run, shop: Pat
 
 def test_who_is_not_there_yet_is_not_used(run: relfrog.Run, shop: Path) -> None:
     people = pd.read_parquet(shop / "db" / "people.parquet")
-    keys = relfrog.source_keys(shop, "people")["code"]
+    keys = source_keys(shop, "people")["code"]
     time = people["joined"].iloc[-1] - pd.Timedelta("1 day")
     late = keys[people["joined"] > time].tolist()
     certified = certify(run)
@@ -243,7 +246,7 @@ def test_each_entity_at_its_own_time(most: int, tried: int, run: relfrog.Run) ->
 
 def test_eight_times_unless_it_is_said_otherwise(run: relfrog.Run) -> None:
     assert certify(run).times == 8
-    with pytest.raises(relfrog.UsageError, match=r"0 or more \(got -1\)"):
+    with pytest.raises(relfrog.errors.UsageError, match=r"0 or more \(got -1\)"):
         certify(run, times=-1)
 
 
@@ -264,7 +267,7 @@ def test_the_command_takes_the_number_of_times(
     trial = json.loads(Path("p.csv.certificate.json").read_text())["trial"]
     assert (trial["times"], trial["times_tried"]) == (4, 2)
     done = CliRunner().invoke(cli, [*words, "q.csv"])
-    assert isinstance(done.exception, relfrog.UsageError)
+    assert isinstance(done.exception, relfrog.errors.UsageError)
     assert not Path("q.csv").exists()
 
 

@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 
 import relfrog
-from relfrog import Run, RunError, TaskError, UsageError, explain
+from relfrog import Run
+from relfrog.analysis import explain
+from relfrog.datasets import source_keys
+from relfrog.errors import RunError, TaskError, UsageError
 from small_store import change, copied, fit
 
 AT = "2020-11-05 13:00"
@@ -54,7 +57,7 @@ def test_an_effect_is_what_removing_the_row_does(
     assert reviews
     changed = copied(store, tmp_path)
     for row in (reviews[0], reviews[-1]):
-        keys = relfrog.source_keys(store, "reviews")
+        keys = source_keys(store, "reviews")
         assert keys is not None
         number = int(np.flatnonzero(keys["id"] == int(row.key))[0])
         before = pd.read_parquet(changed / "db" / "reviews.parquet")

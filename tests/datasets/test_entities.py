@@ -16,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import examples, sqlite
-from relfrog import DatasetError, TaskError, UsageError, import_database, source_keys
+from relfrog import import_database
+from relfrog.datasets import source_keys
 from relfrog.datasets.entities import Entities, key_frame, read_entities
 from relfrog.datasets.key_lookup import find_keys
+from relfrog.errors import DatasetError, TaskError, UsageError
 from relfrog.testing import random_database
 
 _UUIDS = [uuid.UUID(int=i * 2**100 + 0xABCDEF) for i in range(1, 4)]

@@ -89,7 +89,7 @@ def test_a_failed_replacement_keeps_the_task(
 ) -> None:
     import pandas as pd
 
-    from relfrog import DatasetError
+    from relfrog.errors import DatasetError
 
     copy = Path(shutil.copytree(store, tmp_path / "copy"))
     before = files_of(copy / "tasks" / "buys")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from relfrog import DatasetError, import_database, inspect
+from relfrog import import_database, inspect
 from relfrog.cli.summaries import inspection
+from relfrog.errors import DatasetError
 from relfrog.reporting.schema import schema_svg
 from relfrog.testing import random_database
 

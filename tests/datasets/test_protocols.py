@@ -14,9 +14,10 @@ import yaml
 from relbench.base import BaseTask, Table
 
 import relfrog
-from relfrog import TaskError, open_dataset
+from relfrog import open_dataset
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import load_task
+from relfrog.errors import TaskError
 from small_store import copied
 
 PACKAGE = Path(relfrog.__file__).parent

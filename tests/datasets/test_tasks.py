@@ -11,16 +11,10 @@ import relbench
 import yaml
 
 from bare_shop import BUYS, LIST
-from relfrog import (
-    DatasetError,
-    TaskError,
-    UsageError,
-    add_task,
-    check,
-    open_dataset,
-)
+from relfrog import add_task, check, open_dataset
 from relfrog.datasets.labels import run_sql, seed_times
 from relfrog.datasets.tasks import load_task
+from relfrog.errors import DatasetError, TaskError, UsageError
 
 
 def test_an_entity_task_is_completed_from_its_sql(bare_shop: Path) -> None:

@@ -24,6 +24,7 @@ from click.testing import CliRunner
 import relfrog
 from relfrog.cli import cli
 from relfrog.config import read_preset
+from relfrog.experiments import experiment
 from relfrog.experiments import grid as cells
 from relfrog.experiments import reachable as places
 from relfrog.experiments import study_run as experiments
@@ -75,7 +76,7 @@ def study(shop: Path, runs: Path, tmp_path: Path, here: None) -> Callable[..., d
 
     def run(name: str, tasks: list[str], **options: Any) -> dict[str, Any]:
         options = {"seeds": 1, "settings": SETTINGS, "out": tmp_path / name, **options}
-        return relfrog.experiment(name, datasets=[shop], tasks=tasks, runs=runs, **options)
+        return experiment(name, datasets=[shop], tasks=tasks, runs=runs, **options)
 
     return run
 
@@ -320,13 +321,13 @@ def test_processes_crash_and_go_on(shop: Path, tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(RunInterrupted, match="runs are finished and kept"):
-        relfrog.experiment("main", **options, say=stop)
+        experiment("main", **options, say=stop)
     finished = {
         p: p.stat().st_mtime_ns for p in (tmp_path / "main" / "runs").glob("*/metrics.json")
     }
     assert 1 <= len(finished) < 3  # the second had begun
     said: list[str] = []
-    results = relfrog.experiment("main", **options, say=said.append)
+    results = experiment("main", **options, say=said.append)
     assert f"3 runs, {len(finished)} of them finished before" in said[0]
     assert len(results["runs"]) == 6
     assert all(path.stat().st_mtime_ns == at for path, at in finished.items())
@@ -416,8 +417,8 @@ def test_what_cannot_be_reached_is_skipped(
         for n in ("rel-avito", "rel-event")
     ]
     monkeypatch.setattr(places, "_ask", lambda name, found: found.update({name: "gone"}))
-    with pytest.raises(relfrog.RunError, match="no dataset is within reach"):
-        relfrog.experiment("fd", out=tmp_path / "none")
+    with pytest.raises(relfrog.errors.RunError, match="no dataset is within reach"):
+        experiment("fd", out=tmp_path / "none")
     said.clear()
     assert places.find_places([str(tmp_path)], [], [], said.append) == []
     assert "manifest.yaml is missing" in said[0]
@@ -433,16 +434,16 @@ def test_wrong_options(study: Callable[..., Any], shop: Path, tmp_path: Path) ->
         ("no model.*sagee", "main", {"models": ["sagee"]}),
         ("no preset", "main", {"preset": "papers"}),
     ]:
-        with pytest.raises(relfrog.UsageError, match=match):
+        with pytest.raises(relfrog.errors.UsageError, match=match):
             study(name, ["buys"], **options)
-    with pytest.raises(relfrog.UsageError, match=r"no task.*bus"):
+    with pytest.raises(relfrog.errors.UsageError, match=r"no task.*bus"):
         study("main", ["bus"], out=tmp_path / "none")
     assert not (tmp_path / "none").exists()  # nothing is left behind
     study("structure", ["buys"], out=tmp_path / "one")
-    with pytest.raises(relfrog.UsageError, match="holds results of structure"):
+    with pytest.raises(relfrog.errors.UsageError, match="holds results of structure"):
         study("fd", ["buys"], out=tmp_path / "one")
-    with pytest.raises(relfrog.UsageError, match="two datasets are called store"):
-        relfrog.experiment("fd", datasets=[shop, str(shop) + "/../copy/"], out=tmp_path / "two")
+    with pytest.raises(relfrog.errors.UsageError, match="two datasets are called store"):
+        experiment("fd", datasets=[shop, str(shop) + "/../copy/"], out=tmp_path / "two")
 
 
 def test_command_line(shop: Path, runs: Path, tmp_path: Path, here: None) -> None:

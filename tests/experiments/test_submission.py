@@ -12,6 +12,7 @@ from relbench.submit import evaluate_task
 
 import relfrog
 from relfrog.cli import cli
+from relfrog.experiments import submit
 from relfrog.experiments.submission import leaderboards
 from small_store import fit
 
@@ -30,7 +31,7 @@ def runs(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
 def test_files_are_checked_and_score_as_the_runs_do(
     shop: Path, runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    done = relfrog.submit([runs[t] for t in ("buys", "spends", "list")], tmp_path / "out")
+    done = submit([runs[t] for t in ("buys", "spends", "list")], tmp_path / "out")
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "store__buys.csv", "store__list.csv", "store__spends.csv",
     ]  # fmt: skip
@@ -46,21 +47,21 @@ def test_files_are_checked_and_score_as_the_runs_do(
 
 
 def test_other_models_and_refusals(shop: Path, runs: dict[str, Path], tmp_path: Path) -> None:
-    (one,) = relfrog.submit([runs["popularity"]], tmp_path / "out")
+    (one,) = submit([runs["popularity"]], tmp_path / "out")
     run = relfrog.load_run(runs["popularity"])
     assert one.metrics["map"] == pytest.approx(run.metrics["test"]["frozen"]["map"], abs=1e-5)
     before = one.file.read_bytes()
-    with pytest.raises(relfrog.OutputError, match="already exists"):
-        relfrog.submit([runs["list"]], tmp_path / "out")
+    with pytest.raises(relfrog.errors.OutputError, match="already exists"):
+        submit([runs["list"]], tmp_path / "out")
     assert one.file.read_bytes() == before
-    relfrog.submit([runs["list"]], tmp_path / "out", overwrite=True)
+    submit([runs["list"]], tmp_path / "out", overwrite=True)
     assert one.file.read_bytes() != before
-    with pytest.raises(relfrog.UsageError, match="are both of store/list"):
-        relfrog.submit([runs["list"], runs["popularity"]], tmp_path / "two")
-    with pytest.raises(relfrog.UsageError, match="no multiclass_classification"):
-        relfrog.submit([runs["wants"]], tmp_path / "two")
-    with pytest.raises(relfrog.UsageError, match="name the runs"):
-        relfrog.submit([])
+    with pytest.raises(relfrog.errors.UsageError, match="are both of store/list"):
+        submit([runs["list"], runs["popularity"]], tmp_path / "two")
+    with pytest.raises(relfrog.errors.UsageError, match="no multiclass_classification"):
+        submit([runs["wants"]], tmp_path / "two")
+    with pytest.raises(relfrog.errors.UsageError, match="name the runs"):
+        submit([])
     assert not (tmp_path / "two").exists()
 
 
@@ -68,12 +69,14 @@ def test_what_the_checker_refuses_is_not_left_behind(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        relfrog.submit.__globals__["Run"],
+        submit.__globals__["Run"],
         "predict_seeds",
         lambda self, seeds, cutoff: [2.0] * len(seeds),
     )
-    with pytest.raises(relfrog.OutputError, match=r"checker refuses store__buys.csv.*\[0, 1\]"):
-        relfrog.submit([runs["buys"]], tmp_path / "out")
+    with pytest.raises(
+        relfrog.errors.OutputError, match=r"checker refuses store__buys.csv.*\[0, 1\]"
+    ):
+        submit([runs["buys"]], tmp_path / "out")
     assert not list(tmp_path.rglob("*.csv"))
 
 

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from helpers import csv_folder, imported, said
-from relfrog import SchemaError, UsageError, import_database, plan_import, source_keys
+from relfrog import import_database
 from relfrog.cli.summaries import notice_lines
+from relfrog.datasets import source_keys
+from relfrog.errors import SchemaError, UsageError
+from relfrog.importing import plan_import
 from relfrog.importing.key_checks import Evidence
 from relfrog.importing.mapping import Notice
 from relfrog.importing.time_proposals import _rank

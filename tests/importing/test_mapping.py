@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from helpers import assert_same_dataset, csv_folder, imported, said
-from relfrog import SchemaError, import_database, plan_import
+from relfrog import import_database
+from relfrog.errors import SchemaError
+from relfrog.importing import plan_import
 from relfrog.testing import random_database
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from helpers import plain_rows, some_results
-from relfrog import OutputError, UsageError
+from relfrog.errors import OutputError, UsageError
 from relfrog.io.output import check_output, write_frame
 from relfrog.support.files import atomic_file
 

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from helpers import assert_same_dataset, examples, sqlite
-from relfrog import SourceError, import_database, plan_import
+from relfrog import import_database
+from relfrog.errors import SourceError
+from relfrog.importing import plan_import
 from relfrog.io.secrets import hide_password, scrub, secrets_in
 from relfrog.io.sources import open_source
 from relfrog.testing import FakeDatabase, random_database

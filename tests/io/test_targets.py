@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 from helpers import plain_rows, some_results
-from relfrog import OutputError
+from relfrog.errors import OutputError
 from relfrog.io.output import check_output, write_frame
 from relfrog.io.targets import mysql as mysql_target
 from relfrog.io.targets import sql as sql_target

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import relbench
 
-from relfrog import DatasetError, build_demo, inspect, load_run
+from relfrog import inspect, load_run
 from relfrog.cli import cli
+from relfrog.datasets import build_demo
+from relfrog.errors import DatasetError
 
 
 def test_its_shape(demo: Path) -> None:

@@ -13,15 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers import csv_folder, imported, said, sqlite
-from relfrog import (
-    DatasetError,
-    SchemaError,
-    SourceError,
-    import_database,
-    plan_import,
-    source_keys,
-)
+from relfrog import import_database
+from relfrog.datasets import source_keys
 from relfrog.datasets.checks import check
+from relfrog.errors import DatasetError, SchemaError, SourceError
+from relfrog.importing import plan_import
 
 
 def test_dangling_keys_become_null_and_are_shown(tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from relbench.base import Database, Table
 
 import relfrog
 from helpers import sqlite
-from relfrog import SchemaError, UsageError, graph
+from relfrog import graph
+from relfrog.datasets import source_keys
+from relfrog.errors import SchemaError, UsageError
+from relfrog.graph import build_graph
 from relfrog.graph.sampler import TemporalSampler
 
 
@@ -34,7 +37,7 @@ def test_many_tables_foreign_keys_and_columns(tmp_path: Path) -> None:
     db = relfrog.open_dataset(tmp_path / "ds").get_db(upto_test_timestamp=False)
     assert len(db.table_dict) == count + 1
     assert len(db.table_dict["wide"].df.columns) == 1_001
-    built = relfrog.build_graph(db)
+    built = build_graph(db)
     declared = [key for key in built.foreign_keys if key.table != "wide"]
     assert len(declared) == sum(min(n, 4) for n in range(1, count)) == 230
     assert relfrog.check(tmp_path / "ds").ok
@@ -50,7 +53,7 @@ def test_long_keys_and_names(tmp_path: Path) -> None:
         f"INSERT INTO child VALUES ('2020-03-01', '{keys[1]}'), ('2020-04-01', '{keys[0]}');"
     )
     relfrog.import_database(sqlite(tmp_path / "a.db", statements), tmp_path / "ds")
-    found = relfrog.source_keys(tmp_path / "ds", name)
+    found = source_keys(tmp_path / "ds", name)
     assert found is not None
     assert found["id"].tolist() == keys
     child = pd.read_parquet(tmp_path / "ds" / "db" / "child.parquet")
@@ -61,15 +64,15 @@ def test_a_table_with_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) 
     assert np.iinfo(np.int32).max == graph.MOST_ROWS
     db = Database({"t": Table(pd.DataFrame({"id": np.arange(5)}), {}, "id", None)})
     monkeypatch.setattr(graph, "MOST_ROWS", 5)
-    relfrog.build_graph(db)
+    build_graph(db)
     monkeypatch.setattr(graph, "MOST_ROWS", 4)
     with pytest.raises(SchemaError, match="t: 5 rows; a table may have 4"):
-        relfrog.build_graph(db)
+        build_graph(db)
 
 
 def test_a_hundred_hops_and_no_more() -> None:
     frame = pd.DataFrame({"id": np.arange(300), "up": [-1, *range(299)]})
-    built = relfrog.build_graph(Database({"t": Table(frame, {"up": "t"}, "id", None)}))
+    built = build_graph(Database({"t": Table(frame, {"up": "t"}, "id", None)}))
     batch = TemporalSampler(built, "t", [-1] * 100).sample([0], [pd.Timestamp("2020-01-01")])
     assert len(batch.tables["t"].rows) >= 101
     with pytest.raises(UsageError, match="fan-outs"):

@@ -25,11 +25,11 @@ import pytest
 import torch
 
 import relfrog
-from relfrog import DatasetError, RunError, UsageError, load_run
+from relfrog import load_run
 from relfrog.config import Config
 from relfrog.datasets.dataset import read_tables
 from relfrog.datasets.tasks import load_task
-from relfrog.errors import RelFrogWarning
+from relfrog.errors import DatasetError, RelFrogWarning, RunError, UsageError
 from relfrog.nn.network import Network
 from relfrog.runs.train import RunInterrupted
 from relfrog.training import memory_check as memory
@@ -150,7 +150,7 @@ def test_a_file_that_the_system_cuts_off_is_no_file(
     try:
         relfrog.train({str(store)!r}, "buys", {str(tmp_path / "run")!r},
                       settings={ {**QUICK, **SETTINGS}!r})
-    except relfrog.RunError as error:
+    except relfrog.errors.RunError as error:
         print(error)
     """
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY

@@ -20,8 +20,11 @@ import yaml
 
 import relfrog
 from relfrog import RelFrogError, load_run
+from relfrog.datasets import source_keys
 from relfrog.datasets.labels import run_sql
+from relfrog.errors import RunError
 from relfrog.graph.relational import open_graph
+from relfrog.importing import plan_import
 from relfrog.io.output import write_frame
 from small_store import copied, fit
 
@@ -99,7 +102,7 @@ def test_a_trap_in_a_run_folder_does_not_go_off(
             opened.roles()
             opened.history()
             _ = opened.metrics
-            raise relfrog.RunError("it was not read at all")
+            raise RunError("it was not read at all")
         assert not place.exists()
 
 
@@ -135,7 +138,7 @@ def test_a_trap_in_a_dataset_folder_does_not_go_off(store: Path, tmp_path: Path)
             try:
                 relfrog.check(broken, "buys")
                 relfrog.inspect(broken)
-                relfrog.source_keys(broken, "people")
+                source_keys(broken, "people")
             except RelFrogError:
                 pass
             assert not place.exists()
@@ -205,7 +208,7 @@ def test_a_task_cannot_lie_outside_its_folder(store: Path, tmp_path: Path) -> No
 )
 def test_label_sql_reaches_nothing(sql: str, store: Path) -> None:
     db = relfrog.open_dataset(store).get_db()
-    with pytest.raises(relfrog.TaskError):
+    with pytest.raises(relfrog.errors.TaskError):
         run_sql(sql, db, [pd.Timestamp("2020-05-01")], pd.Timedelta("1 day"))
     assert not Path("/tmp/relfrog-owned.csv").exists()
 
@@ -214,10 +217,10 @@ def test_label_sql_has_limits(store: Path) -> None:
     db = relfrog.open_dataset(store).get_db()
     times, horizon = [pd.Timestamp("2020-05-01")], pd.Timedelta("1 day")
     endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c"
-    with pytest.raises(relfrog.TaskError, match="stopped after"):
+    with pytest.raises(relfrog.errors.TaskError, match="stopped after"):
         run_sql(endless, db, times, horizon, seconds=0.5)
     greedy = "SELECT list(a.range::VARCHAR || repeat('x', 1000)) FROM range(10000000) a"
-    with pytest.raises(relfrog.TaskError, match=r"(?i)memory"):
+    with pytest.raises(relfrog.errors.TaskError, match=r"(?i)memory"):
         run_sql(greedy, db, times, horizon, memory="50MB")
 
 
@@ -271,7 +274,7 @@ def test_the_canary_does_not_come_along(
         connection.execute("INSERT INTO x VALUES (1, '2020-01-01'), (2, '2021-01-01')")
     result = relfrog.import_database(address, tmp_path / "ds")
     relfrog.check(tmp_path / "ds")
-    said = [repr(result), relfrog.plan_import(address).mapping.to_yaml(), *capfd.readouterr()]
+    said = [repr(result), plan_import(address).mapping.to_yaml(), *capfd.readouterr()]
     assert not [text for text in said if secret in text]
     files = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert len(files) > 3

@@ -13,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 import relfrog
-from relfrog import RunError, UsageError, load_run
+from relfrog import load_run
 from relfrog.cli import cli
 from relfrog.datasets.label_history import known_labels
 from relfrog.datasets.tasks import load_task
+from relfrog.errors import RunError, UsageError
 from relfrog.kinds import MODELS, TASK_KINDS, models_for
 from relfrog.models.auto import choose
 from relfrog.models.boosting import BoostedTrees, QuickBoostedTrees

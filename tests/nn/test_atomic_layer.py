@@ -157,7 +157,7 @@ def test_recommendations(shop: Path, store: Path, tmp_path: Path) -> None:
     same = fit(shop, tmp_path / "sage", "list", model="sage", ranking="sampled", epochs=1)
     assert named.config.ranking == "sampled"
     assert named.metrics == same.metrics
-    with pytest.raises(relfrog.UsageError, match="ranking must be sampled"):
+    with pytest.raises(relfrog.errors.UsageError, match="ranking must be sampled"):
         fit(shop, tmp_path / "no", "list", model="id-gnn", ranking="both")
-    with pytest.raises(relfrog.UsageError, match="id-gnn is for recommendations"):
+    with pytest.raises(relfrog.errors.UsageError, match="id-gnn is for recommendations"):
         fit(store, tmp_path / "no", "buys", model="id-gnn")

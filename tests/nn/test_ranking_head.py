@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 import relfrog
 from helpers import examples
 from oracles.network_cases import dense_database
-from relfrog import RunError, TaskError, UsageError, load_run
+from relfrog import load_run
 from relfrog.config import resolve
+from relfrog.datasets import source_keys
 from relfrog.datasets.label_history import known_labels
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.datasets.tasks import load_task
+from relfrog.errors import RunError, TaskError, UsageError
 from relfrog.graph.popularity import ListRequest, Popularity, joined_before
 from relfrog.graph.relational import build_graph
 from relfrog.kinds import MODELS
@@ -469,7 +471,7 @@ def test_wishes_are_met(name: str, shop: Path, runs: dict[str, relfrog.Run]) -> 
     assert set(some["id"]) <= {7, 2, 5}
     orders = pd.read_parquet(shop / "db" / "orders.parquet")
     orders = orders[orders["ordered_at"] <= TEST]
-    people, things = (relfrog.source_keys(shop, t) for t in ("people", "things"))
+    people, things = (source_keys(shop, t) for t in ("people", "things"))
     known = {
         (people["code"][int(p)], things["id"][int(t)])
         for p, t in zip(orders["person"], orders["thing"], strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relfrog import report
+from relfrog.reporting import report
 from report_cases import EVIL, evil_report, forty, moved
 from small_store import fit
 

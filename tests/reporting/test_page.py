@@ -13,8 +13,10 @@ import pandas as pd
 import pytest
 
 import relfrog
-from relfrog import Run, RunError, UsageError, load_run, report
+from relfrog import Run, load_run
+from relfrog.errors import RunError, UsageError
 from relfrog.models.boosting import BoostedTrees
+from relfrog.reporting import report
 from relfrog.reporting.html import Markup, amount, join, model_name, sheet, signed, tag
 from relfrog.reporting.schema import draw_schema, read_schema
 from report_cases import EVIL, evil_report, forty, moved

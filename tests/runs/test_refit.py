@@ -12,10 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 import relfrog
-from relfrog import UsageError, load_run
+from relfrog import load_run
 from relfrog.cli import cli
 from relfrog.config import Config
 from relfrog.datasets.tasks import load_task
+from relfrog.errors import UsageError
 from relfrog.models.boosting import BoostedTrees
 from relfrog.models.rankers import BoostedRanker
 from relfrog.runs.train import RunInterrupted

@@ -15,7 +15,9 @@ import torch
 import yaml
 
 import relfrog
-from relfrog import DatasetError, RunError, SchemaError, TaskError, UsageError, load_run
+from relfrog import load_run
+from relfrog.datasets import source_keys
+from relfrog.errors import DatasetError, RunError, SchemaError, TaskError, UsageError
 from relfrog.features.columns import NewColumnWarning
 from relfrog.support.files import write_json
 from relfrog.testing import random_database
@@ -84,7 +86,7 @@ def test_rolling_predictions_are_those_of_a_database_that_ends_at_the_seed(
         seeds = run.prepared.seeds(split)
         found = run.predict_seeds(seeds, None)
         every |= dict(zip(zip(seeds.rows, seeds.times), found))
-    keys = relfrog.source_keys(store, "people")["code"].to_numpy()
+    keys = source_keys(store, "people")["code"].to_numpy()
     assert {time for _, time in every} == set(TIMES)
     for time in reversed(TIMES):
         rows = [row for row, at in every if at == time]
@@ -154,7 +156,7 @@ def test_what_the_task_hides_is_not_seen(store: Path, tmp_path: Path) -> None:
 
 def test_by_default_everyone_at_the_newest_time(run: relfrog.Run, store: Path) -> None:
     found = run.predict()
-    keys = relfrog.source_keys(store, "people")
+    keys = source_keys(store, "people")
     assert list(found) == ["code", "time", "prediction"]
     assert found["code"].tolist() == keys["code"].tolist()
     newest = relfrog.open_dataset(store).get_db(upto_test_timestamp=False).max_timestamp
@@ -165,7 +167,7 @@ def test_by_default_everyone_at_the_newest_time(run: relfrog.Run, store: Path) -
 
 def test_only_those_who_exist_then(run: relfrog.Run, store: Path) -> None:
     people = pd.read_parquet(store / "db" / "people.parquet")
-    keys = relfrog.source_keys(store, "people")["code"]
+    keys = source_keys(store, "people")["code"]
     assert people["joined"].is_monotonic_increasing
     for time in people["joined"].iloc[[0, 7, -1]]:
         found = run.predict(time)
@@ -253,7 +255,7 @@ def test_who_does_not_exist_yet_gets_an_answer_that_knows_nothing_of_him(
     run: relfrog.Run, store: Path, tmp_path: Path
 ) -> None:
     people = pd.read_parquet(store / "db" / "people.parquet")
-    keys = relfrog.source_keys(store, "people")["code"]
+    keys = source_keys(store, "people")["code"]
     time = people["joined"].iloc[-1] - pd.Timedelta("1 day")
     late = keys[people["joined"] > time].tolist()
     found = run.predict(time, late)
@@ -284,7 +286,7 @@ def test_keys_of_several_columns_on_an_awkward_database(tmp_path: Path) -> None:
     database = random_database(3, size=90)
     source = database.to_sqlite(tmp_path / "a.db")
     relfrog.import_database(source, tmp_path / "ds", val="2020-02-10", test="2020-02-25")
-    keys = relfrog.source_keys(tmp_path / "ds", "order")
+    keys = source_keys(tmp_path / "ds", "order")
     assert keys is not None
     assert list(keys) == ["customer_id", "number"]
     key = relfrog.open_dataset(tmp_path / "ds").manifest.tables["order"].pkey
@@ -547,5 +549,5 @@ def test_new_categories_are_named_and_those_of_before_are_not(store: Path, tmp_p
         load_run(run.folder).predict()
     assert len(said) == 1
     (run.folder / "unseen.json").write_text("[1]")
-    with pytest.raises(relfrog.RunError, match="damaged"):
+    with pytest.raises(relfrog.errors.RunError, match="damaged"):
         load_run(run.folder).predict()

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 import relfrog
-from relfrog import SchemaError, load_run
+from relfrog import load_run
+from relfrog.errors import SchemaError
 from relfrog.features.columns import NewColumnWarning
 from relfrog.models.run_folder import FORMAT
 from relfrog.support.files import read_json, write_json

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from helpers import csv_folder, sqlite
-from relfrog import DatasetError, RunError, SchemaError, import_database
+from relfrog import import_database
+from relfrog.errors import DatasetError, RunError, SchemaError
 from relfrog.support.files import atomic_folder, clear_partials, locked, recover
 
 

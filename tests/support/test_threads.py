@@ -101,7 +101,7 @@ def test_the_setting_reaches_training_and_prediction(
     again = load_run(run.folder)
     again.predict()
     again.evaluate("val")
-    from relfrog import explain
+    from relfrog.analysis import explain
 
     explain(again, "P03")
     assert set(seen) == {3}

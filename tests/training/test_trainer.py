@@ -21,12 +21,13 @@ import pytest
 import torch
 
 import relfrog
-from relfrog import RunError, TaskError, UsageError, load_run
+from relfrog import load_run
 from relfrog.cli.summaries import run_summary
 from relfrog.cli.terminal import TrainingProgress
 from relfrog.config import Config, resolve
+from relfrog.datasets import source_keys
 from relfrog.datasets.tasks import load_task
-from relfrog.errors import RelFrogWarning
+from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.features.columns import Columns
 from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import locked
@@ -567,7 +568,7 @@ def test_nothing_is_left_behind_by_what_cannot_begin(store: Path, tmp_path: Path
     ):  # fmt: skip
         with pytest.raises(relfrog.RelFrogError):
             fit(store, tmp_path / "new" / "run", **options)  # type: ignore[arg-type]
-    with pytest.raises(relfrog.DatasetError):
+    with pytest.raises(relfrog.errors.DatasetError):
         fit(tmp_path / "nowhere", tmp_path / "new" / "run")
     assert os.listdir(tmp_path) == []
 
@@ -811,7 +812,7 @@ def test_every_type_of_task_is_trained_scored_and_predicted(
     assert loss[-1] < loss[0]
     task = run.prepared.task
     labels = task.get_table("test", mask_input_cols=False).df
-    keys = relfrog.source_keys(store, "people")
+    keys = source_keys(store, "people")
     assert keys is not None
     asked = pd.DataFrame(
         {"code": keys["code"].to_numpy()[labels["code"]], "time": labels["timestamp"]}

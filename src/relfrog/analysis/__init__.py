@@ -1,1 +1,21 @@
 """Questions put to a finished run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relfrog.support.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from relfrog.analysis.certificate import certify
+    from relfrog.analysis.explanation import explain
+
+__all__ = ["certify", "explain"]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "certify": "relfrog.analysis.certificate",
+        "explain": "relfrog.analysis.explanation",
+    },
+)

@@ -1,13 +1,10 @@
-"""A database as pointers between rows; seeds become batches without a future.
-
-The names below are imported on first use: the sampler needs PyTorch and compiled code, which
-`relfrog inspect` does without.
-"""
+"""A database as pointers between rows; seeds become batches without a future."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from relfrog.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from relfrog.graph.batch import Batch
@@ -45,24 +42,24 @@ __all__ = [
     "prove_full_resolution",
 ]
 
-_HOMES = {
-    "Batch": "batch",
-    "ForeignKey": "relational",
-    "Loader": "loader",
-    "RelationalGraph": "relational",
-    "TemporalSampler": "sampler",
-    "build_graph": "relational",
-    "open_graph": "relational",
-    "prove_full_resolution": "resolution",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        home = importlib.import_module(f"{__name__}.{_HOMES.get(name, 'routes')}")
-        return getattr(home, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "AGAINST": "relfrog.graph.routes",
+        "ALONG": "relfrog.graph.routes",
+        "Batch": "relfrog.graph.batch",
+        "CoOccurrence": "relfrog.graph.routes",
+        "Completion": "relfrog.graph.routes",
+        "ForeignKey": "relfrog.graph.relational",
+        "Loader": "relfrog.graph.loader",
+        "Matches": "relfrog.graph.routes",
+        "Paradigm": "relfrog.graph.routes",
+        "RelationalGraph": "relfrog.graph.relational",
+        "Route": "relfrog.graph.routes",
+        "TemporalSampler": "relfrog.graph.sampler",
+        "build_graph": "relfrog.graph.relational",
+        "find_routes": "relfrog.graph.routes",
+        "open_graph": "relfrog.graph.relational",
+        "prove_full_resolution": "relfrog.graph.resolution",
+    },
+)

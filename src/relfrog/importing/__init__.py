@@ -12,3 +12,22 @@ How the data flow, in order:
 
 `database` runs these steps.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relfrog.support.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from relfrog.importing.database import import_database, plan_import
+
+__all__ = ["import_database", "plan_import"]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "import_database": "relfrog.importing.database",
+        "plan_import": "relfrog.importing.database",
+    },
+)

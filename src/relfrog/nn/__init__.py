@@ -1,11 +1,26 @@
 """The network: rows in, messages by node and by edge, predictions out."""
 
-from relfrog.nn.aggregation import Aggregation, aggregate, first
-from relfrog.nn.encoders import age_parts
-from relfrog.nn.heads import BinaryHead, Head, MulticlassHead, MultilabelHead, RegressionHead
-from relfrog.nn.messages import MESSAGES
-from relfrog.nn.network import Network, Output
-from relfrog.nn.task_heads import HEADS
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relfrog.support.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from relfrog.nn.aggregation import Aggregation, aggregate, first
+    from relfrog.nn.encoders import age_parts
+    from relfrog.nn.heads import (
+        BinaryHead,
+        Head,
+        MulticlassHead,
+        MultilabelHead,
+        RegressionHead,
+        Targets,
+    )
+    from relfrog.nn.messages import MESSAGES
+    from relfrog.nn.network import Network, Output
+    from relfrog.nn.ranking_head import RankingHead
+    from relfrog.nn.task_heads import HEADS
 
 __all__ = [
     "HEADS",
@@ -17,8 +32,31 @@ __all__ = [
     "MultilabelHead",
     "Network",
     "Output",
+    "RankingHead",
     "RegressionHead",
+    "Targets",
     "age_parts",
     "aggregate",
     "first",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Aggregation": "relfrog.nn.aggregation",
+        "BinaryHead": "relfrog.nn.heads",
+        "HEADS": "relfrog.nn.task_heads",
+        "Head": "relfrog.nn.heads",
+        "MESSAGES": "relfrog.nn.messages",
+        "MulticlassHead": "relfrog.nn.heads",
+        "MultilabelHead": "relfrog.nn.heads",
+        "Network": "relfrog.nn.network",
+        "Output": "relfrog.nn.network",
+        "RankingHead": "relfrog.nn.ranking_head",
+        "RegressionHead": "relfrog.nn.heads",
+        "Targets": "relfrog.nn.heads",
+        "age_parts": "relfrog.nn.encoders",
+        "aggregate": "relfrog.nn.aggregation",
+        "first": "relfrog.nn.aggregation",
+    },
+)
