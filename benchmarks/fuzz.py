@@ -8,7 +8,7 @@ A case ends in success or in an error that RelFrog raises on purpose; anything e
     python benchmarks/fuzz.py --journeys 300 --seed 1 --out benchmarks/fuzz.json
 
 tries so many journeys on databases that are dirty but bearable, with a task that fits, drawn by
-hypothesis (`tests/dirty_journeys.py`); the same seed and number give the same ones.
+hypothesis (`tests/oracles/dirty_journeys.py`); the same seed and number give the same ones.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def try_journeys(count: int, seed: int, minutes: float) -> dict[str, Any]:
     """Journeys that hypothesis draws: how far they came, and what went wrong."""
     import hypothesis
 
-    from dirty_journeys import Journey, journeys, run_journey
+    from oracles.dirty_journeys import Journey, journeys, run_journey
 
     reached: Counter[str] = Counter()
     drawn: Counter[str] = Counter()

@@ -8,16 +8,49 @@ import socket
 import subprocess
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 # As the command line does: see relfrog.cli.main.
 os.environ.setdefault("GOMP_SPINCOUNT", "100000")
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
+
+
+class Once:
+    """Makes each folder in the first process that asks for it; others wait, and read it.
+
+    ``pytest -n`` runs tests in several processes, each with session fixtures of its own.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.made: dict[Path, set[tuple[str, int, int]]] = {}
+
+    def __call__(self, name: str, make: Callable[[Path], object]) -> Path:
+        folder, done = self.base / name, self.base / f"{name}.done"
+        if folder not in self.made:
+            with FileLock(self.base / f"{name}.lock"):
+                if not done.exists():
+                    shutil.rmtree(folder, ignore_errors=True)  # of someone who failed
+                    folder.mkdir()
+                    make(folder)
+                    done.touch()
+                self.made[folder] = _files(folder)
+        return folder
+
+    def changed(self) -> list[str]:
+        """Files that are not what they were."""
+        return sorted({name for f, was in self.made.items() for name, *_ in was ^ _files(f)})
+
+
+def _files(folder: Path) -> set[tuple[str, int, int]]:
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return {(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in found}
 
 
 @pytest.fixture(scope="session")
@@ -29,29 +62,40 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Once]:
+    """Folders that are made once for all processes that run tests."""
+    base = tmp_path_factory.getbasetemp()
+    made = Once(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+    yield made
+    assert made.changed() == [], "a test changed a folder that all tests read: take a copy"
+
+
+@pytest.fixture(scope="session")
+def store(once: Once) -> Path:
     """The dataset folder of a small store; whoever changes it takes a copy."""
     from small_store import make_store
 
-    return make_store(tmp_path_factory.mktemp("store"))
+    return once("store", make_store) / "store"
 
 
 @pytest.fixture(scope="session")
-def shop(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shop(store: Path, once: Once) -> Path:
     """The small store, with a list to be predicted: things that a person will order."""
-    import relfrog
-    from small_store import LIST, copied
+    from small_store import make_shop
 
-    folder = copied(store, tmp_path_factory.mktemp("shop"))
-    relfrog.add_task(
-        folder, "list", LIST, type="recommendation", source="people", target="things",
-        horizon="20 days", k=3,
-    )  # fmt: skip
-    return folder
+    return once("shop", lambda folder: make_shop(store, folder)) / "copy"
+
+
+@pytest.fixture
+def bare_shop(once: Once, tmp_path: Path) -> Path:
+    """A dataset without tasks, of the test's own."""
+    from bare_shop import make_bare_shop
+
+    return Path(shutil.copytree(once("bare-shop", make_bare_shop) / "ds", tmp_path / "bare-shop"))
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo(once: Once) -> Path:
     """What `relfrog demo` leaves, after as little training as can be; and what it said."""
     from relfrog import DatasetError
     from relfrog.cli.demo import run_demo
@@ -61,10 +105,36 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _package_data()
     except DatasetError as error:
         pytest.skip(str(error))
-    folder = tmp_path_factory.mktemp("demo")
-    with open(folder / "said.txt", "w", encoding="utf-8") as file, redirect_stdout(file):
-        run_demo(folder, False, {"epochs": 1, "steps_per_epoch": 2, "neighbors": 4})
-    return folder
+
+    def make(folder: Path) -> None:
+        with open(folder / "said.txt", "w", encoding="utf-8") as file, redirect_stdout(file):
+            run_demo(folder, False, {"epochs": 1, "steps_per_epoch": 2, "neighbors": 4})
+
+    return once("demo", make)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    """A folder in which the examples of all commands run."""
+    from helpers import sqlite
+
+    days = ", ".join(
+        f"({i}, {i % 5}, '2020-{i % 12 + 1:02d}-{i % 28 + 1:02d}')" for i in range(1, 400)
+    )
+    sqlite(
+        tmp_path / "shop.db",
+        "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT);"
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customers (id), "
+        "ordered_at DATE);"
+        "INSERT INTO customers VALUES (0, 'a'), (1, 'b'), (2, 'c'), (3, 'd'), (4, 'e');"
+        f"INSERT INTO orders VALUES {days};",
+    )
+    (tmp_path / "churn.sql").write_text(
+        "SELECT t.timestamp, c.id, CAST(count(o.id) < 7 AS INTEGER) AS churn FROM timestamps t "
+        "CROSS JOIN customers c LEFT JOIN orders o ON o.customer = c.id AND o.ordered_at > "
+        "t.timestamp AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}' GROUP BY ALL"
+    )
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,23 @@
-"""Small ways to make a source and to read what became of it."""
+"""Small ways to make a source, to run a command, and to read what became of it."""
 
 from __future__ import annotations
 
+import re
+import signal
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
+import pytest
 import relbench
+import yaml
 
 from relfrog import import_database
+from relfrog.cli import main
 from relfrog.importing.result import ImportResult
 
 
@@ -81,3 +88,54 @@ def plain_rows(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
 
     columns = [[plain(v) for v in frame[name].astype(object)] for name in frame]
     return list(zip(*columns))
+
+
+def dataset_content(folder: Path) -> dict[str, object]:
+    """Everything in a dataset folder that does not name the source."""
+    content: dict[str, object] = {
+        str(path.relative_to(folder)): pq.read_table(path) for path in folder.glob("*/*.parquet")
+    }
+    manifest = yaml.safe_load((folder / "manifest.yaml").read_text(encoding="utf-8"))
+    content["manifest"] = {k: v for k, v in manifest.items() if k not in ("description", "name")}
+    return content
+
+
+def assert_same_dataset(one: Path, two: Path) -> None:
+    """The same tables, keys and manifest; they may be called differently."""
+    first, second = dataset_content(one), dataset_content(two)
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        assert value == second[key], key
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a page in a language."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+def shape(text: str) -> set[str]:
+    """Lines without numbers, roles and planes, which depend on the machine; without columns."""
+    found = set()
+    for line in text.splitlines():
+        line = re.sub(r"\bN\d\w+|-?\d[\d,.]*(e-\d+)?|\*|\b(edge|node|undecided)$", "#", line)
+        line = re.sub(r"# (s|min) left", "# s left", line)
+        found.add(re.sub(r"\s+", " ", line).replace(" #", "#").rstrip())
+    return found
+
+
+def inside(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """A command in this process: exit code, output, errors. Importing libraries takes seconds."""
+    capfd.readouterr()
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    before, sys.argv = sys.argv, ["relfrog", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        sys.argv = before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    out, err = capfd.readouterr()
+    return code, out, err

@@ -149,3 +149,13 @@ FROM timestamps t JOIN orders o ON o.ordered_at > t.timestamp
     AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}'
 WHERE o.person IS NOT NULL GROUP BY ALL
 """
+
+
+def make_shop(store: Path, folder: Path) -> Path:
+    """A copy of the store with one more task, a list."""
+    shop = copied(store, folder)
+    relfrog.add_task(
+        shop, "list", LIST, type="recommendation", source="people", target="things",
+        horizon="20 days", k=3,
+    )  # fmt: skip
+    return shop

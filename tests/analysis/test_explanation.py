@@ -95,13 +95,11 @@ def test_every_row_leads_to_the_entity(whole: Run) -> None:
         assert (-1 in row.leads_to) == (row.hops == 1)
 
 
-def test_who_is_unknown_and_what_is_no_network(whole: Run, store: Path, tmp_path: Path) -> None:
+def test_who_is_unknown_and_what_is_no_network(whole: Run, shop: Path, tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="code=nobody"):
         explain(whole, "nobody", AT)
     with pytest.raises(UsageError, match="is no time"):
         explain(whole, "P03", "soon")
-    shop = copied(store, tmp_path)
-    add_list(shop)
     run = relfrog.train(shop, "list", tmp_path / "run", model="popularity")
     with pytest.raises(RunError, match="--model frog"):
         explain(run, "P03")
@@ -115,22 +113,8 @@ def test_someone_without_a_past(whole: Run) -> None:
     assert (share.table, share.rows, share.newest, share.effect) == ("people", 1, None, None)
 
 
-def add_list(store: Path) -> None:
-    relfrog.add_task(
-        store, "list",
-        "SELECT t.timestamp, o.person AS code, LIST(DISTINCT o.thing) AS id FROM timestamps t "
-        "JOIN orders o ON o.ordered_at > t.timestamp AND o.ordered_at <= t.timestamp + INTERVAL "
-        "'{timedelta}' WHERE o.person IS NOT NULL GROUP BY ALL",
-        type="recommendation", source="people", target="things", horizon="20 days", k=3,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("task", ["spends", "wants", "sorts", "list"])
-def test_every_type_of_task(task: str, store: Path, tmp_path: Path) -> None:
-    shop = store
-    if task == "list":
-        shop = copied(store, tmp_path)
-        add_list(shop)
+def test_every_type_of_task(task: str, shop: Path, tmp_path: Path) -> None:
     run = fit(shop, tmp_path / "run", task, epochs=1)
     found = explain(run, "P15", AT, rows=6)
     said: Any = run.predict(AT, ["P15"])

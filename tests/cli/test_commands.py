@@ -14,11 +14,11 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.datasets.test_tasks import BUYS, shop  # noqa: F401
 
 import relfrog as library
-from helpers import csv_folder, sqlite
-from relfrog.cli import cli, main
+from bare_shop import LIST
+from helpers import csv_folder, inside
+from relfrog.cli import cli
 from relfrog.support.files import locked
 from small_store import QUICK, change, copied, fit
 
@@ -29,23 +29,6 @@ def relfrog(*arguments: str, folder: Path | None = None, given: str = "") -> tup
         capture_output=True, text=True, cwd=folder, input=given, timeout=120,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
-
-
-def inside(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """The same without a new process: quicker, where only words and exit codes matter."""
-    capfd.readouterr()
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    before, sys.argv = sys.argv, ["relfrog", *arguments]
-    try:
-        main()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
-    finally:
-        sys.argv = before
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    out, err = capfd.readouterr()
-    return code, out, err
 
 
 def test_help_answers_at_once() -> None:
@@ -87,28 +70,6 @@ def test_every_command_has_help_with_an_example(
     for option in command.params:
         if isinstance(option, click.Option):
             assert option.help, f"{name} --{option.name}"
-
-
-@pytest.fixture
-def workplace(shop: Path, tmp_path: Path) -> Path:  # noqa: F811
-    """A folder in which the examples of all commands run."""
-    days = ", ".join(
-        f"({i}, {i % 5}, '2020-{i % 12 + 1:02d}-{i % 28 + 1:02d}')" for i in range(1, 400)
-    )
-    sqlite(
-        tmp_path / "shop.db",
-        "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT);"
-        "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customers (id), "
-        "ordered_at DATE);"
-        "INSERT INTO customers VALUES (0, 'a'), (1, 'b'), (2, 'c'), (3, 'd'), (4, 'e');"
-        f"INSERT INTO orders VALUES {days};",
-    )
-    (tmp_path / "churn.sql").write_text(
-        "SELECT t.timestamp, c.id, CAST(count(o.id) < 7 AS INTEGER) AS churn FROM timestamps t "
-        "CROSS JOIN customers c LEFT JOIN orders o ON o.customer = c.id AND o.ordered_at > "
-        "t.timestamp AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}' GROUP BY ALL"
-    )
-    return tmp_path
 
 
 def test_the_examples_run(
@@ -208,11 +169,11 @@ def test_wrong_input_gets_one_clear_answer(
     code: int,
     words: str,
     workplace: Path,
-    shop: Path,  # noqa: F811
+    bare_shop: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    os.symlink(shop, workplace / "ds")
+    os.symlink(bare_shop, workplace / "ds")
     before = set(os.listdir(workplace))
     monkeypatch.chdir(workplace)
     got, out, err = inside(capfd, *arguments)
@@ -482,20 +443,18 @@ def test_wrong_input_about_runs_gets_one_clear_answer(
 
 
 def test_a_recommendation(
-    shop: Path,  # noqa: F811
+    bare_shop: Path,
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tests.datasets.test_tasks import LIST
-
     monkeypatch.chdir(tmp_path)
     library.add_task(
-        shop, "things", LIST, type="recommendation", source="people", target="things.thing",
+        bare_shop, "things", LIST, type="recommendation", source="people", target="things.thing",
         horizon="20 days", overwrite=True,
     )  # fmt: skip
     code, out, _ = inside(
-        capfd, "train", str(shop), "things", "--out", "run", "--model", "past-visit", "--json",
+        capfd, "train", str(bare_shop), "things", "--out", "run", "--model", "past-visit", "--json",
         "--no-report",
     )  # fmt: skip
     assert code == 0

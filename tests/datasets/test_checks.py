@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,19 +10,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from tests.datasets.test_tasks import BUYS, LIST, shop  # noqa: F401
 
+from bare_shop import BUYS, LIST
 from relfrog import add_task
 from relfrog.datasets.checks import check
 
 
 @pytest.fixture
-def folder(shop: Path, tmp_path: Path) -> Path:  # noqa: F811
+def folder(bare_shop: Path) -> Path:
     """A good dataset with a task of its own, to be broken."""
-    copy = tmp_path / "ds"
-    shutil.copytree(shop, copy, ignore=shutil.ignore_patterns("tasks"))
-    add_task(copy, "buys", BUYS, type="binary", entity="people", horizon="20 days")
-    return copy
+    add_task(bare_shop, "buys", BUYS, type="binary", entity="people", horizon="20 days")
+    return bare_shop
 
 
 def column(table: str, name: str, change: Callable[[pa.Array], pa.Array]) -> Callable[[Path], None]:

@@ -10,79 +10,38 @@ import pytest
 import relbench
 import yaml
 
-from helpers import sqlite
+from bare_shop import BUYS, LIST
 from relfrog import (
     DatasetError,
     TaskError,
     UsageError,
     add_task,
     check,
-    import_database,
     open_dataset,
 )
 from relfrog.datasets.labels import run_sql, seed_times
 from relfrog.datasets.tasks import load_task
 
 
-@pytest.fixture(scope="session")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A year of orders by thirty people for twelve things."""
-    folder = tmp_path_factory.mktemp("shop")
-    orders = ", ".join(
-        f"({i}, {i * 7 % 30 + 1}, {(i * 5 + i // 30) % 12 + 1}, {i % 17}, '2020-01-01', {i})"
-        for i in range(1, 1200)
-    )
-    address = sqlite(
-        folder / "shop.db",
-        "CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT);"
-        "CREATE TABLE things (id INTEGER PRIMARY KEY, title TEXT);"
-        "CREATE TABLE orders (id INTEGER PRIMARY KEY, person INTEGER REFERENCES people (id), "
-        "thing INTEGER REFERENCES things (id), price REAL, ordered_at TIMESTAMP, n INTEGER);"
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30) "
-        "INSERT INTO people SELECT i, 'p' || i FROM n;"
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12) "
-        "INSERT INTO things SELECT i, 't' || i FROM n;"
-        f"INSERT INTO orders VALUES {orders};"
-        "UPDATE orders SET ordered_at = datetime('2020-01-01', (id * 7) || ' hours')",
-    )
-    import_database(address, folder / "ds", val="2020-09-01", test="2020-11-01")
-    return folder / "ds"
-
-
-BUYS = """
-SELECT t.timestamp, p.id, CAST(count(o.id) > 2 AS INTEGER) AS buys
-FROM timestamps t CROSS JOIN people p
-LEFT JOIN orders o ON o.person = p.id AND o.ordered_at > t.timestamp
-    AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}'
-GROUP BY ALL
-"""
-LIST = """
-SELECT t.timestamp, o.person AS id, LIST(DISTINCT o.thing) AS thing
-FROM timestamps t JOIN orders o ON o.ordered_at > t.timestamp
-    AND o.ordered_at <= t.timestamp + INTERVAL '{timedelta}'
-GROUP BY ALL
-"""
-
-
-def test_an_entity_task_is_completed_from_its_sql(shop: Path) -> None:
+def test_an_entity_task_is_completed_from_its_sql(bare_shop: Path) -> None:
     added = add_task(
-        shop, "buys", BUYS, type="binary", entity="people", horizon="20 days", eval_times=2,
+        bare_shop, "buys", BUYS, type="binary", entity="people", horizon="20 days", eval_times=2,
         overwrite=True,
     )  # fmt: skip
     assert (added.manifest.entity_col, added.manifest.target_col) == ("id", "buys")
     assert added.stats["val"].rows == 60
     assert added.stats["val"].seed_times == 2
     assert 0 < added.stats["train"].label["positive"] < 1
-    task = relbench.load_dataset(shop).load_task("buys")
+    task = relbench.load_dataset(bare_shop).load_task("buys")
     stored = task.get_table("test", mask_input_cols=False).df
-    made = relbench.load_dataset(shop).load_task("buys", regenerate=True)
+    made = relbench.load_dataset(bare_shop).load_task("buys", regenerate=True)
     pd.testing.assert_frame_equal(
         stored, made.get_table("test", mask_input_cols=False).df, check_dtype=False
     )
 
 
-def test_an_empty_first_table_does_no_harm(shop: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(shop, tmp_path / "ds"))
+def test_an_empty_first_table_does_no_harm(bare_shop: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(bare_shop, tmp_path / "ds"))
     manifest = yaml.safe_load((copy / "manifest.yaml").read_text())
     early = {name: {"pkey": None, "fkeys": {}, "time_col": "at"} for name in ("aaa", "aab")}
     manifest["tables"] = early | manifest["tables"]
@@ -91,19 +50,19 @@ def test_an_empty_first_table_does_no_harm(shop: Path, tmp_path: Path) -> None:
     pd.DataFrame({"at": times[:0]}).to_parquet(copy / "db" / "aaa.parquet")
     pd.DataFrame({"at": times}).to_parquet(copy / "db" / "aab.parquet")
     options = {"type": "binary", "entity": "people", "horizon": "20 days", "overwrite": True}
-    both = [add_task(where, "early", BUYS, **options) for where in (shop, copy)]  # type: ignore[arg-type]
+    both = [add_task(where, "early", BUYS, **options) for where in (bare_shop, copy)]  # type: ignore[arg-type]
     assert both[0].stats == both[1].stats
     dataset = open_dataset(copy)
     task, full = load_task(dataset, "early"), dataset.get_db(upto_test_timestamp=False)
     assert len(seed_times(dataset, task, "train", full)) == both[0].stats["train"].seed_times
 
 
-def test_a_recommendation_task(shop: Path) -> None:
+def test_a_recommendation_task(bare_shop: Path) -> None:
     added = add_task(
-        shop, "list", LIST, type="recommendation", source="people", target="things.thing",
+        bare_shop, "list", LIST, type="recommendation", source="people", target="things.thing",
         horizon="20 days", k=5, overwrite=True,
     )  # fmt: skip
-    task = relbench.load_dataset(shop).load_task("list")
+    task = relbench.load_dataset(bare_shop).load_task("list")
     assert task.eval_k == 5
     assert added.stats["test"].label["targets"] > 1
 
@@ -114,26 +73,26 @@ SORTS = BUYS.replace(
 )
 
 
-def test_a_multilabel_task_keeps_its_labels_in_their_places(shop: Path) -> None:
+def test_a_multilabel_task_keeps_its_labels_in_their_places(bare_shop: Path) -> None:
     added = add_task(
-        shop, "sorts", SORTS, type="multilabel", entity="people", horizon="20 days", overwrite=True
+        bare_shop, "sorts", SORTS, type="multilabel", entity="people", horizon="20 days", overwrite=True
     )  # fmt: skip
     assert added.stats["train"].label["classes"] == 4
     for stored in (False, True):
-        task = load_task(open_dataset(shop), "sorts", regenerate=not stored)
+        task = load_task(open_dataset(bare_shop), "sorts", regenerate=not stored)
         for split in ("train", "val", "test"):
             frame = task.get_table(split, mask_input_cols=False).df
             lists = frame["buys"].map(list)
             assert all(v[0] == 1 and v[2] == 0 for v in lists)
             assert {v[1] for v in lists} == {0, 1}
-    assert check(shop, "sorts").findings == []
-    path = shop / "tasks" / "sorts" / "val.parquet"
+    assert check(bare_shop, "sorts").findings == []
+    path = bare_shop / "tasks" / "sorts" / "val.parquet"
     frame = pd.read_parquet(path)
     frame["buys"] = frame["buys"].map(sorted)
     frame.to_parquet(path)
-    assert "differ from what the SQL gives" in check(shop, "sorts").findings[0].text
+    assert "differ from what the SQL gives" in check(bare_shop, "sorts").findings[0].text
     add_task(
-        shop, "sorts", SORTS, type="multilabel", entity="people", horizon="20 days", overwrite=True
+        bare_shop, "sorts", SORTS, type="multilabel", entity="people", horizon="20 days", overwrite=True
     )  # fmt: skip
     for wrong, words in {
         "[1, 2]": "must hold 0 and 1", "[NULL, 1]": "NULL in them",
@@ -141,7 +100,7 @@ def test_a_multilabel_task_keeps_its_labels_in_their_places(shop: Path) -> None:
     }.items():  # fmt: skip
         sql = BUYS.replace("CAST(count(o.id) > 2 AS INTEGER)", wrong)
         with pytest.raises(TaskError, match=words):
-            add_task(shop, "bad", sql, type="multilabel", entity="people", horizon="20 days")
+            add_task(bare_shop, "bad", sql, type="multilabel", entity="people", horizon="20 days")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +134,9 @@ def test_a_multilabel_task_keeps_its_labels_in_their_places(shop: Path) -> None:
         (BUYS, {"label": "late"}, "no column 'late'"),
     ],
 )  # fmt: skip
-def test_wrong_tasks_are_refused(sql: str, options: dict[str, str], words: str, shop: Path) -> None:
+def test_wrong_tasks_are_refused(
+    sql: str, options: dict[str, str], words: str, bare_shop: Path
+) -> None:
     settings: dict[str, str] = {
         "type": "binary",
         "entity": "people",
@@ -183,14 +144,14 @@ def test_wrong_tasks_are_refused(sql: str, options: dict[str, str], words: str, 
         **options,
     }
     with pytest.raises(TaskError, match=words):
-        add_task(shop, "wrong", sql, **settings)  # type: ignore[arg-type]
-    assert not list((shop / "tasks").glob("*wrong*"))
+        add_task(bare_shop, "wrong", sql, **settings)  # type: ignore[arg-type]
+    assert not list((bare_shop / "tasks").glob("*wrong*"))
 
 
-def test_a_list_that_repeats_itself_is_refused(shop: Path) -> None:
+def test_a_list_that_repeats_itself_is_refused(bare_shop: Path) -> None:
     with pytest.raises(TaskError, match="names a target twice"):
         add_task(
-            shop, "twice", LIST.replace("DISTINCT o.thing)", "o.thing) || LIST(o.thing)"),
+            bare_shop, "twice", LIST.replace("DISTINCT o.thing)", "o.thing) || LIST(o.thing)"),
             type="recommendation", source="people", target="things.thing", horizon="20 days",
         )  # fmt: skip
 
@@ -210,23 +171,23 @@ def test_a_list_that_repeats_itself_is_refused(shop: Path) -> None:
         ({"hide": ("people",)}, "TABLE.COLUMN"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, str], words: str, shop: Path) -> None:
+def test_wrong_options_are_refused(options: dict[str, str], words: str, bare_shop: Path) -> None:
     settings = {"type": "binary", "entity": "people", "horizon": "20 days", **options}
     with pytest.raises(UsageError, match=words):
-        add_task(shop, "wrong", BUYS, **settings)  # type: ignore[arg-type]
+        add_task(bare_shop, "wrong", BUYS, **settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", ".."])
-def test_a_task_cannot_escape_its_folder(name: str, shop: Path) -> None:
+def test_a_task_cannot_escape_its_folder(name: str, bare_shop: Path) -> None:
     with pytest.raises(UsageError, match="cannot be a task's name"):
-        add_task(shop, name, BUYS, type="binary", entity="people", horizon="20 days")
+        add_task(bare_shop, name, BUYS, type="binary", entity="people", horizon="20 days")
 
 
-def test_an_existing_task_is_kept(shop: Path) -> None:
+def test_an_existing_task_is_kept(bare_shop: Path) -> None:
     options = {"type": "binary", "entity": "people", "horizon": "20 days"}
-    add_task(shop, "kept", BUYS, overwrite=True, **options)  # type: ignore[arg-type]
+    add_task(bare_shop, "kept", BUYS, overwrite=True, **options)  # type: ignore[arg-type]
     with pytest.raises(TaskError, match="--overwrite"):
-        add_task(shop, "kept", BUYS, **options)  # type: ignore[arg-type]
+        add_task(bare_shop, "kept", BUYS, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -244,21 +205,21 @@ def test_an_existing_task_is_kept(shop: Path) -> None:
         "SELECT * FROM frame",
     ],
 )
-def test_the_room_is_locked(sql: str, shop: Path, tmp_path: Path) -> None:
+def test_the_room_is_locked(sql: str, bare_shop: Path, tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1]})  # must not be found by its Python name
     assert len(frame) == 1
     secret = tmp_path / "secret.csv"
     secret.write_text("s3cret\n1\n")
-    db = open_dataset(shop).get_db()
+    db = open_dataset(bare_shop).get_db()
     with pytest.raises(TaskError) as caught:
         run_sql(sql.replace("{file}", str(secret)), db, [pd.Timestamp("2020-05-01")], "1 day")
     assert "s3cret" not in str(caught.value)
     assert secret.read_text() == "s3cret\n1\n"
 
 
-def test_sql_that_never_ends_is_stopped(shop: Path) -> None:
+def test_sql_that_never_ends_is_stopped(bare_shop: Path) -> None:
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
-    db = open_dataset(shop).get_db()
+    db = open_dataset(bare_shop).get_db()
     with pytest.raises(TaskError, match="stopped after 1 s"):
         run_sql(endless, db, [pd.Timestamp("2020-05-01")], "1 day", seconds=1)
 
@@ -273,9 +234,11 @@ def test_seed_times_are_relbenchs(shared_data: Path) -> None:
         assert set(made[task.time_col]) <= set(seeds)
 
 
-def test_tasks_that_are_not_there(shop: Path, tmp_path: Path) -> None:
+def test_tasks_that_are_not_there(store: Path, bare_shop: Path, tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="no task 'bys'"):
-        load_task(open_dataset(shop), "bys")
+        load_task(open_dataset(store), "bys")
+    with pytest.raises(TaskError, match="has no tasks"):
+        load_task(open_dataset(bare_shop), "bys")
     with pytest.raises(DatasetError, match="does not exist"):
         add_task("./nowhere", "x", BUYS, type="binary", entity="people", horizon="20 days")
     with pytest.raises(DatasetError, match=r"manifest\.yaml is missing"):

@@ -12,8 +12,8 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from tests.graph.test_sampler import assert_identical, tensors
 
+from oracles.reference_sampler import assert_identical, tensors
 from oracles.relational_databases import DAY, START, star
 from relfrog.errors import UsageError
 from relfrog.graph.loader import Loader, group_seeds

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -16,13 +14,11 @@ from hypothesis import strategies as st
 
 from oracles.reference_sampler import Reference, rows_of
 from oracles.relational_databases import START, seeded, star
+from reading import ARRAYS, Reads, read_alone, reads_of, watched
 from relfrog.graph import _kernels as walking
 from relfrog.graph._kernels import SHIFT, SORTED
 from relfrog.graph.relational import build_graph
 from relfrog.graph.sampler import TemporalSampler
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from reading import ARRAYS, Reads, read_alone, reads_of, watched
 
 
 class Recorded:

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from relbench.base import Database, Table
-from tests.graph.test_routes import SharedParent
 
 from oracles.relational_databases import databases, real, table
+from oracles.schemas import SharedParent
 from relfrog.errors import UsageError
 from relfrog.graph.relational import ForeignKey, build_graph
 from relfrog.graph.resolution import (

@@ -6,35 +6,21 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
 from oracles.relational_databases import dataset, real
+from oracles.schemas import FLIGHTS, POSTS, RACING, SharedParent
 from relfrog.graph.relational import ForeignKey, build_graph, foreign_keys
 from relfrog.graph.routes import (
-    AGAINST,
-    ALONG,
     PAPER,
     Completion,
     CoOccurrence,
-    Matches,
-    Paradigm,
     Route,
     routes,
 )
-
-RACING = {
-    "races": {"circuit": "circuits"},
-    "circuits": {},
-    "drivers": {},
-    "results": {"race": "races", "driver": "drivers"},
-}
-FLIGHTS = {"flights": {"origin": "airports", "dest": "airports", "airline": "airlines"}}
-POSTS = {"posts": {"parent": "posts", "owner": "users"}}
 
 
 def texts(schema: dict) -> list[str]:
@@ -112,24 +98,6 @@ def test_every_match_counts() -> None:
         for fast, plain in zip(route.match(tensors), route.match(parents), strict=True):
             assert isinstance(fast, torch.Tensor)
             assert fast.tolist() == plain.tolist()
-
-
-@dataclass(frozen=True)
-class SharedParent(Paradigm):
-    """u -> v <- w: both name v."""
-
-    name = "shared-parent"
-    arrows = (ALONG, AGAINST)
-
-    def pairs(self, keys):
-        return (pair for pair in product(keys, keys) if pair[0].parent == pair[1].parent)
-
-    def match(self, route, parents):
-        first, second = parents[route.first], parents[route.second]
-        u, w = ((first[:, None] == second[None, :]) & (first[:, None] >= 0)).nonzero()
-        if route.first == route.second:
-            u, w = u[u != w], w[u != w]
-        return Matches(u, first[u], w)
 
 
 def test_a_third_paradigm_is_one_class() -> None:

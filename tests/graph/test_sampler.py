@@ -9,11 +9,10 @@ import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given, settings
 from relbench.base import Database, Table
 
-from oracles.reference_sampler import Reference, rows_of
+from oracles.reference_sampler import Reference, assert_identical, rows_of, tensors
 from oracles.relational_databases import DAY, START, dataset, seeded, star, table
 from relfrog.errors import TaskError, UsageError
 from relfrog.graph.batch import Batch
@@ -23,28 +22,6 @@ from relfrog.graph.sampler import TemporalSampler, halving
 
 MODES = ["shared", "separate"]
 FANOUTS = st.lists(st.sampled_from([-1, 0, 1, 2, 3]), max_size=3)
-
-
-def tensors(batch: Batch, rows: bool = True) -> dict[str, torch.Tensor]:
-    """Everything a batch holds, by name."""
-    found = {f"parents {key}": pointers for key, pointers in batch.parents.items()}
-    for name, part in batch.tables.items():
-        for what in ("index", "group", "hop", "age", *(["rows"] if rows else [])):
-            value = getattr(part, what)
-            if value is not None:
-                found[f"{name}.{what}"] = value
-        found[f"{name}.per_hop"] = torch.tensor(part.per_hop)
-    for what in ("seeds", "seed_ids", "group_times"):
-        found[what] = getattr(batch, what)
-    return found
-
-
-def assert_identical(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> None:
-    """Bit for bit; NaN is equal to NaN."""
-    assert one.keys() == two.keys()
-    for name in one:
-        assert one[name].dtype == two[name].dtype, name
-        assert one[name].numpy().tobytes() == two[name].numpy().tobytes(), name
 
 
 def check_structure(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.io.test_sources import assert_same_dataset
 
-from helpers import csv_folder, imported, said
+from helpers import assert_same_dataset, csv_folder, imported, said
 from relfrog import SchemaError, import_database, plan_import
 from relfrog.testing import random_database
 

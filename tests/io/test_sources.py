@@ -9,32 +9,14 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 import relbench
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helpers import sqlite
+from helpers import assert_same_dataset, sqlite
 from relfrog import SourceError, import_database, plan_import
 from relfrog.io.secrets import hide_password, scrub, secrets_in
 from relfrog.io.sources import open_source
 from relfrog.testing import FakeDatabase, random_database
-
-
-def dataset_content(folder: Path) -> dict[str, object]:
-    """Everything in a dataset folder that does not name the source."""
-    content: dict[str, object] = {
-        str(path.relative_to(folder)): pq.read_table(path) for path in folder.glob("*/*.parquet")
-    }
-    manifest = yaml.safe_load((folder / "manifest.yaml").read_text(encoding="utf-8"))
-    content["manifest"] = {k: v for k, v in manifest.items() if k not in ("description", "name")}
-    return content
-
-
-def assert_same_dataset(one: Path, two: Path) -> None:
-    first, second = dataset_content(one), dataset_content(two)
-    assert first.keys() == second.keys()
-    for key, value in first.items():
-        assert value == second[key], key
 
 
 @pytest.fixture

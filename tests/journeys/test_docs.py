@@ -11,17 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.test_commands import inside
 
-from helpers import sqlite
+from helpers import blocks, inside, shape, sqlite
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    text = page.read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -52,16 +46,6 @@ def test_the_guide_runs_as_it_stands(tmp_path: Path) -> None:
         for line in shown.strip().splitlines():
             assert line in said, line
     assert "ok: task late" in said
-
-
-def shape(text: str) -> set[str]:
-    """Lines without numbers, roles and planes, which depend on the machine; without columns."""
-    found = set()
-    for line in text.splitlines():
-        line = re.sub(r"\bN\d\w+|-?\d[\d,.]*(e-\d+)?|\*|\b(edge|node|undecided)$", "#", line)
-        line = re.sub(r"# (s|min) left", "# s left", line)
-        found.add(re.sub(r"\s+", " ", line).replace(" #", "#").rstrip())
-    return found
 
 
 def test_the_guide_to_training_runs_as_it_stands(

@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.journeys.test_docs import shape
 
 import relfrog
+from helpers import shape
 from relfrog.importing.staging import Staging
 from small_store import fit
 

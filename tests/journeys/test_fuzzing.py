@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from oracles.dirty_journeys import Journey, journeys, run_journey
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from fuzz import CASES, Outcome, try_case
+from oracles.dirty_journeys import Journey, journeys, run_journey
 
 
 @pytest.mark.parametrize("name", list(CASES))

@@ -14,11 +14,9 @@ from types import ModuleType
 
 import pytest
 import yaml
-from tests.cli.test_commands import inside, workplace  # noqa: F401
-from tests.datasets.test_tasks import shop  # noqa: F401
-from tests.journeys.test_docs import blocks
 
 import relfrog
+from helpers import blocks, inside
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -228,7 +226,7 @@ def test_the_third_paradigm_of_the_guide_finds_what_a_loop_finds() -> None:
 
 
 def test_get_started_runs(
-    workplace: Path,  # noqa: F811
+    workplace: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:

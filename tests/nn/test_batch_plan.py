@@ -10,7 +10,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from oracles.network_cases import AGGREGATIONS, COMPLETION, Case, assert_close, cases, normal
+from oracles.network_cases import (
+    AGGREGATIONS,
+    COMPLETION,
+    Case,
+    assert_close,
+    cases,
+    normal,
+    pairs_of,
+)
 from oracles.slow_network import (
     slow_aggregate,
     slow_children,
@@ -31,12 +39,6 @@ def links(draw: st.DrawFn, least: int = 0) -> tuple[list[tuple[int, int]], Links
     source = np.array([s for s, _ in pairs], np.int64)
     target = np.array([t for _, t in pairs], np.int64)
     return pairs, link(source, target, sources, targets)
-
-
-def pairs_of(some: Links) -> list[tuple[int, int]]:
-    """(source, target), read from the first order."""
-    into = torch.repeat_interleave(some.begin.diff()).tolist()
-    return list(zip(some.source.tolist(), into, strict=True))
 
 
 def pairs_back(some: Links) -> list[tuple[int, int]]:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from relbench.base import Database
-from tests.features.test_columns import CUT, everything, imported
 from torch import Tensor, nn
 
+from oracles.every_column import CUT, everything, imported
 from oracles.network_cases import assert_close, fill, gradients, in_double, make_network, normal
 from oracles.relational_databases import START, table
 from oracles.slow_network import slow_encode, slow_row

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from relbench.base import Database
-from tests.nn.test_batch_plan import pairs_of
 from torch import Tensor
 
 from oracles.network_cases import (
@@ -19,6 +18,7 @@ from oracles.network_cases import (
     gradients,
     in_double,
     normal,
+    pairs_of,
     random_states,
 )
 from oracles.relational_databases import START, table

@@ -11,9 +11,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from relbench.base import Database, Table
-from tests.features.test_columns import cut_of, imported
 from torch import Tensor, nn
 
+from oracles.every_column import cut_of, imported
 from oracles.network_cases import (
     AGGREGATIONS,
     COMPLETION,

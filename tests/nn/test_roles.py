@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.graph.test_routes import RACING
 from torch import Tensor
 
 from oracles.network_cases import COMPLETION, assert_close, fill, gradients, normal
+from oracles.schemas import RACING
 from oracles.slow_network import slow_gates
 from relfrog.graph.relational import foreign_keys
 from relfrog.graph.routes import Route, routes

@@ -31,7 +31,7 @@ from relfrog.graph.routes import (
 )
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.nn.aggregation import Aggregation
-from relfrog.nn.batch_plan import Plan, make_plan
+from relfrog.nn.batch_plan import Links, Plan, make_plan
 from relfrog.nn.heads import Head
 from relfrog.nn.network import Network
 from relfrog.nn.task_heads import HEADS
@@ -403,3 +403,9 @@ def learn(
         str(route): float(network.roles.average[i]) for route, i in network.roles.number.items()
     }  # fmt: skip
     return float(roc_auc_score(labels[held_out], predicted)), gates
+
+
+def pairs_of(some: Links) -> list[tuple[int, int]]:
+    """(source, target), read from the first order."""
+    into = torch.repeat_interleave(some.begin.diff()).tolist()
+    return list(zip(some.source.tolist(), into, strict=True))

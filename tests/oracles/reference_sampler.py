@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pandas as pd
+import torch
 from relbench.base import Database
 
 from relfrog.graph.batch import Batch
@@ -109,3 +110,25 @@ def rows_of(batch: Batch, table: str) -> list[tuple[int, Row]]:
         (group, (table, row))
         for group, row in zip(part.group.tolist(), part.rows[part.index].tolist(), strict=True)
     ]
+
+
+def tensors(batch: Batch, rows: bool = True) -> dict[str, torch.Tensor]:
+    """Everything a batch holds, by name."""
+    found = {f"parents {key}": pointers for key, pointers in batch.parents.items()}
+    for name, part in batch.tables.items():
+        for what in ("index", "group", "hop", "age", *(["rows"] if rows else [])):
+            value = getattr(part, what)
+            if value is not None:
+                found[f"{name}.{what}"] = value
+        found[f"{name}.per_hop"] = torch.tensor(part.per_hop)
+    for what in ("seeds", "seed_ids", "group_times"):
+        found[what] = getattr(batch, what)
+    return found
+
+
+def assert_identical(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> None:
+    """Bit for bit; NaN is equal to NaN."""
+    assert one.keys() == two.keys()
+    for name in one:
+        assert one[name].dtype == two[name].dtype, name
+        assert one[name].numpy().tobytes() == two[name].numpy().tobytes(), name

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.reporting.test_page import EVIL, evil_report, forty, moved
 
 from relfrog import report
+from report_cases import EVIL, evil_report, forty, moved
 from small_store import fit
 
 CHROMIUM = next(

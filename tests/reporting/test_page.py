@@ -11,18 +11,17 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from tests.analysis.test_explanation import add_list
 
 import relfrog
 from relfrog import Run, RunError, UsageError, load_run, report
 from relfrog.models.boosting import BoostedTrees
 from relfrog.reporting.html import Html, amount, join, model_name, sheet, signed, tag
 from relfrog.reporting.schema import draw_schema, read_schema
+from report_cases import EVIL, evil_report, forty, moved
 from small_store import QUICK, copied, fit
 
 SECTIONS = ["answer", "schema", "training", "dependencies", "predictions", "worth", "explained",
             "made"]  # fmt: skip
-EVIL = "<script>alert(1)</script>"
 
 
 class Reader(HTMLParser):
@@ -75,16 +74,6 @@ def read(path: Path) -> Reader:
 @pytest.fixture(scope="module")
 def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return fit(store, tmp_path_factory.mktemp("reporting") / "run", epochs=3)
-
-
-def moved(run: Run, folder: Path, *, kept: bool = False) -> Path:
-    """The run folder somewhere else, with a dataset that is gone."""
-    place = Path(shutil.copytree(run.folder, folder / "moved"))
-    if not kept:
-        (place / "shown.json").unlink(missing_ok=True)
-    about = json.loads((place / "run.json").read_text())
-    (place / "run.json").write_text(json.dumps({**about, "dataset": str(folder / "nowhere")}))
-    return place
 
 
 def test_a_whole_report(run: Run, tmp_path: Path) -> None:
@@ -229,11 +218,7 @@ def test_it_admits_defeat(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["spends", "wants", "sorts", "list"])
-def test_every_type_of_task(task: str, store: Path, tmp_path: Path) -> None:
-    shop = store
-    if task == "list":
-        shop = copied(store, tmp_path)
-        add_list(shop)
+def test_every_type_of_task(task: str, shop: Path, tmp_path: Path) -> None:
     run = fit(shop, tmp_path / "run", task, epochs=1)
     words = read(report(run)).sections
     expected = {
@@ -255,9 +240,7 @@ def test_every_type_of_task(task: str, store: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_a_model_that_is_no_network(store: Path, tmp_path: Path) -> None:
-    shop = copied(store, tmp_path)
-    add_list(shop)
+def test_a_model_that_is_no_network(shop: Path, tmp_path: Path) -> None:
     run = relfrog.train(shop, "list", tmp_path / "run", model="past-visit")
     words = read(report(run)).sections
     assert "Examples of lists" in words["predictions"]
@@ -310,24 +293,6 @@ def test_simple_answers_stand_beside_every_model(
         assert model_name(name) in words
 
 
-def evil_report(store: Path, tmp_path: Path) -> Path:
-    """The report on a store in which all names are scripts."""
-    shop = copied(store, tmp_path)
-    keys = shop / "keys" / "people.parquet"
-    frame = pd.read_parquet(keys)
-    frame["code"] = [f"{EVIL}{i}" for i in range(len(frame))]
-    frame.to_parquet(keys, index=False)
-    for table, column in (("things", "title"), ("orders", "channel"), ("reviews", "words")):
-        path = shop / "db" / f"{table}.parquet"
-        part = pd.read_parquet(path)
-        part[column] = EVIL
-        part.to_parquet(path, index=False)
-    manifest = shop / "tasks" / "buys" / "manifest.yaml"
-    manifest.write_text(re.sub(r"(?m)^description:.*$", "", manifest.read_text()) +
-                        f"\ndescription: 'Will <img src=x onerror=alert(1)> {EVIL} buy?'\n")  # fmt: skip
-    return report(fit(shop, tmp_path / "run", epochs=1))
-
-
 def test_what_comes_from_data_stays_text(store: Path, tmp_path: Path) -> None:
     path = evil_report(store, tmp_path)
     page = read(path)
@@ -347,37 +312,6 @@ def test_two_runs_side_by_side(run: Run, store: Path, tmp_path: Path) -> None:
     for route, gate in zip(other.roles()["route"], other.roles()["gate"]):
         assert f"{gate:.3f}" in words
         assert signed(both[route] - gate, 3) in words
-
-
-def forty() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """`database.json` and `roles.json` of a schema with forty tables."""
-    from tests.reporting.test_schema_layout import business
-
-    sizes, joins = business(2)
-    tables = [
-        {"name": name, "rows": 10 ** (i % 7), "history": False, "primary_key": "id", "columns": 3,
-         "time_column": None, "first_time": None, "last_time": None}
-        for i, name in enumerate(sizes)
-    ]  # fmt: skip
-    keys = [
-        {"table": j.child, "column": f"key_{i}", "parent": j.parent, "filled": 1.0}
-        for i, j in enumerate(joins)
-    ]
-    database = {
-        "name": "forty", "tables": tables, "foreign_keys": keys, "newest": None,
-        "val_timestamp": "2020-01-01", "test_timestamp": "2020-02-01", "fingerprint": "",
-        "task": {"description": None, "entity_table": "table_1", "target_table": None,
-                 "label": "late", "horizon_seconds": 86400.0, "k": None},
-    }  # fmt: skip
-    from relfrog.graph.relational import ForeignKey
-    from relfrog.graph.routes import routes
-
-    found = routes(ForeignKey(k["table"], k["column"], k["parent"]) for k in keys)
-    roles = [
-        {"route": str(r), "paradigm": r.paradigm.name, **dict(zip("uvw", r.tables)), "gate": i / len(found)}
-        for i, r in enumerate(found)
-    ]  # fmt: skip
-    return database, roles
 
 
 def test_forty_tables_and_all_their_routes(run: Run, tmp_path: Path) -> None:

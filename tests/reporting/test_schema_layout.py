@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from relfrog.reporting.schema_layout import Box, Join, Placement, place
+from report_cases import business
 
 
 def schema(seed: int, tables: int) -> tuple[dict[str, tuple[float, float]], list[Join]]:
@@ -99,20 +100,6 @@ def test_without_cycles_children_stand_left_of_parents() -> None:
     found = place(sizes, joins)
     for join in joins:
         assert found.boxes[join.child].x < found.boxes[join.parent].x
-
-
-def business(seed: int) -> tuple[dict[str, tuple[float, float]], list[Join]]:
-    """Forty tables as a company has them: master data, documents, and lines of documents."""
-    rng = random.Random(seed)
-    names = [f"table_{i}" for i in range(40)]
-    joins = [Join("table_3", "table_3", 3.0)]
-    for i, name in enumerate(names[12:], 12):
-        pool = names[:12] if i < 28 else names[:28]
-        for parent in rng.sample(pool, rng.randint(1, 4)):
-            joins.append(Join(name, parent, rng.choice([2.0, 10.0, 18.0])))
-        if 16 < i < 28 and rng.random() < 0.3:
-            joins.append(Join(name, rng.choice(names[12:i]), 4.0))
-    return {name: (rng.uniform(92, 180), rng.uniform(40, 76)) for name in names}, joins
 
 
 @pytest.mark.parametrize("seed", range(5))
