@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
+import shlex
 import signal
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -112,6 +116,31 @@ def blocks(page: Path, language: str) -> list[str]:
     """The code blocks of a page in a language."""
     text = page.read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+def followed(page: Path, capfd: pytest.CaptureFixture[str], skip: str = "$^") -> str:
+    """What is said if one does what a page says, here; commands that match `skip` are not run."""
+    text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
+    steps = [
+        step[0]
+        for step in re.finditer(r"^(?:cat > \S+ <<'(\w+)'.*?^\1$|\S.*?$)", text, re.M | re.S)
+        if not re.match(skip, step[0])
+    ]
+    said = ""
+    for ours, some in itertools.groupby(steps, lambda step: step.startswith("relfrog ")):
+        if ours:  # not in a process of its own, which would import libraries for seconds
+            for step in some:
+                code, out, err = inside(capfd, *shlex.split(step)[1:])
+                assert code == 0, (step, err)
+                said += out + err
+        else:
+            shell = ["bash", "-euo", "pipefail", "-c", "\n".join(some)]
+            path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            env = {**os.environ, "PATH": path}
+            done = subprocess.run(shell, env=env, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            said += done.stdout
+    return said
 
 
 def shape(text: str) -> set[str]:

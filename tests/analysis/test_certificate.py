@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import yaml
 from relbench.base import Database, Table
 
 import relfrog
+from helpers import inside
 from relfrog import RunError, certify, load_run
 from relfrog.analysis.altered_future import Tampering
 from relfrog.analysis.certificate import WAYS
@@ -30,12 +29,6 @@ from small_store import QUICK, TASKS, TEST, VAL, fit
 def run(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> relfrog.Run:
     """A run that tests only look at."""
     return fit(shop, tmp_path_factory.mktemp("runs") / "run", layers=2, epochs=1)
-
-
-def command(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "relfrog", *map(str, words)], capture_output=True, text=True
-    )
 
 
 # Another future.
@@ -342,11 +335,14 @@ def test_labels_that_go_on_changing_after_their_window_are_found(
 # Files.
 
 
-def test_the_command_writes_a_certificate(run: relfrog.Run, tmp_path: Path) -> None:
-    out = tmp_path / "p.csv"
-    done = command("predict", run.folder, "--out", out, "--at", "2020-09-01", "--certify")
-    assert done.returncode == 0, done.stderr
-    assert "certified: 20 predictions are the same, bit for bit" in done.stderr
+def test_the_command_writes_a_certificate(
+    run: relfrog.Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out, folder = tmp_path / "p.csv", str(run.folder)
+    asked = ["predict", folder, "--out", str(out), "--at", "2020-09-01", "--certify"]
+    code, _, err = inside(capfd, *asked)
+    assert code == 0, err
+    assert "certified: 20 predictions are the same, bit for bit" in err
     about = json.loads((tmp_path / "p.csv.certificate.json").read_text())
     assert about["holds"] is True
     assert about["sha256"] == hashlib.sha256(out.read_bytes()).hexdigest()
@@ -356,10 +352,10 @@ def test_the_command_writes_a_certificate(run: relfrog.Run, tmp_path: Path) -> N
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "p.csv", "p.csv.certificate.json", "p.csv.certificate.parquet",
     ]  # fmt: skip
-    done = command("evaluate", run.folder, "--json", "--certify")
-    assert done.returncode == 0, done.stderr
+    code, said, err = inside(capfd, "evaluate", folder, "--json", "--certify")
+    assert code == 0, err
     about = json.loads((run.folder / "evaluate-test-rolling.certificate.json").read_text())
-    assert about["metrics"] == json.loads(done.stdout)["metrics"]
+    assert about["metrics"] == json.loads(said)["metrics"]
     assert about["holds"]
 
 
@@ -377,13 +373,13 @@ def test_what_does_not_hold_is_an_error(run: relfrog.Run, tmp_path: Path) -> Non
 
 
 def test_predictions_in_a_database_have_their_certificate_in_the_run(
-    run: relfrog.Run, tmp_path: Path
+    run: relfrog.Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    done = command(
-        "predict", run.folder, "--out", f"sqlite:///{tmp_path / 'a.db'}", "--table", "my scores",
-        "--certify",
+    code, _, err = inside(
+        capfd, "predict", str(run.folder), "--out", f"sqlite:///{tmp_path / 'a.db'}", "--table",
+        "my scores", "--certify",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert code == 0, err
     path = run.folder / "predictions-my-scores.certificate.json"
     assert json.loads(path.read_text())["table"] == "my scores"
 

@@ -33,13 +33,15 @@ def relfrog(*arguments: str, folder: Path | None = None, given: str = "") -> tup
 
 def test_help_answers_at_once() -> None:
     best = 9.0
-    for _ in range(3):
+    for _ in range(10):  # others may be using the cores
         start = time.perf_counter()
         code, out, _ = relfrog("--help")
         best = min(best, time.perf_counter() - start)
         assert code == 0
         assert "import" in out
-    assert best < 0.5
+        if best < 0.5:
+            return
+    pytest.fail(f"{best:.2f} s")
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -78,16 +80,13 @@ def test_the_examples_run(
     order = ["import", "task", "inspect", "check", "train", "evaluate", "predict", "roles"]
     order += ["completion", "report", "explain", "submit", "experiment"]
     assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
+    monkeypatch.chdir(workplace)
     for name in order:
         command = cli.commands[name]
         example = command.example  # type: ignore[attr-defined]
         words = shlex.split(example)
         assert words[:2] == ["relfrog", name]
-        if name in ("evaluate", "predict", "roles", *order[8:]):
-            monkeypatch.chdir(workplace)
-            code, out, err = inside(capfd, *words[1:])
-        else:
-            code, out, err = relfrog(*words[1:], folder=workplace)
+        code, out, err = inside(capfd, *words[1:])
         assert code == 0, (example, err)
         assert out or name in ("predict", "report")
         assert "Traceback" not in err
@@ -96,15 +95,18 @@ def test_the_examples_run(
         assert (workplace / page).read_text().startswith("<!doctype html>")
 
 
-def test_the_journey_with_its_streams(workplace: Path) -> None:
+def test_the_journey_with_its_streams(
+    workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, out, err = relfrog("import", "shop.db", "out", folder=workplace)
     assert code == 0
     assert err.splitlines() == ["read customers: 5 rows", "read orders: 399 rows"]
     assert out.splitlines()[0] == "Imported 2 tables, 404 rows from sqlite:///shop.db"
     assert out.splitlines()[-1] == "  relfrog check out"
-    code, out, _ = relfrog("inspect", "out", "--json", folder=workplace)
+    monkeypatch.chdir(workplace)
+    code, out, _ = inside(capfd, "inspect", "out", "--json")
     assert set(json.loads(out)) >= {"tables", "foreign_keys", "routes", "tasks"}
-    code, out, _ = relfrog("check", "out", "--json", folder=workplace)
+    code, out, _ = inside(capfd, "check", "out", "--json")
     assert (code, json.loads(out)["ok"]) == (0, True)
     code, out, err = relfrog(
         "task", "out", "churn", "--sql", "-", "--type", "binary", "--entity", "customers",
@@ -112,36 +114,35 @@ def test_the_journey_with_its_streams(workplace: Path) -> None:
     )  # fmt: skip
     assert code == 0, err
     assert "train" in out
-    code, out, err = relfrog(
-        "task", "out", "churn", "--sql", "churn.sql", "--type", "binary", "--entity", "customers",
-        "--horizon", "30 days", "--overwrite", "--json", folder=workplace,
+    code, out, err = inside(
+        capfd, "task", "out", "churn", "--sql", "churn.sql", "--type", "binary", "--entity",
+        "customers", "--horizon", "30 days", "--overwrite", "--json",
     )  # fmt: skip
     added = json.loads(out)
     assert (added["task"], added["task_type"]) == ("churn", "binary_classification")
     assert added["splits"]["test"]["rows"] == 5
-    code, out, _ = relfrog("inspect", "out", "--svg", "s.svg", folder=workplace)
+    code, out, _ = inside(capfd, "inspect", "out", "--svg", "s.svg")
     assert (code, out) == (0, "")
     assert (workplace / "s.svg").read_text().startswith("<svg")
 
 
-def test_dry_run_writes_the_mapping_and_nothing_else(workplace: Path) -> None:
+def test_dry_run_writes_the_mapping_and_nothing_else(
+    workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workplace)
     before = set(os.listdir(workplace))
-    code, out, _ = relfrog("import", "shop.db", "--dry-run", folder=workplace)
+    code, out, _ = inside(capfd, "import", "shop.db", "--dry-run")
     assert code == 0
     assert out.startswith("# What RelFrog makes of this source")
-    code, out, err = relfrog(
-        "import", "shop.db", "--dry-run", "--mapping", "m.yaml", folder=workplace
-    )
+    code, out, err = inside(capfd, "import", "shop.db", "--dry-run", "--mapping", "m.yaml")
     assert (code, out) == (0, "")
     assert "relfrog import shop.db DEST --mapping m.yaml" in err
     assert set(os.listdir(workplace)) == before | {"m.yaml"}
-    code, out, _ = relfrog(
-        "import", "shop.db", "--dry-run", "--mapping", "m.yaml", folder=workplace
-    )
+    code, out, _ = inside(capfd, "import", "shop.db", "--dry-run", "--mapping", "m.yaml")
     assert out == (workplace / "m.yaml").read_text(encoding="utf-8")
-    code, out, _ = relfrog("import", "shop.db", "--dry-run", "--json", folder=workplace)
+    code, out, _ = inside(capfd, "import", "shop.db", "--dry-run", "--json")
     assert json.loads(out)["tables"]["orders"]["time"]["column"] == "ordered_at"
-    code, out, _ = relfrog("import", "shop.db", "out", "--json", folder=workplace)
+    code, out, _ = inside(capfd, "import", "shop.db", "out", "--json")
     assert json.loads(out)["tables"]["orders"]["rows"] == 399
 
 
@@ -185,7 +186,7 @@ def test_wrong_input_gets_one_clear_answer(
 
 
 def test_findings_make_check_fail(workplace: Path) -> None:
-    relfrog("import", "shop.db", "out", folder=workplace)
+    library.import_database(str(workplace / "shop.db"), workplace / "out")
     (workplace / "out" / "db" / "orders.parquet").unlink()
     code, out, err = relfrog("check", "out", folder=workplace)
     assert code == 1
@@ -199,7 +200,7 @@ def test_a_traceback_only_when_asked_for(workplace: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error(workplace: Path) -> None:
-    relfrog("import", "shop.db", "out", folder=workplace)
+    library.import_database(str(workplace / "shop.db"), workplace / "out")
     line = f"{sys.executable} -m relfrog inspect out --json | head -c 1"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=workplace)
     assert done.stderr == ""
@@ -226,10 +227,15 @@ def test_a_progress_bar_on_a_terminal(workplace: Path) -> None:
     assert b"Imported 2 tables" in out
 
 
-def test_a_password_is_not_shown_even_in_a_traceback(tmp_path: Path) -> None:
-    address = "postgresql://me:c4n4ry@127.0.0.1:1/db"
-    for extra in ([], ["--debug"], ["--dry-run"]):
-        _, out, err = relfrog("import", address, str(tmp_path / "out"), *extra)
+def test_a_password_is_not_shown_even_in_a_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["import", "postgresql://me:c4n4ry@127.0.0.1:1/db", str(tmp_path / "out")]
+    for _, out, err in (
+        inside(capfd, *asked),
+        inside(capfd, *asked, "--dry-run"),
+        relfrog(*asked, "--debug"),
+    ):
         assert "c4n4ry" not in out + err
         assert "me:***@127.0.0.1" in err
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import relfrog
-from helpers import blocks, inside
+from helpers import blocks, followed, inside
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -130,12 +130,6 @@ def _readme() -> str:
     return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def steps(page: Path) -> list[str]:
-    """The commands of a page, one by one; a here-document belongs to its command."""
-    text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
-    return [m[0] for m in re.finditer(r"^(?:cat > \S+ <<'(\w+)'.*?^\1$|\S.*?$)", text, re.M | re.S)]
-
-
 def test_every_type_of_task_as_the_guide_writes_it(
     demo: Path,
     tmp_path: Path,
@@ -145,16 +139,8 @@ def test_every_type_of_task_as_the_guide_writes_it(
     place = tmp_path / "relfrog-demo" / "flights"
     shutil.copytree(demo / "flights", place, copy_function=os.link)  # the tables stay as they are
     monkeypatch.chdir(tmp_path)
-    page, said = DOCS / "write-a-task.md", ""
-    for command in steps(page):
-        if command.startswith("relfrog check"):
-            continue  # it takes its time, and has tests of its own
-        if command.startswith("relfrog "):
-            code, out, err = inside(capfd, *shlex.split(command)[1:])
-            assert code == 0, (command, err)
-            said += out
-        else:
-            assert subprocess.run(["bash", "-c", command]).returncode == 0
+    page = DOCS / "write-a-task.md"
+    said = followed(page, capfd, skip="relfrog check")  # it takes its time, and has its own tests
     for shown in blocks(page, "text")[1:]:  # the first is a pattern
         for line in shown.splitlines():
             assert line in said.splitlines(), line
