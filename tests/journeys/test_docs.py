@@ -63,6 +63,8 @@ def test_readmes_session_is_that_of_the_demo(demo: Path) -> None:
     assert shape(session) <= shape(said) | {""}
 
 
+# The page leaves closing a file to Python.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_readmes_python_runs(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
