@@ -14,9 +14,16 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 
 # As the command line does: see relfrog.cli.main.
 os.environ.setdefault("GOMP_SPINCOUNT", "100000")
+
+# Chosen by --hypothesis-profile; helpers.examples scales what a test asks for with max_examples.
+settings.register_profile("ci", deadline=None, print_blob=True, max_examples=100)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
+settings.register_profile("thorough", settings.get_profile("ci"), max_examples=1000)
+settings.load_profile("ci")
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 

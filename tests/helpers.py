@@ -19,10 +19,16 @@ import pyarrow.parquet as pq
 import pytest
 import relbench
 import yaml
+from hypothesis import settings
 
 from relfrog import import_database
 from relfrog.cli import main
 from relfrog.importing.result import ImportResult
+
+
+def examples(count: int, **more: Any) -> settings:
+    """So many random examples; of which the profiles `quick` and `thorough` make fewer and more."""
+    return settings(max_examples=max(count * settings.default.max_examples // 100, 5), **more)
 
 
 def sqlite(path: Path, *statements: str) -> str:

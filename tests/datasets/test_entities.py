@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import sqlite
+from helpers import examples, sqlite
 from relfrog import DatasetError, TaskError, UsageError, import_database, source_keys
 from relfrog.datasets.entities import Entities, key_frame, read_entities
 from relfrog.datasets.key_lookup import find_keys
@@ -173,7 +173,7 @@ def test_spellings_that_would_meet_stay_apart() -> None:
     assert find_keys(flags, [["f", "TRUE", True, "2"]]).tolist() == [1, 0, 0, -1]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(seed=st.integers(0, 10**9), columns=st.integers(1, 3))
 def test_finding_is_looking_through_all_rows(seed: int, columns: int) -> None:
     rng = random.Random(seed)

@@ -9,9 +9,10 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import examples
 from oracles.reference_sampler import Reference, rows_of
 from oracles.relational_databases import START, seeded, star
 from reading import ARRAYS, Reads, read_alone, reads_of, watched
@@ -54,7 +55,7 @@ def is_part_in_order(some: list[int], every: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["separate", "shared"])
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(case=seeded(), fanouts=st.lists(st.sampled_from([-1, 0, 1, 2, 9]), max_size=3))
 def test_the_reads_are_those_of_the_sampler(mode: str, case, fanouts: list[int]) -> None:
     db, name, rows, times = case
@@ -86,7 +87,7 @@ def test_the_reads_are_those_of_the_sampler(mode: str, case, fanouts: list[int])
         assert set(found["times"]) == set(recorded["times"].reads)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(case=seeded(), hops=st.integers(0, 3))
 def test_every_visible_child_is_read(case, hops: int) -> None:
     db, name, rows, times = case

@@ -8,9 +8,10 @@ import mmap
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from relbench.base import Database, Table
 
+from helpers import examples
 from oracles.reference_sampler import Reference
 from oracles.relational_databases import DAY, START, databases, real, star, table
 from relfrog.errors import DatasetError, SchemaError, UsageError
@@ -22,7 +23,7 @@ def cells(graph: RelationalGraph) -> int:
     return sum(graph.num_rows[key.table] for key in graph.foreign_keys)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(databases())
 def test_pointers_children_and_times(db: Database) -> None:
     graph, slow = build_graph(db), Reference(db)
@@ -61,7 +62,7 @@ def test_memory_with_many_childless_parents(tmp_path) -> None:
     assert graph.children_by_parent(graph.foreign_keys[0]).tolist() == [0, 2, 1]
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(db=databases())
 def test_save_and_open(db: Database, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("graph")

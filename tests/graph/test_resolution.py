@@ -8,9 +8,10 @@ import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from relbench.base import Database, Table
 
+from helpers import examples
 from oracles.relational_databases import databases, real, table
 from oracles.schemas import SharedParent
 from relfrog.errors import UsageError
@@ -35,7 +36,7 @@ def family(*parents: int | None) -> Database:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(databases(), st.data())
 def test_any_roles_can_be_undone(db: Database, data: st.DataObject) -> None:
     keys = build_graph(db).foreign_keys
@@ -51,7 +52,7 @@ def test_any_roles_can_be_undone(db: Database, data: st.DataObject) -> None:
     assert report.rows == sum(len(t) for t in db.table_dict.values())
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(databases())
 def test_foreign_keys_come_from_the_graph_alone(db: Database) -> None:
     graph = map_to_graph(db, dict.fromkeys(routes(build_graph(db).foreign_keys), "edge"))

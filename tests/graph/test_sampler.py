@@ -9,9 +9,10 @@ import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from relbench.base import Database, Table
 
+from helpers import examples
 from oracles.reference_sampler import Reference, assert_identical, rows_of, tensors
 from oracles.relational_databases import DAY, START, dataset, seeded, star, table
 from relfrog.errors import TaskError, UsageError
@@ -110,7 +111,7 @@ def check_structure(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None, max_examples=250)
+@examples(250)
 @given(case=seeded(), fanouts=FANOUTS, more=st.integers(-1, 1))
 def test_fast_and_slow_agree(mode: str, case, fanouts: list[int], more: int) -> None:
     db, name, rows, times = case
@@ -132,7 +133,7 @@ def test_fast_and_slow_agree(mode: str, case, fanouts: list[int], more: int) -> 
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None, max_examples=250)
+@examples(250)
 @given(case=seeded(), fanouts=FANOUTS, seed=st.integers(0, 3), more=st.integers(-1, 1))
 def test_uniform_samples_obey_the_same_rules(mode: str, case, fanouts, seed: int, more) -> None:
     db, name, rows, times = case
@@ -142,7 +143,7 @@ def test_uniform_samples_obey_the_same_rules(mode: str, case, fanouts, seed: int
     check_structure(batch, Reference(db), graph, fanouts, times, whole)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(case=seeded(), fanouts=FANOUTS, strategy=st.sampled_from(["uniform", "last"]))
 def test_a_seed_does_not_see_the_other_seeds(case, fanouts, strategy: str) -> None:
     db, name, rows, times = case
@@ -184,7 +185,7 @@ def another_future(draw, db: Database, at: pd.Timestamp) -> Database:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None, max_examples=250)
+@examples(250)
 @given(case=seeded(time_sorted=True), fanouts=FANOUTS, data=st.data())
 def test_the_future_does_not_exist(mode: str, case, fanouts, data: st.DataObject) -> None:
     db, name, rows, times = case
@@ -201,7 +202,7 @@ def test_the_future_does_not_exist(mode: str, case, fanouts, data: st.DataObject
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None, max_examples=250)
+@examples(250)
 @given(case=seeded(time_sorted=False), fanouts=FANOUTS)
 def test_the_future_does_not_exist_out_of_order(mode: str, case, fanouts) -> None:
     """Where rows are not in time order, removing some renumbers the others, and only that."""

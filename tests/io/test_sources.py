@@ -9,10 +9,10 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 import relbench
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from helpers import assert_same_dataset, sqlite
+from helpers import assert_same_dataset, examples, sqlite
 from relfrog import SourceError, import_database, plan_import
 from relfrog.io.secrets import hide_password, scrub, secrets_in
 from relfrog.io.sources import open_source
@@ -66,7 +66,7 @@ def test_sources_without_foreign_keys_give_the_same(
     assert_same_dataset(reference, tmp_path / "out")
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6), size=st.integers(4, 40))
 def test_any_database_keeps_its_rows_and_its_joins(
     seed: int, size: int, tmp_path_factory: pytest.TempPathFactory

@@ -9,9 +9,10 @@ import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from relbench.base import Database
 
+from helpers import examples
 from oracles.relational_databases import seeded, table
 from relfrog.graph.relational import ForeignKey, RelationalGraph, build_graph
 from relfrog.models.aggregates.columns import Cell, fit_cells
@@ -160,7 +161,7 @@ def streams_of(db: Database, graph: RelationalGraph, entity: str) -> list[Stream
     return found
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12, suppress_health_check=list(HealthCheck))
 @given(seeded())
 def test_each_feature_is_that_of_a_loop(case: Any) -> None:
     db, entity, rows, times = case
@@ -182,7 +183,7 @@ def test_each_feature_is_that_of_a_loop(case: Any) -> None:
                     assert at == (int(graph.parent(key)[seen[-1][1]]) if seen else -1)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(8, suppress_health_check=list(HealthCheck))
 @given(seeded(), st.integers(1, 9))
 def test_later_rows_change_nothing(case: Any, other: int) -> None:
     """Bit for bit: their values and their parents may be anything."""

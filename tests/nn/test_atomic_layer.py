@@ -8,10 +8,11 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch import Tensor
 
 import relfrog
+from helpers import examples
 from oracles.network_cases import (
     Case,
     assert_close,
@@ -92,7 +93,7 @@ def slow_atomic(layer: AtomicLayer, h: States, case: Case) -> States:
     }
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(cases())
 def test_layer_is_a_loop_over_rows(case: Case) -> None:
     some = case.routes("none")
@@ -111,7 +112,7 @@ def test_layer_is_a_loop_over_rows(case: Case) -> None:
             assert_close(gradients(x, weights), gradients(expected, weights), 1e-8)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(cases(), st.integers(1, 3))
 def test_trimming_changes_nothing(case: Case, layers: int) -> None:
     some = case.routes("none")

@@ -8,8 +8,9 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
+from helpers import examples
 from oracles.network_cases import (
     AGGREGATIONS,
     COMPLETION,
@@ -62,7 +63,6 @@ def check_orders(some: Links) -> None:
     assert all(0 <= s < some.sources and 0 <= t < some.targets for s, t in forth)
 
 
-@settings(deadline=None)
 @given(links())
 def test_links_are_sorted_both_ways(case) -> None:
     pairs, some = case
@@ -77,7 +77,6 @@ def test_links_are_sorted_both_ways(case) -> None:
 
 
 @pytest.mark.parametrize("how", AGGREGATIONS)
-@settings(deadline=None)
 @given(links())
 def test_aggregates_are_those_of_a_loop(how: Aggregation, case) -> None:
     pairs, some = case
@@ -93,7 +92,6 @@ def test_aggregates_are_those_of_a_loop(how: Aggregation, case) -> None:
     assert_close(one, two)
 
 
-@settings(deadline=None)
 @given(links())
 def test_weighted_sum_is_that_of_a_loop(case) -> None:
     pairs, some = case
@@ -106,7 +104,7 @@ def test_weighted_sum_is_that_of_a_loop(case) -> None:
     assert_close(linked_sum(x, some, weight), expected)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(links(least=2), st.booleans())
 def test_gradients_of_sums(case, more: bool) -> None:
     _, some = case
@@ -132,7 +130,7 @@ def matches(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], Links, Links]:
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(matches(), st.booleans())
 def test_matched_sum_is_that_of_a_loop(kind: torch.dtype, case, gated: bool) -> None:
     found, u, v = case
@@ -157,7 +155,7 @@ def test_matched_sum_is_that_of_a_loop(kind: torch.dtype, case, gated: bool) -> 
         torch.testing.assert_close(got, wanted)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(matches())
 def test_matched_sums_are_those_of_other_devices(case) -> None:
     """Where the compiled loop does not run, PyTorch's own functions do: here by the types."""
@@ -232,7 +230,7 @@ def check_plan(case: Case, layers: int, completion: str | None, trim: bool) -> N
     assert sources[batch.seed_table] > int(batch.seeds.max())
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(cases(), st.integers(1, 3), st.sampled_from([None, *COMPLETION]), st.booleans())
 def test_plans_are_those_of_the_rule(
     case: Case, layers: int, completion: str | None, trim: bool
@@ -240,7 +238,7 @@ def test_plans_are_those_of_the_rule(
     check_plan(case, layers, completion, trim)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(cases())
 def test_links_stay_inside_their_subgraph_and_reach_one_hop(case: Case) -> None:
     (layer,) = make_plan(case.batch, 1, case.routes(), trim=False).layers
@@ -261,7 +259,7 @@ def test_links_stay_inside_their_subgraph_and_reach_one_hop(case: Case) -> None:
             assert u.hop[i] <= v.hop[j] + 1
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(cases(fanouts=(-1,)))
 def test_with_all_children_sampled_no_link_is_left_out(case: Case) -> None:
     """The rule only ever leaves out children of rows whose children were not asked for."""
@@ -272,7 +270,7 @@ def test_with_all_children_sampled_no_link_is_left_out(case: Case) -> None:
         assert inner <= set(slow_children(case.batch, key))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(cases())
 def test_only_some_keys(case: Case) -> None:
     keys = case.graph.foreign_keys
@@ -285,7 +283,7 @@ def test_only_some_keys(case: Case) -> None:
             assert pairs_of(one.down[key]) == pairs_of(two.down[key])
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(cases())
 def test_plans_move_whole(case: Case) -> None:
     plan = make_plan(case.batch, 2, case.routes())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
+from helpers import examples
 from oracles.network_cases import Case, assert_close, cases, fill, gradients, normal
 from oracles.reference_sampler import Reference
 from oracles.slow_network import slow_emb, slow_pair
@@ -165,7 +166,7 @@ def random_output(plan: Plan) -> Output:
     return Output(torch.zeros(0), states)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cases(), st.integers(1, 3), st.booleans(), st.booleans())
 def test_pairs_are_true_and_from_the_deepest_layer_of_both(
     case: Case, layers: int, with_routes: bool, trim: bool
@@ -203,7 +204,7 @@ def test_pairs_are_true_and_from_the_deepest_layer_of_both(
         assert not pairs.detach().parent.requires_grad
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(cases(fanouts=(-1, 2)), st.integers(1, 3))
 def test_some_pairs_are_some_of_all(case: Case, most: int) -> None:
     plan = make_plan(case.batch, 2)

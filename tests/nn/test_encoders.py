@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from relbench.base import Database
 from torch import Tensor, nn
 
@@ -206,7 +206,6 @@ def test_pieces_of_time_by_hand() -> None:
     assert_close(time_parts(torch.tensor(middle))[3], torch.tensor(0.5), 1e-4)
 
 
-@settings(deadline=None)
 @given(st.lists(SPANS, min_size=2, max_size=20))
 def test_pieces_of_time_never_go_back(spans: list[float]) -> None:
     seconds = torch.tensor(spans, dtype=torch.float64)
@@ -228,7 +227,6 @@ def test_spans_of_very_different_length_differ() -> None:
     assert (time_parts(spans).sum(1).diff() > 0.5).all()
 
 
-@settings(deadline=None)
 @given(st.lists(SPANS, min_size=1, max_size=8), st.booleans(), st.integers(0, 2))
 def test_time_encoder_gives_numbers_whatever_the_age(
     ages: list[float], timed: bool, moments: int
@@ -256,7 +254,6 @@ def test_past_and_future_moments_are_told_apart() -> None:
     assert torch.equal(now, torch.zeros(SIZE))
 
 
-@settings(deadline=None)
 @given(st.lists(SPANS, min_size=2, max_size=10))
 def test_recent_rows_count_more_at_first(ages: list[float]) -> None:
     seconds = torch.tensor(ages, dtype=torch.float64)

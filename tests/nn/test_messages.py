@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from relbench.base import Database
 from torch import Tensor
 
+from helpers import examples
 from oracles.network_cases import (
     AGGREGATIONS,
     Case,
@@ -34,7 +35,7 @@ SIZE = 4
 
 
 @pytest.mark.parametrize("how", AGGREGATIONS)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(cases())
 def test_node_message_is_sage(how: Aggregation, case: Case) -> None:
     conv = pytest.importorskip("torch_geometric.nn", reason="needs torch-geometric").SAGEConv
@@ -121,7 +122,7 @@ def compare(
 
 
 @pytest.mark.parametrize("how", AGGREGATIONS)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(cases())
 def test_edge_messages_are_those_of_a_loop_over_matches(how: Aggregation, case: Case) -> None:
     """Eq. (10) and (11), along and against, with two keys to one table, and within one table."""
@@ -141,7 +142,7 @@ def test_edge_messages_are_those_of_a_loop_over_matches(how: Aggregation, case: 
             compare(module, found, torch.stack(looped), {name: h[name] for name in route.tables})
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(cases())
 def test_weighted_edge_messages_are_those_of_a_loop_over_matches(case: Case) -> None:
     """Each match counts as its v does, channel by channel."""

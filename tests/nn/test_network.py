@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from relbench.base import Database, Table
 from torch import Tensor, nn
 
+from helpers import examples
 from oracles.every_column import cut_of, imported
 from oracles.network_cases import (
     AGGREGATIONS,
@@ -49,7 +50,7 @@ SETTINGS = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(cases(hops=(1, 2)), st.integers(1, 2), SETTINGS["completion"], SETTINGS["how"])
 def test_network_is_a_loop_over_rows(case: Case, layers: int, completion: str | None, how) -> None:
     """From the columns to the seeds, with trimmed plans."""
@@ -69,7 +70,7 @@ def test_network_is_a_loop_over_rows(case: Case, layers: int, completion: str | 
     assert_close(gradients(output.seeds, network), gradients(network.head(h), network), 1e-5)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(cases(), SETTINGS["layers"], SETTINGS["completion"], SETTINGS["how"], st.booleans())
 def test_trimming_changes_nothing(
     case: Case, layers: int, completion: str | None, how, training: bool
@@ -101,7 +102,7 @@ def hops_needed(layers: int, completion: str | None) -> int:
     return 2 * layers if completion in ("along", "both") else 2 * layers - 1
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     cases(modes=("shared",), hops=(0, 0)), SETTINGS["layers"], SETTINGS["completion"],
     SETTINGS["how"], st.booleans(),
@@ -136,7 +137,7 @@ def test_who_else_is_asked_about_changes_nothing(
         assert_close(gradients(shared, network), alone_all, 1e-8)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(cases(modes=("separate",)), SETTINGS["completion"])
 def test_separate_subgraphs_are_separate(case: Case, completion: str | None) -> None:
     """However few children are sampled."""
@@ -214,7 +215,7 @@ def check_future(db: Database, name: str, rows, at: pd.Timestamp, times, seed: i
     return int(outputs[0][1].sum())
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seeded(), st.integers(0, 4), st.integers(0, 99))
 def test_the_future_does_not_exist(case, day: int, seed: int) -> None:
     db, name, rows, times = case

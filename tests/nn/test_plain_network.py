@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import examples
 from oracles.relational_databases import seeded
 from relfrog.features.columns import fit_columns
 from relfrog.graph.relational import build_graph
@@ -41,7 +42,7 @@ def plain_network() -> ModuleType:
 
 @pytest.mark.parametrize("aggregation", ["sum", "mean", "recent"])
 @pytest.mark.parametrize("layers", [1, 2])
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(seeds=seeded(), fanout=st.sampled_from([-1, 1, 2]), with_routes=st.booleans())
 def test_same_outputs_and_gradients(
     plain_network: ModuleType, aggregation: str, layers: int, seeds, fanout: int, with_routes: bool

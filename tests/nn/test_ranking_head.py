@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import relfrog
+from helpers import examples
 from oracles.network_cases import dense_database
 from relfrog import RunError, TaskError, UsageError, load_run
 from relfrog.config import resolve
@@ -244,7 +245,7 @@ def test_metrics_are_those_of_relbench(shop: Path) -> None:
 # Who is there, and who was joined to whom.
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 10_000))
 def test_popularity_is_that_of_a_loop(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -281,7 +282,7 @@ def test_popularity_is_that_of_a_loop(seed: int) -> None:
     assert named == sorted(named, reverse=True)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 10_000))
 def test_joined_before_is_that_of_a_loop(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from relbench.base import Database
 from torch import Tensor
 
+from helpers import examples
 from oracles.network_cases import (
     AGGREGATIONS,
     COMPLETION,
@@ -63,7 +64,7 @@ def stacked(states, like: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("how", AGGREGATIONS)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     cases(),
     st.sampled_from([None, *COMPLETION]),
@@ -94,7 +95,7 @@ def test_layer_is_a_loop_over_rows(
         assert_close(gradients(found[name], one), gradients(looped[name], two), 1e-8)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(cases(), st.integers(1, 3), st.sampled_from([None, "both"]))
 def test_a_layer_computes_what_it_is_asked_for(
     case: Case, layers: int, completion: str | None

@@ -324,8 +324,14 @@ def test_progress_is_shown_and_put_away(
         monkeypatch.setenv("FORCE_COLOR", "1")  # makes a terminal of anything
     progress = TrainingProgress()
     progress._live = live
+
+    class Drawn(Callback):  # a bar is drawn ten times a second, which may be too late here
+        def on_step(self, trainer: Trainer, loss: float) -> None:
+            if progress._bar is not None:
+                progress._bar.refresh()
+
     with progress, pytest.raises(RunInterrupted):
-        fit(store, tmp_path / "run", callbacks=[progress, Stop(5)])
+        fit(store, tmp_path / "run", callbacks=[progress, Drawn(), Stop(5)])
     said = capfd.readouterr().err
     assert ("seeds/s" in said.split("epoch   0")[0]) == live  # the bar
     assert ("\x1b[?25l" in said) == live
