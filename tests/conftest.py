@@ -60,6 +60,14 @@ def _files(folder: Path) -> set[tuple[str, int, int]]:
     return {(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in found}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """A sync matters if the power goes; a run has thirty of them, and tests have many runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The four real databases, where they are at hand."""
