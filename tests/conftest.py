@@ -28,6 +28,13 @@ settings.load_profile("ci")
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The demo takes half a minute, for whichever test comes first."""
+    for item in items:
+        if "demo" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 class Once:
     """Makes each folder in the first process that asks for it; others wait, and read it.
 

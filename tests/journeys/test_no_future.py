@@ -80,6 +80,7 @@ def test_columns_know_nothing_after_the_validation_time(
     assert first[0]["gates"] == first[1]["gates"]
 
 
+@pytest.mark.slow
 def test_label_sql_prints_nothing(
     store: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +103,7 @@ def test_label_sql_prints_nothing(
     assert "%" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "model"), [("spends", "lightgbm"), ("list", "frog")])
 def test_other_models_know_nothing_after_the_test_time(
     task: str, model: str, shop: Path, tmp_path: Path

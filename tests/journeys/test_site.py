@@ -148,6 +148,7 @@ def test_every_type_of_task_as_the_guide_writes_it(
     assert len(kinds) == 5
 
 
+@pytest.mark.slow
 def test_the_code_that_extends_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
