@@ -5,14 +5,20 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test lint docs setup clean
+.PHONY: demo test quick lint docs setup clean
 
 demo: $(VENV)/.demo
 	$(BIN)/relfrog demo --overwrite
 
+# Everything; ARGS chooses a part: make test ARGS="tests/graph -k future".
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(PYTEST) $(ARGS)
+
+# What takes no time, with fewer random examples: for while you work.
+quick: $(VENV)/.dev
+	$(PYTEST) -m "not slow" --hypothesis-profile quick $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -28,6 +28,13 @@ settings.load_profile("ci")
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The demo takes half a minute, for whichever test comes first."""
+    for item in items:
+        if "demo" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 class Once:
     """Makes each folder in the first process that asks for it; others wait, and read it.
 
@@ -58,6 +65,14 @@ class Once:
 def _files(folder: Path) -> set[tuple[str, int, int]]:
     found = [path for path in folder.rglob("*") if path.is_file()]
     return {(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in found}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """A sync matters if the power goes; a run has thirty of them, and tests have many runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,7 @@ def ticks(table: Any) -> np.ndarray:
     return table.df[table.time_col].to_numpy().astype("datetime64[us]").view(np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_the_past_stays_and_the_future_does_not(way: str, store: Path) -> None:
     db = relfrog.open_dataset(store).get_db(upto_test_timestamp=False)
@@ -104,6 +105,7 @@ def test_awkward_columns_have_another_future_too(way: str) -> None:
 # What a certificate says.
 
 
+@pytest.mark.slow
 def test_a_certificate_says_what_was_used(run: relfrog.Run) -> None:
     certified = certify(run)
     frame = certified.predict(TEST)
@@ -122,6 +124,7 @@ def test_a_certificate_says_what_was_used(run: relfrog.Run) -> None:
         assert about["trial"][way]["rows"] > 100
 
 
+@pytest.mark.slow
 def test_rows_used_are_those_that_a_change_can_reach(run: relfrog.Run, shop: Path) -> None:
     """Blank one order after the other: the entities whose answer moves are among its users."""
     from relfrog.analysis.rows_used import rows_behind
@@ -209,6 +212,7 @@ def test_what_is_no_network_is_certified(name: str, shop: Path, tmp_path: Path) 
     assert certified.certificate.holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["recent", "lightgbm", "auto"])
 def test_other_models_are_certified(name: str, shop: Path, tmp_path: Path) -> None:
     quick = {"trials": 1} | (QUICK if name == "auto" else {})
@@ -219,6 +223,7 @@ def test_other_models_are_certified(name: str, shop: Path, tmp_path: Path) -> No
     assert certified.certificate.about["trial"]["removed"]["rows"] > 0
 
 
+@pytest.mark.slow
 def test_at_the_ends_of_time(run: relfrog.Run) -> None:
     for at, count in (("1990-01-01", 0), ("2019-05-01", None), ("2500-01-01", 20), (None, 20)):
         certified = certify(run)
@@ -231,6 +236,7 @@ def test_at_the_ends_of_time(run: relfrog.Run) -> None:
     assert certified.certificate.holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most", "tried"), [(1, 1), (4, 4), (0, 9), (20, 9)])
 def test_each_entity_at_its_own_time(most: int, tried: int, run: relfrog.Run) -> None:
     times = pd.date_range("2020-05-01", periods=9, freq="11D")
@@ -274,6 +280,7 @@ def test_the_command_takes_the_number_of_times(
 # A model that looks ahead.
 
 
+@pytest.mark.slow
 def test_a_leak_is_found(run: relfrog.Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def a_month_ahead(sampler: TemporalSampler, moments: np.ndarray) -> np.ndarray:
         later = moments + 30 * 86_400 * 1_000_000
@@ -288,6 +295,7 @@ def test_a_leak_is_found(run: relfrog.Run, monkeypatch: pytest.MonkeyPatch, tmp_
     assert not any(about["trial"][way]["identical"] for way in WAYS)
 
 
+@pytest.mark.slow
 def test_a_leak_through_labels_is_found(run: relfrog.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels that are known before their windows have closed."""
     from relfrog.datasets import label_history as history
@@ -312,6 +320,7 @@ def test_a_leak_through_labels_is_found(run: relfrog.Run, monkeypatch: pytest.Mo
     assert leaking.certificate.about["later_rows_used"] == 0  # only the trial can know
 
 
+@pytest.mark.slow
 def test_labels_that_go_on_changing_after_their_window_are_found(
     shop: Path, tmp_path: Path
 ) -> None:
@@ -338,6 +347,7 @@ def test_labels_that_go_on_changing_after_their_window_are_found(
 # Files.
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_certificate(
     run: relfrog.Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -387,6 +397,7 @@ def test_predictions_in_a_database_have_their_certificate_in_the_run(
     assert json.loads(path.read_text())["table"] == "my scores"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rel-f1"])
 def test_a_real_database_is_certified(name: str, shared_data: Path, tmp_path: Path) -> None:
     settings = {"epochs": 1, "steps_per_epoch": 1, "channels": 8, "neighbors": 4, "fd_pairs": 16}

@@ -75,6 +75,7 @@ def _value(part: Interval | None) -> float:
     return part.value
 
 
+@pytest.mark.slow
 def test_columns_one_by_one(run: Run) -> None:
     found = importance(run, deep=True)
     named = {(entry.table, entry.column) for entry in found.columns}

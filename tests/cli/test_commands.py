@@ -74,6 +74,7 @@ def test_every_command_has_help_with_an_example(
             assert option.help, f"{name} --{option.name}"
 
 
+@pytest.mark.slow
 def test_the_examples_run(
     workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +96,7 @@ def test_the_examples_run(
         assert (workplace / page).read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_the_journey_with_its_streams(
     workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +187,7 @@ def test_wrong_input_gets_one_clear_answer(
     assert set(os.listdir(workplace)) == before
 
 
+@pytest.mark.slow
 def test_findings_make_check_fail(workplace: Path) -> None:
     library.import_database(str(workplace / "shop.db"), workplace / "out")
     (workplace / "out" / "db" / "orders.parquet").unlink()
@@ -199,6 +202,7 @@ def test_a_traceback_only_when_asked_for(workplace: Path) -> None:
     assert "Traceback" in err
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(workplace: Path) -> None:
     library.import_database(str(workplace / "shop.db"), workplace / "out")
     line = f"{sys.executable} -m relfrog inspect out --json | head -c 1"
@@ -206,6 +210,7 @@ def test_a_closed_pipe_is_no_error(workplace: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_progress_bar_on_a_terminal(workplace: Path) -> None:
     parent, child = pty.openpty()
     process = subprocess.Popen(
@@ -240,6 +245,7 @@ def test_a_password_is_not_shown_even_in_a_traceback(
         assert "me:***@127.0.0.1" in err
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_for_a_csv_folder_but_the_summary(tmp_path: Path) -> None:
     csv_folder(tmp_path / "csv", t="id,v\n1,2\n2,3\n")
     code, out, err = relfrog("import", "csv", "out", folder=tmp_path)
@@ -270,6 +276,7 @@ def runs(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_training_says_how_far_it_is_and_what_came_out(
     runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -501,6 +508,7 @@ def test_what_is_new_in_the_database_is_one_line_each(
     assert "SchemaError: not in the database: 1 column (people.age)." in err
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(runs: Path, tmp_path: Path) -> None:
     out, scratch = tmp_path / "a run", tmp_path / "scratch"
     scratch.mkdir()

@@ -64,6 +64,7 @@ def ran(place: Path, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_bash(place: Path) -> None:
     """Through the script itself, as bash calls it: what it would put in place of the last word."""
     asks = "".join(f'try "{typed}"\n' for typed in CASES)

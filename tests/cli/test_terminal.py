@@ -102,6 +102,7 @@ def test_findings_and_notices_have_colours() -> None:
     assert bare(heading) == "May leak:" != heading
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [True, False])
 def test_errors_of_the_command(wanted: bool) -> None:
     parent, child = pty.openpty()

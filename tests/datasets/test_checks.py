@@ -165,6 +165,7 @@ def flip_labels(path: Path) -> None:
     pq.write_table(data.set_column(index, "buys", flipped), path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_is_found(name: str, folder: Path) -> None:
     breakage, place, words = BROKEN[name]
@@ -201,6 +202,7 @@ def test_a_recommendation_is_checked_too(folder: Path) -> None:
     assert "after their window" in check(folder, "list").findings[-1].text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rel-f1", "flights", "olist-sample", "travel-exchange"])
 def test_real_datasets_pass(name: str, shared_data: Path) -> None:
     report = check(shared_data / name)

@@ -15,6 +15,7 @@ from relfrog.reporting.schema import schema_svg
 from relfrog.testing import random_database
 
 
+@pytest.mark.slow
 def test_rel_f1_in_numbers(shared_data: Path) -> None:
     found = inspect(shared_data / "rel-f1")
     json.dumps(found)

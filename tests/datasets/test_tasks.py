@@ -67,6 +67,7 @@ SORTS = BUYS.replace(
 )
 
 
+@pytest.mark.slow
 def test_a_multilabel_task_keeps_its_labels_in_their_places(bare_shop: Path) -> None:
     added = add_task(
         bare_shop, "sorts", SORTS, type="multilabel", entity="people", horizon="20 days", overwrite=True

@@ -110,6 +110,7 @@ def check_svg(text: str) -> ET.Element:
 # Every study.
 
 
+@pytest.mark.slow
 def test_what_learned_once_more_stands_beside_what_was_chosen(
     study: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_what_learned_once_more_stands_beside_what_was_chosen(
     assert "sage-refit" in check_files(tmp_path / "refit", 2)
 
 
+@pytest.mark.slow
 def test_main(study: Callable[..., Any], tmp_path: Path) -> None:
     said: list[str] = []
     results = study(
@@ -163,6 +165,7 @@ def test_main(study: Callable[..., Any], tmp_path: Path) -> None:
     assert sum("left" in line for line in said) == 6  # all runs but the last say how long
 
 
+@pytest.mark.slow
 def test_roles_fd_and_structure_share_a_run(
     study: Callable[..., Any], tmp_path: Path, runs: Path
 ) -> None:
@@ -250,6 +253,7 @@ def test_sensitivity(
     check_files(tmp_path / "sensitivity", 2)
 
 
+@pytest.mark.slow
 def test_tune_goes_on_and_gives_a_preset(
     study: Callable[..., Any], tmp_path: Path, shop: Path, runs: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -309,6 +313,7 @@ def test_tune_goes_on_and_gives_a_preset(
 # Interruptions.
 
 
+@pytest.mark.slow
 def test_processes_crash_and_go_on(shop: Path, tmp_path: Path) -> None:
     """Real processes: what was finished before Ctrl-C is not run again."""
     options: dict[str, Any] = {
@@ -375,6 +380,7 @@ worker.main()
 """
 
 
+@pytest.mark.slow
 def test_a_job_that_is_killed_takes_nothing_with_it() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

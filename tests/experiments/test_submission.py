@@ -28,6 +28,7 @@ def runs(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
     return found
 
 
+@pytest.mark.slow
 def test_files_are_checked_and_score_as_the_runs_do(
     shop: Path, runs: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -501,6 +501,7 @@ def test_pytorch_frames_hold_the_same_values() -> None:
     assert len(stats) == sum(map(len, frame.col_names_dict.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["flights", "olist-sample", "rel-f1", "travel-exchange"])
 def test_real_databases(name: str, tmp_path: Path) -> None:
     source = dataset(name)

@@ -137,6 +137,7 @@ for number, batch in enumerate(Loader(sampler, rows, np.full(500_000, START), 64
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it() -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD],

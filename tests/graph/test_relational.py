@@ -195,6 +195,7 @@ def assert_equal_to_relbench(db: Database, col_to_stype: dict) -> None:
             assert ours[name].time.equal(theirs[name].time)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")  # in RelBench
 @pytest.mark.parametrize("name", ["rel-f1", "olist-sample"])
 def test_to_pyg_equals_relbench(name: str) -> None:

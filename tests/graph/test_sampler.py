@@ -259,6 +259,7 @@ def test_the_future_of_real_data_does_not_exist() -> None:
         assert_identical(tensors(one), tensors(two))
 
 
+@pytest.mark.slow
 def test_uniform_over_the_visible_children() -> None:
     visible, count, rounds = 20, 5, 4000
     sampler = TemporalSampler(build_graph(star(visible, later=30)), "hub", [count], "separate")

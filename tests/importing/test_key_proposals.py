@@ -150,6 +150,7 @@ def test_small_integers_are_not_taken_for_keys(tmp_path: Path) -> None:
     assert [k for t in mapping.tables.values() for k in t.foreign_keys] == []
 
 
+@pytest.mark.slow
 def test_flags_name_what_does_not_exist(shop: str, tmp_path: Path) -> None:
     for options, words in [
         ({"pk": ["order.id"]}, "no table 'order'; did you mean 'orders'"),
@@ -246,6 +247,7 @@ def test_a_year_is_the_time_of_rows_that_tell_of_others(league: str, tmp_path: P
     assert (mapping.time, str(mapping.columns["yearID"])) == (None, "integer")
 
 
+@pytest.mark.slow
 def test_a_year_in_a_key_stays_the_sources_own(league: str, tmp_path: Path) -> None:
     keys = {"pk": ["teams.yearID,code"], "fk": ["stints.yearID,code=teams.yearID,code"]}
     for times in (["teams.yearID"], ["teams.yearID", "stints.none"]):
@@ -263,6 +265,7 @@ def test_a_year_in_a_key_stays_the_sources_own(league: str, tmp_path: Path) -> N
     assert source_keys(tmp_path / "again", "teams").equals(own)
 
 
+@pytest.mark.slow
 def test_keys_of_several_columns(league: str, tmp_path: Path) -> None:
     result, tables = imported(league, tmp_path / "out")
     teams, stints = (result.mapping.tables[name] for name in ("teams", "stints"))

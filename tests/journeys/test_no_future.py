@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -78,16 +80,30 @@ def test_columns_know_nothing_after_the_validation_time(
     assert first[0]["gates"] == first[1]["gates"]
 
 
-def test_label_sql_prints_nothing(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """DuckDB shows how far a long query is, and where data should be."""
+@pytest.mark.slow
+def test_label_sql_prints_nothing(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """DuckDB shows how far a long query is, where data should be; here after a millisecond."""
+    connect = duckdb.connect
+
+    def talkative(**options: Any) -> duckdb.DuckDBPyConnection:
+        connection = connect(**options)
+        connection.execute("SET enable_progress_bar = true")
+        connection.execute("SET progress_bar_time = 1")
+        return connection
+
+    monkeypatch.setattr(duckdb, "connect", talkative)
     db = relfrog.open_dataset(store).get_db()
-    slow = (
-        "SELECT count(*) AS n FROM range(40000) a, range(40000) b WHERE a.range * b.range % 7 = 3"
-    )
-    run_sql(slow, db, [TEST], pd.Timedelta("1 day"))
+    slow = "SELECT count(*) AS n FROM range(9000) a, range(9000) b WHERE a.range * b.range % 7 = 3"
+    found = run_sql(slow, db, [TEST], pd.Timedelta("1 day"))
     assert capfd.readouterr() == ("", "")
+    with talkative(config={"threads": 1}) as loud:
+        assert loud.execute(slow).fetchone() == (found["n"].iloc[0],)
+    assert "%" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "model"), [("spends", "lightgbm"), ("list", "frog")])
 def test_other_models_know_nothing_after_the_test_time(
     task: str, model: str, shop: Path, tmp_path: Path

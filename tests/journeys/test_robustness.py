@@ -112,6 +112,7 @@ def same(one: Path, other: Path) -> None:
     assert sorted(os.listdir(one)) == sorted(os.listdir(other))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "full"])
 @pytest.mark.usefixtures("often")
 def test_a_write_may_fail_anywhere(how: str, store: Path, whole: Path, tmp_path: Path) -> None:
@@ -139,6 +140,7 @@ def test_a_write_may_fail_anywhere(how: str, store: Path, whole: Path, tmp_path:
         same(whole, out)
 
 
+@pytest.mark.slow
 def test_a_file_that_the_system_cuts_off_is_no_file(
     store: Path, whole: Path, tmp_path: Path
 ) -> None:

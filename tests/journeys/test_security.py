@@ -84,6 +84,7 @@ NAMES = ["model.safetensors", "columns.safetensors", "columns.json", "run.json",
          "roles.json", "history.jsonl", "metrics.json"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_trap_in_a_run_folder_does_not_go_off(
     name: str, run: relfrog.Run, tmp_path: Path
@@ -106,6 +107,7 @@ def test_a_trap_in_a_run_folder_does_not_go_off(
         assert not place.exists()
 
 
+@pytest.mark.slow
 def test_a_trap_in_a_dataset_folder_does_not_go_off(store: Path, tmp_path: Path) -> None:
     place = tmp_path / "owned"
     bomb = pickle.dumps(Bomb(place))

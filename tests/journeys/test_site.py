@@ -183,6 +183,7 @@ def registries() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("registries")
+@pytest.mark.slow
 def test_the_code_that_extends_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

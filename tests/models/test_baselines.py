@@ -64,6 +64,7 @@ def test_each_name_has_its_class() -> None:
     assert {kind for model in MODELS.values() for kind in model.task_kinds} == set(TASK_KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "model"), PAIRS)
 def test_a_run_keeps_its_word(task: str, model: str, runs: dict[tuple[str, str], Any]) -> None:
     """Saved and loaded: the same scores and predictions, in the shape of all runs."""
@@ -126,6 +127,7 @@ def test_recent_takes_the_number_that_validates_best(
     assert run.metrics["val"]["rolling"]["mae"] == pytest.approx(min(scores))
 
 
+@pytest.mark.slow
 def test_later_rows_change_nothing(store: Path, tmp_path: Path) -> None:
     """Removed or not, what comes after the time of a prediction has no part in it."""
     copy = copied(store, tmp_path)
@@ -154,6 +156,7 @@ def test_before_any_label(runs: dict[tuple[str, str], Any]) -> None:
     np.testing.assert_allclose(mean.predict("2018-01-01", ["P01"])["prediction"], share)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_trees(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +177,7 @@ def test_own_columns_alone(store: Path, tmp_path: Path) -> None:
     assert set(run.model.importance()["feature"]) == set(names)
 
 
+@pytest.mark.slow
 def test_awkward_data(store: Path, tmp_path: Path) -> None:
     """An empty child table, columns of NULL alone, labels of one class."""
     copy = copied(store, tmp_path)
@@ -205,6 +209,7 @@ def test_what_is_gone_is_named(store: Path, tmp_path: Path) -> None:
         load_run(run.folder).predict(TEST)
 
 
+@pytest.mark.slow
 def test_an_interrupted_one_goes_on(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +244,7 @@ def test_roles_say_that_there_are_none(runs: dict[tuple[str, str], Any]) -> None
 # Beside a network.
 
 
+@pytest.mark.slow
 def test_baselines_stand_beside_a_network(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: dict[tuple[str, str], Any]
 ) -> None:
@@ -273,6 +279,7 @@ def test_baselines_stand_beside_a_network(
 # Auto.
 
 
+@pytest.mark.slow
 def test_what_is_not_clearly_worse_is_averaged() -> None:
     rng = np.random.default_rng(0)
     truth = rng.normal(size=2000)
@@ -302,6 +309,7 @@ def test_what_is_not_clearly_worse_is_averaged() -> None:
     assert np.isnan(never.score)
 
 
+@pytest.mark.slow
 def test_auto_holds_its_members_and_goes_on(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,6 +344,7 @@ def test_auto_keeps_to_its_time(store: Path, tmp_path: Path) -> None:
     assert "frog" in run.blend["skipped"]
 
 
+@pytest.mark.slow
 def test_auto_leaves_time_for_the_network(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,6 +375,7 @@ def test_auto_leaves_time_for_the_network(
     assert load_run(auto.folder / "members" / "frog").about["epochs"] == 2
 
 
+@pytest.mark.slow
 def test_auto_takes_finished_runs_over(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,6 +224,7 @@ def test_some_pairs_are_some_of_all(case: Case, most: int) -> None:
             assert (*child.tolist(), *parent.tolist(), row) in known
 
 
+@pytest.mark.slow
 def test_two_threads_add_up_gradients_in_the_same_order() -> None:
     """What users have by default; a gradient that threads add up as they come is another one."""
     torch.manual_seed(0)

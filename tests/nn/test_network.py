@@ -349,6 +349,7 @@ def gradients_of(loss: Tensor, module: nn.Module) -> dict[str, Tensor]:
 # What can be learned.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "model"), [*((kind, "frog") for kind in ENTITY_KINDS), ("regression", "sage")]
 )
@@ -393,6 +394,7 @@ def test_all_tables_as_nodes_is_the_plain_network(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_table_that_must_be_an_edge_becomes_one(shape: str) -> None:
     """The label hangs on what is behind the table in the middle: one layer sees it along routes."""
@@ -411,6 +413,7 @@ def test_a_table_that_must_be_an_edge_becomes_one(shape: str) -> None:
         assert plain < 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES[:2])
 def test_a_table_that_must_be_a_node_stays_one(shape: str) -> None:
     """The label hangs on the table in the middle alone, and what is behind it is noise.

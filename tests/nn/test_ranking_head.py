@@ -328,6 +328,7 @@ def labels_before(shop: Path, time: pd.Timestamp) -> pd.DataFrame:
     return frame[frame[task.time_col] + task.timedelta <= time]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "time"), [("val", VAL), ("test", TEST)])
 def test_past_visits_are_counted(
     split: str, time: pd.Timestamp, shop: Path, runs: dict[str, relfrog.Run]
@@ -524,6 +525,7 @@ def test_before_any_order(shop: Path, runs: dict[str, relfrog.Run]) -> None:
         assert (frame.groupby("code")["id"].nunique() == 3).all()
 
 
+@pytest.mark.slow
 def test_targets_that_do_not_exist_yet(shop: Path, tmp_path: Path) -> None:
     """With a time column of their own, things are recommended from then on, and not before."""
     changed = Path(shutil.copytree(shop, tmp_path / "copy"))
@@ -545,6 +547,7 @@ def test_targets_that_do_not_exist_yet(shop: Path, tmp_path: Path) -> None:
             assert (keys == most).all()
 
 
+@pytest.mark.slow
 def test_auto_recommends_with_the_best(shop: Path, tmp_path: Path) -> None:
     """A single member, that with the best validation; the rest are shown."""
     given = {**QUICK, "epochs": 1}

@@ -78,6 +78,7 @@ def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return fit(store, tmp_path_factory.mktemp("reporting") / "run", epochs=3)
 
 
+@pytest.mark.slow
 def test_a_whole_report(run: Run, tmp_path: Path) -> None:
     told: list[str] = []
     path = report(run, tmp_path / "deep" / "r.html", fresh=True, told=told.append)
@@ -139,6 +140,7 @@ def test_an_old_or_poor_run_folder(run: Run, tmp_path: Path) -> None:
     assert "no split times" in words["made"]
 
 
+@pytest.mark.slow
 def test_a_database_that_has_changed_is_said_to_have(
     run: Run, store: Path, tmp_path: Path
 ) -> None:  # fmt: skip
@@ -155,6 +157,7 @@ def test_a_database_that_has_changed_is_said_to_have(
     assert words["explained"] != before["explained"]
 
 
+@pytest.mark.slow
 def test_the_run_folder_alone_gives_the_same_report(run: Run, tmp_path: Path) -> None:
     first = read(report(run, tmp_path / "first.html", fresh=True)).sections
     place = moved(run, tmp_path, kept=True)
@@ -171,6 +174,7 @@ def test_the_run_folder_alone_gives_the_same_report(run: Run, tmp_path: Path) ->
     assert "The dataset cannot be read" in read(report(place, fresh=True)).sections["worth"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["weights", "json", "arrays", "lengths", "older", "types"])
 def test_what_was_kept_must_be_whole_and_of_this_model(
     harm: str, run: Run, tmp_path: Path
@@ -205,6 +209,7 @@ def baselines(place: Path, value: float) -> None:
     )
 
 
+@pytest.mark.slow
 def test_it_admits_defeat(run: Run, tmp_path: Path) -> None:
     place = Path(shutil.copytree(run.folder, tmp_path / "run"))
     for value, sentence in (
@@ -219,6 +224,7 @@ def test_it_admits_defeat(run: Run, tmp_path: Path) -> None:
         assert "No baselines" not in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["spends", "wants", "sorts", "list"])
 def test_every_type_of_task(task: str, shop: Path, tmp_path: Path) -> None:
     run = fit(shop, tmp_path / "run", task, epochs=1)
@@ -258,6 +264,7 @@ def test_a_model_that_is_no_network(shop: Path, tmp_path: Path) -> None:
     assert "No baselines" not in words["answer"]
 
 
+@pytest.mark.slow
 def test_auto_shows_its_members(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +289,7 @@ def test_auto_shows_its_members(
     assert len(again.split()) == len(words.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["mean", "recent", "lightgbm"])
 def test_simple_answers_stand_beside_every_model(
     model: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -295,6 +303,7 @@ def test_simple_answers_stand_beside_every_model(
         assert model_name(name) in words
 
 
+@pytest.mark.slow
 def test_what_comes_from_data_stays_text(store: Path, tmp_path: Path) -> None:
     path = evil_report(store, tmp_path)
     page = read(path)

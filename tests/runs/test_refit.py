@@ -66,6 +66,7 @@ def test_all_labels_that_were_known_at_the_test_time_are_learned_from(
     assert np.array_equal(both.rows[: len(train)], train.rows)
 
 
+@pytest.mark.slow
 def test_what_was_chosen_is_what_it_would_be_without(runs: dict[str, relfrog.Run]) -> None:
     plain, refit = runs["plain"], runs["refit"]
     assert weights(refit.folder / "chosen") == weights(plain.folder)
@@ -137,6 +138,7 @@ def test_with_and_without_history(store: Path, tmp_path: Path) -> None:
     assert sorted(p.name for p in run.folder.iterdir() if p.is_dir()) == ["chosen"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["buys", "spends", "wants", "sorts"])
 def test_trees_learn_once_more(
     task: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -156,6 +158,7 @@ def test_trees_learn_once_more(
     assert not run.predict(TEST).equals(plain.predict(TEST))
 
 
+@pytest.mark.slow
 def test_rankers_learn_once_more(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +174,7 @@ def test_rankers_learn_once_more(
         assert run.evaluate("test") == run.metrics["test"]["rolling"]
 
 
+@pytest.mark.slow
 def test_auto_chooses_by_what_validation_may_see(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

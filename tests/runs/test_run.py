@@ -121,6 +121,7 @@ def test_later_rows_may_be_altered_as_one_likes(
     assert run.evaluate("test") != other.evaluate("test")
 
 
+@pytest.mark.slow
 def test_what_the_task_hides_is_not_seen(store: Path, tmp_path: Path) -> None:
     changed = copied(store, tmp_path)
     sql = yaml.safe_load((store / "tasks" / "buys" / "manifest.yaml").read_text())["sql"]
@@ -282,6 +283,7 @@ def test_wrong_entities_are_refused(run: relfrog.Run, asked: Any, words: str) ->
         run.predict(TEST, asked)
 
 
+@pytest.mark.slow
 def test_keys_of_several_columns_on_an_awkward_database(tmp_path: Path) -> None:
     database = random_database(3, size=90)
     source = database.to_sqlite(tmp_path / "a.db")

@@ -60,6 +60,7 @@ def answers(shop: Path, out: Path, threads: int, workers: int) -> dict[str, Any]
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.slow
 def test_neither_threads_nor_workers_change_a_bit(shop: Path, tmp_path: Path) -> None:
     one = answers(shop, tmp_path / "one", 1, 1)
     two = answers(shop, tmp_path / "two", 2, 2)

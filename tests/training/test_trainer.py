@@ -71,6 +71,7 @@ def assert_same_run(one: Path, other: Path) -> None:
         assert about[0][key] == about[1][key]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_and_another_another(
     store: Path, tmp_path: Path, run: relfrog.Run
 ) -> None:
@@ -110,6 +111,7 @@ def test_roles_survive(run: relfrog.Run) -> None:
 # Interruption.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", [0.0, 0.9])
 @pytest.mark.parametrize("fd_every", ["step", "epoch"])
 def test_an_interrupted_run_ends_as_if_nothing_had_happened(
@@ -149,6 +151,7 @@ def test_an_interruption_at_the_end_of_an_epoch(store: Path, tmp_path: Path) -> 
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing(store: Path, tmp_path: Path) -> None:
     code = f"""
     import functools, sys
@@ -347,6 +350,7 @@ def test_progress_is_shown_and_put_away(
     assert said.rfind("\x1b[?25h") >= said.rfind("\x1b[?25l")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps", "epochs"), [(1, 1), (1, 3), (3, 2), (30, 2)])
 def test_how_long_it_takes_is_said_in_the_first_epoch(
     steps: int, epochs: int, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -591,6 +595,7 @@ def test_a_second_process_is_refused(store: Path, tmp_path: Path, run: relfrog.R
         assert load_run(tmp_path / "run").evaluate() == run.evaluate()  # looking is allowed
 
 
+@pytest.mark.slow
 def test_resuming_is_refused_where_it_makes_no_sense(store: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="nothing to resume"):
         fit(store, tmp_path / "none", resume=True)
@@ -644,6 +649,7 @@ def _yaml(folder: Path, text: str) -> str:
 # Roles.
 
 
+@pytest.mark.slow
 def test_roles_that_are_given_do_not_move(store: Path, tmp_path: Path, run: relfrog.Run) -> None:
     fit_once = functools.partial(fit, store, epochs=1)
     edge = fit_once(tmp_path / "edge", roles="edge")
@@ -705,6 +711,7 @@ def test_gates_are_shares(gate: float, store: Path, tmp_path: Path, run: relfrog
 # Label history, denser and staler seeds.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["buys", "spends"])
 def test_history_is_chosen_by_validation(name: str, store: Path, tmp_path: Path) -> None:
     runs = {h: fit(store, tmp_path / h, name, history=h) for h in ("on", "off")}
@@ -728,6 +735,7 @@ def test_history_is_chosen_by_validation(name: str, store: Path, tmp_path: Path)
     assert set(Columns.load(tmp_path / "on").tables) == {*without, "labels of the task"}
 
 
+@pytest.mark.slow
 def test_density_adds_seeds_between_those_of_the_task(store: Path, tmp_path: Path) -> None:
     dataset = relfrog.open_dataset(store)
     task = load_task(dataset, "spends")

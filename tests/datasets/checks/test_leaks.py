@@ -148,6 +148,7 @@ def older(folder: Path, how: str) -> None:
     change(folder, "reviews", moved)
 
 
+@pytest.mark.slow
 def test_rows_that_are_older_than_what_they_refer_to(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
