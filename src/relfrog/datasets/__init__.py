@@ -1,1 +1,1 @@
-"""Dataset folders: their tables, tasks, labels and entities, and checks of them."""
+"""Dataset folders in RelBench's format: tables, tasks, labels, entities, and their checks."""
