@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numba
 import numpy as np
 
-from relfrog.graph import _kernels as walking
+from relfrog.graph import _kernels
 from relfrog.graph import sampler as sampling
 from relfrog.graph._kernels import BLOCKS, NUM_CHILDREN, POINTERS, SHIFT, TIMES, WIDTH
 
@@ -102,8 +102,8 @@ def children_of(
     records = walk.records
     begin, stop = here.start, here.stop
     ranges = np.empty(((stop - begin) * incoming.shape[1], 4), np.int64)
-    count = walking.find_blocks(keys, children, blocks, incoming, records, begin, stop, ranges)
-    walking.find_visible_children(
+    count = _kernels.find_blocks(keys, children, blocks, incoming, records, begin, stop, ranges)
+    _kernels.find_visible_children(
         tables, keys, parents, children, times, cutoffs[moment], moments[moment], count, ranges
     )
     low, high, row, key = ranges[:count].T

@@ -5,14 +5,14 @@
     RelFrogError
     ├── SourceError    a database or folder of files cannot be opened or read
     ├── SchemaError    keys, columns or types do not fit together
-    ├── DatasetError   a dataset folder is missing, damaged or in the way
+    ├── DatasetError   a dataset folder is missing or damaged, or exists already
     ├── RunError       a run folder is missing, damaged, unfinished or in use
     ├── TaskError      a task is wrong: its SQL, its columns, its splits
-    ├── OutputError    results cannot be written: in the way, or out of reach
+    ├── OutputError    results cannot be written
     └── UsageError     options that contradict each other
 
 Each message says what is wrong, where, how often, and what to do next. The command line prints
-it as it is and exits with 1; a traceback appears only with ``--debug``.
+only the message and exits with 1; ``--debug`` shows the traceback.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class RelFrogError(Exception):
-    """Something the user can mend; the root of all the others."""
+    """An error that the user can fix; the base class of all others."""
 
 
 class SourceError(RelFrogError):
@@ -47,7 +47,7 @@ class SchemaError(RelFrogError):
 
 
 class DatasetError(RelFrogError):
-    """A dataset folder is missing, damaged or in the way."""
+    """A dataset folder is missing or damaged, or exists already."""
 
 
 class RunError(RelFrogError):
@@ -59,7 +59,7 @@ class TaskError(RelFrogError):
 
 
 class OutputError(RelFrogError):
-    """Results cannot be written: something is in the way, or the place is out of reach."""
+    """Results cannot be written: they exist already, or the place cannot be reached."""
 
 
 class UsageError(RelFrogError):
@@ -67,11 +67,11 @@ class UsageError(RelFrogError):
 
 
 class RelFrogWarning(UserWarning):
-    """Something that went on all the same, and that the user should know."""
+    """A problem that did not stop the work, but that the user should know about."""
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> SchemaError:
-    """The error for a name that does not exist, with the nearest that does."""
+    """The error for an unknown name, with the closest known one."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known[:12])}"

@@ -22,7 +22,6 @@ from relfrog.analysis.altered_future import Tampering
 from relfrog.analysis.certificate import WAYS
 from relfrog.datasets import source_keys
 from relfrog.errors import RunError
-from relfrog.graph import _kernels as kernels
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.kinds import MODELS
 from small_store import QUICK, TASKS, TEST, VAL, fit
@@ -284,7 +283,7 @@ def test_the_command_takes_the_number_of_times(
 def test_a_leak_is_found(run: relfrog.Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def a_month_ahead(sampler: TemporalSampler, moments: np.ndarray) -> np.ndarray:
         later = moments + 30 * 86_400 * 1_000_000
-        return kernels.count_visible(sampler.graph.tables, sampler.graph.times, later)
+        return _kernels.count_visible(sampler.graph.tables, sampler.graph.times, later)
 
     monkeypatch.setattr(TemporalSampler, "_cutoffs", a_month_ahead)
     leaking = certify(load_run(run.folder))
@@ -300,7 +299,7 @@ def test_a_leak_through_labels_is_found(run: relfrog.Run, monkeypatch: pytest.Mo
     """Labels that are known before their windows have closed."""
     from relfrog.datasets import label_history as history
 
-    whole = history.with_history
+    whole = history.add_label_history
 
     def early(dataset: Any, task: Any, db: Any, name: str, closed_by: Any = None) -> Any:
         made = whole(dataset, task, db, name, closed_by)
@@ -313,7 +312,7 @@ def test_a_leak_through_labels_is_found(run: relfrog.Run, monkeypatch: pytest.Mo
             }
         )
 
-    monkeypatch.setattr("relfrog.training.prepared.with_history", early)
+    monkeypatch.setattr("relfrog.training.prepared.add_label_history", early)
     leaking = certify(load_run(run.folder))
     leaking.predict(VAL + pd.Timedelta("5 days"))
     assert not leaking.certificate.holds

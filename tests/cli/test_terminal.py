@@ -90,7 +90,7 @@ def test_columns_stay_columns_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPat
 
 def test_findings_and_notices_have_colours() -> None:
     report = CheckReport(passed=["keys"])
-    report.error("orders.x", "is wrong", "Mend it.")
+    report.error("orders.x", "is wrong", "Fix it.")
     report.warning("orders.y", "is odd", "Look at it.")
     with redirect_stdout(Terminal()):
         said = check_lines(report)

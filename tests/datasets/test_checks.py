@@ -54,23 +54,23 @@ def reversed_(values: pa.Array) -> pa.Array:
 
 
 BROKEN: dict[str, tuple[Callable[[Path], None], str, str]] = {
-    "no YAML": (lambda f: (f / "manifest.yaml").write_text("a: ["), "manifest.yaml", "is no YAML"),
+    "no YAML": (lambda f: (f / "manifest.yaml").write_text("a: ["), "manifest.yaml", "is not YAML"),
     "a list": (lambda f: (f / "manifest.yaml").write_text("[1]"), "manifest.yaml", "holds list"),
     "no split": (manifest(lambda c: c.pop("val_timestamp")), "manifest.yaml", "val_timestamp is"),
-    "no time": (manifest(lambda c: c.update(val_timestamp="soon")), "manifest.yaml", "is no time"),
+    "no time": (manifest(lambda c: c.update(val_timestamp="soon")), "manifest.yaml", "is not a time"),
     "split order": (
         manifest(lambda c: c.update(val_timestamp="2020-12-01")), "manifest.yaml", "must lie before",
     ),
     "split outside": (
         manifest(lambda c: c.update(test_timestamp="2030-12-01")), "manifest.yaml", "lies outside",
     ),
-    "bad table": (manifest(lambda c: c["tables"].update(people=3)), "people", "names with values"),
+    "bad table": (manifest(lambda c: c["tables"].update(people=3)), "people", "must be a mapping"),
     "bad name": (
         manifest(lambda c: c["tables"].update({"../x": c["tables"].pop("people")})), "../x", "file name",
     ),
     "missing file": (lambda f: (f / "db" / "people.parquet").unlink(), "people", "is missing"),
     "no parquet": (
-        lambda f: (f / "db" / "people.parquet").write_text("x"), "people", "is no Parquet file",
+        lambda f: (f / "db" / "people.parquet").write_text("x"), "people", "is not a Parquet file",
     ),
     "no column": (
         manifest(lambda c: c["tables"]["orders"].update(time_col="ordered")), "orders",
@@ -86,7 +86,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "shuffled key": (column("people", "id", reversed_), "people.id", "30 are not, such as 29 in row 0"),
     "text key": (column("people", "id", lambda v: v.cast("string")), "people.id", "must be integer"),
     "key out of range": (
-        column("orders", "person", lambda v: pc.add(v, 5)), "orders.person", "no row of people (0 to 29)",
+        column("orders", "person", lambda v: pc.add(v, 5)), "orders.person", "not rows of people (0 to 29)",
     ),
     "negative key": (
         column("orders", "person", lambda v: pc.subtract(v, 1)), "orders.person", "such as -1",
@@ -110,7 +110,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str, str]] = {
     ),
     "source keys repeat": (
         lambda f: keys(f, lambda t: t.set_column(0, "id", pa.array([1] * 30))), "keys/people",
-        "29 of 30 source keys repeat",
+        "29 of 30 source keys are duplicates",
     ),
     "damaged pages": (lambda f: scramble(f / "db" / "orders.parquet"), "orders", "damaged"),
     "task YAML": (

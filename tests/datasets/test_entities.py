@@ -144,7 +144,7 @@ def test_composite_keys(dataset: Path, tmp_path: Path) -> None:
     }
     pairs = [(1, "02"), (2, "01"), (1, "01"), (1, "02")]
     assert ask(dataset, "lines", pairs).rows.tolist() == found.rows.tolist()
-    with pytest.raises(TaskError, match=r"2 columns \(customer, number\), the list holds 5"):
+    with pytest.raises(TaskError, match=r"2 columns \(customer, number\), but the list holds 5"):
         ask(dataset, "lines", [5])
     with pytest.raises(TaskError, match=r"customer=2, number=02 is not in table \w+ \(one"):
         ask(dataset, "lines", [(2, "02")])
@@ -267,7 +267,7 @@ def test_a_column_of_times_is_given_back(dataset: Path, tmp_path: Path) -> None:
     assert found.times is None
     for wrong, shown in (("soon", "'soon'"), ("", "an empty one"), ("1600000000", "'1600000000'")):
         path = csv_file(tmp_path, f"id,at\n20,2020-01-01\n10,{wrong}\n")
-        with pytest.raises(TaskError, match=f"1 of 2 values of at are no times, such as {shown}"):
+        with pytest.raises(TaskError, match=f"1 of 2 values of at are not times, such as {shown}"):
             ask(dataset, "people", path)
 
 
@@ -277,11 +277,11 @@ def test_a_column_of_times_is_given_back(dataset: Path, tmp_path: Path) -> None:
         ("people", "id\n20\n5\nx\n1e2\n", r"3 of 4 keys are not in table people, such as id=5 \(one that is: id=10\)\. Remove them"),
         ("people", "id\n20\n99999999999999999999\n", "1 of 2 keys"),
         ("people", 'id,v\n20,1\n,2\n" ",3\n', "2 of 3 rows have no value for id"),
-        ("people", "name,x\nb,1\n", "no column 'id'; there are: name, x. A row of people is named by id"),
+        ("people", "name,x\nb,1\n", "no column 'id'; there are: name, x. The key of people is id"),
         ("people", "Id,ID\n1,2\n", "both Id and ID could be column 'id'"),
         ("people", "id,id\n1,2\n", "two columns 'id'"),
-        ("people", "id,v\n20,1\n30\n", "line 3: 1 values, but the header names 2 columns"),
-        ("people", "20\n30\n", "begins with '20', which is a key .* Write id into a line above"),
+        ("people", "id,v\n20,1\n30\n", "line 3: 1 values, but the header has 2 columns"),
+        ("people", "20\n30\n", "begins with '20', which is a key .* Add a first line with id"),
         ("people", b"id\n\xff\xfe\n", "is not UTF-8"),
         ("codes", "code\n0070\n", r"code=0070 is not in table codes \(one that is: code="),
         ("lines", "customer\n1\n", "no column 'number'"),
@@ -304,7 +304,7 @@ def test_files_that_cannot_be_read(dataset: Path, tmp_path: Path) -> None:
     for name in ("a.parquet", "a.csv.gz"):
         with pytest.raises(TaskError, match="cannot be read"):
             ask(dataset, "people", csv_file(tmp_path, "id\n1\n", name))
-    with pytest.raises(DatasetError, match="holds 4 keys; people has 5 rows"):
+    with pytest.raises(DatasetError, match="holds 4 keys, but people has 5 rows"):
         read_entities(dataset, "people", "id", 5, [1])
 
 

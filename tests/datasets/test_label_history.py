@@ -12,7 +12,7 @@ from relbench.base import Database, Table
 
 from relfrog import open_dataset
 from relfrog.config import Config
-from relfrog.datasets.label_history import history_name, known_labels, with_history
+from relfrog.datasets.label_history import add_label_history, known_labels, label_history_name
 from relfrog.datasets.tasks import load_task
 from relfrog.features.columns import fit_columns
 from relfrog.graph.relational import build_graph
@@ -72,7 +72,7 @@ def as_dict(frame: pd.DataFrame) -> dict[tuple[int, pd.Timestamp], Any]:
 @pytest.mark.parametrize("name", list(TASKS))
 def test_every_closed_window_is_there_at_its_end(store: Path, name: str) -> None:
     dataset, task, db = opened(store, name)
-    whole = with_history(dataset, task, db, "past")
+    whole = add_label_history(dataset, task, db, "past")
     table = whole.table_dict["past"]
     assert table.fkey_col_to_pkey_table == {"entity": "people"}
     assert (table.time_col, table.pkey_col) == ("window_end", None)
@@ -133,7 +133,7 @@ def seen(ready: Prepared, split: str) -> list[tuple[int, pd.Timestamp, set[int]]
 def test_a_seed_sees_the_labels_of_closed_windows_and_no_other(store: Path, split: str) -> None:
     dataset, task, db = opened(store, "buys")
     ready = OpenedTask(dataset, task).prepare(Config(**{**QUICK, "neighbors": -1}))
-    table = with_history(dataset, task, db, "past").table_dict["past"].df
+    table = add_label_history(dataset, task, db, "past").table_dict["past"].df
     some = 0
     for person, at, rows in seen(ready, split):
         expected = set()
@@ -148,7 +148,7 @@ def test_a_seed_sees_the_labels_of_closed_windows_and_no_other(store: Path, spli
 def test_a_label_is_never_seen_by_its_own_seed(store: Path) -> None:
     dataset, task, db = opened(store, "buys")
     ready = OpenedTask(dataset, task).prepare(Config(**{**QUICK, "neighbors": -1}))
-    table = with_history(dataset, task, db, "past").table_dict["past"].df
+    table = add_label_history(dataset, task, db, "past").table_dict["past"].df
     for split in ("train", "val", "test"):
         for person, at, rows in seen(ready, split):
             own = table[(table["entity"] == person) & (table["window_end"] == at + HORIZON)]
@@ -171,11 +171,11 @@ def test_later_rows_change_no_label_that_was_known(store: Path) -> None:
 def test_whether_a_later_row_exists_makes_no_difference(store: Path) -> None:
     """The newest row may lie anywhere before a seed: the same windows have closed for it."""
     dataset, task, db = opened(store, "buys")
-    whole = with_history(dataset, task, db, "past").table_dict["past"].df
+    whole = add_label_history(dataset, task, db, "past").table_dict["past"].df
     for time in (TEST + 1.2 * HORIZON, TEST + 2 * HORIZON, TEST + 2.01 * HORIZON):
         cut = Database({n: t.upto(time - 0.4 * HORIZON) for n, t in db.table_dict.items()})
         rows = {n: t.upto(time) for n, t in db.table_dict.items() if n == "people"}
-        quiet = with_history(dataset, task, Database({**cut.table_dict, **rows}), "past")
+        quiet = add_label_history(dataset, task, Database({**cut.table_dict, **rows}), "past")
         orders = db.table_dict["orders"].df["ordered_at"]
         gone = orders[(orders > time - 0.4 * HORIZON) & (orders <= time)]
         part = quiet.table_dict["past"].df
@@ -186,7 +186,7 @@ def test_whether_a_later_row_exists_makes_no_difference(store: Path) -> None:
     people = db.table_dict["people"]
     frame = pd.concat([people.df, late], ignore_index=True)
     more = Table(frame, people.fkey_col_to_pkey_table, "code", "joined")
-    again = with_history(dataset, task, Database({**db.table_dict, "people": more}), "past")
+    again = add_label_history(dataset, task, Database({**db.table_dict, "people": more}), "past")
     some = again.table_dict["past"].df
     assert set(whole["window_end"]) == set(
         some["window_end"][some["window_end"] < END + 80 * HORIZON]
@@ -205,12 +205,12 @@ def test_a_database_that_stops_a_little_before_the_test_time_is_complete(store: 
 
 def test_names_that_collide(store: Path) -> None:
     dataset, task, db = opened(store, "buys")
-    assert history_name(db) == "labels of the task"
+    assert label_history_name(db) == "labels of the task"
     taken = Database({**db.table_dict, "labels of the task": db.table_dict["things"]})
     taken.table_dict["labels of the task again"] = db.table_dict["things"]
-    name = history_name(taken)
+    name = label_history_name(taken)
     assert name not in taken.table_dict
-    whole = with_history(dataset, task, taken, name)
+    whole = add_label_history(dataset, task, taken, name)
     assert len(whole.table_dict) == len(taken.table_dict) + 1
     for other, table in taken.table_dict.items():
         assert whole.table_dict[other] is table
@@ -236,7 +236,7 @@ def test_no_labels_at_all(store: Path, name: str) -> None:
     db.table_dict["orders"].df = pd.DataFrame(
         {**dict.fromkeys(db.table_dict["orders"].df), "id": [0], "ordered_at": [VAL]}
     )
-    whole = with_history(dataset, task, db, "past")
+    whole = add_label_history(dataset, task, db, "past")
     table = whole.table_dict["past"]
     assert len(table.df) == 0
     assert table.df["window_end"].dtype.kind == "M"
@@ -250,7 +250,7 @@ def test_sql_that_gives_nothing_is_no_error(store: Path) -> None:
     dataset, task, db = opened(store, "buys")
     task.sql = f"SELECT * FROM ({task.sql}) WHERE false"
     assert len(known_labels(dataset, task, db)) == 0
-    assert len(with_history(dataset, task, db, "past").table_dict["past"].df) == 0
+    assert len(add_label_history(dataset, task, db, "past").table_dict["past"].df) == 0
 
 
 def test_labels_that_are_files_have_no_test_labels_in_them(store: Path) -> None:

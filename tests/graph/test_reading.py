@@ -16,7 +16,7 @@ from helpers import examples
 from oracles.reference_sampler import Reference, rows_of
 from oracles.relational_databases import START, seeded, star
 from reading import ARRAYS, Reads, read_alone, reads_of, watched
-from relfrog.graph import _kernels as walking
+from relfrog.graph import _kernels
 from relfrog.graph._kernels import SHIFT, SORTED
 from relfrog.graph.relational import build_graph
 from relfrog.graph.sampler import TemporalSampler
@@ -37,8 +37,8 @@ class Recorded:
 @contextmanager
 def interpreted() -> Iterator[None]:
     """Let Python run the walk, one statement after the other."""
-    plain = {name: f.py_func for name, f in vars(walking).items() if hasattr(f, "py_func")}
-    with patch.multiple(walking, prefetch=lambda *_: None, **plain), np.errstate(over="ignore"):
+    plain = {name: f.py_func for name, f in vars(_kernels).items() if hasattr(f, "py_func")}
+    with patch.multiple(_kernels, prefetch=lambda *_: None, **plain), np.errstate(over="ignore"):
         yield
 
 
@@ -74,7 +74,7 @@ def test_the_reads_are_those_of_the_sampler(mode: str, case, fanouts: list[int])
         np.empty(0, np.int64), np.empty((0, 4), np.int64), np.empty(0, np.int32),
     )  # fmt: skip
     with interpreted():
-        records = walking.walk(*arguments, *memory)[0]
+        records = _kernels.walk(*arguments, *memory)[0]
     assert np.array_equal(records[: len(walk.records)], walk.records)
 
     for part, reads in found.items():

@@ -17,7 +17,7 @@ from oracles.schemas import SharedParent
 from relfrog.errors import UsageError
 from relfrog.graph.relational import ForeignKey, build_graph
 from relfrog.graph.resolution import (
-    Links,
+    KeyPairs,
     Role,
     first_difference,
     map_to_graph,
@@ -98,7 +98,7 @@ def test_keys_of_any_type(primary: np.ndarray, dangling: bool) -> None:
     )
     assert prove_full_resolution(db).identical
     graph = map_to_graph(db, {})
-    assert (KEY in graph.unnamed) == dangling
+    assert (KEY in graph.dangling) == dangling
 
 
 def test_a_changed_cell_is_found() -> None:
@@ -106,7 +106,7 @@ def test_a_changed_cell_is_found() -> None:
     cases = {
         "child.p: 1 of 3 cells differ, in row 0 0 became 1": family(1, 1, None),
         "child.p: 1 of 3 cells differ, in row 2 <NA> became 0": family(0, 1, 0),
-        "child: the rows are not the same": family(0, 1),
+        "child: the row indices differ": family(0, 1),
     }
     for sentence, other in cases.items():
         found = first_difference(db, other)
@@ -130,7 +130,7 @@ def test_pruning_loses_resolution() -> None:
     for db in (one, two):
         graph = map_to_graph(db, {})
         assert first_difference(db, rebuild(graph)) is None
-        none = Links(np.empty(0, np.int64), np.empty(0, np.int64))
+        none = KeyPairs(np.empty(0, np.int64), np.empty(0, np.int64))
         pruned.append(replace(graph, links={KEY: none}))
     # Nothing tells the two graphs apart, so what rebuilds them must be wrong about one.
     back = [rebuild(graph) for graph in pruned]
@@ -149,7 +149,7 @@ def test_adding_edges_loses_resolution() -> None:
         """Infer a parent for every child, and do not say which were there."""
         graph = map_to_graph(db, {})
         child = np.arange(len(db.table_dict["child"].df))
-        return replace(graph, links={KEY: Links(child, np.zeros_like(child))})
+        return replace(graph, links={KEY: KeyPairs(child, np.zeros_like(child))})
 
     back = [rebuild(complete(db)) for db in (one, two)]
     assert first_difference(one, two) is not None

@@ -401,11 +401,11 @@ def test_bad_seeds_and_settings_are_refused() -> None:
     graph = build_graph(star(2))
     sampler = TemporalSampler(graph, "hub")
     for rows, times, message in [
-        ([1], [START], "1 of 1 name no row of 'hub', e.g. 1 of 1"),
-        ([-1], [START], "name no row"),
+        ([1], [START], "1 of 1 rows are not in 'hub' \\(1 rows\\): 1, for example"),
+        ([-1], [START], "rows are not in"),
         ([0], [pd.NaT], "1 have no time"),
         ([0.5], [START], "must be integers"),
-        ([0, 0], [START], "rows, but"),
+        ([0, 0], [START], "but times of shape"),
     ]:
         with pytest.raises(TaskError, match=message):
             sampler.sample(rows, pd.Series(times, dtype="datetime64[us]"))

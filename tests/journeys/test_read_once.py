@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ TABLES = 5  # with the table of earlier labels
 
 
 @pytest.fixture
-def counted(shop: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+def counted(shop: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the database was read, and tables encoded."""
     count: Counter[str] = Counter()
     dataset = type(relfrog.open_dataset(shop))
@@ -39,7 +38,7 @@ def counted(shop: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str
     monkeypatch.setattr(TableColumns, "encode", counted_encode)
     monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     monkeypatch.setattr(BoostedRanker, "ROUNDS", 20)
-    yield count
+    return count
 
 
 def command(*words: Any) -> None:

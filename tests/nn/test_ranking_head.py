@@ -360,7 +360,7 @@ def test_counts_are_kept_within_bounds(shop: Path, monkeypatch: pytest.MonkeyPat
     graph = prepared_for(shop).graph
     popularity = Popularity(graph, "things", 86_400.0)
     size = sum(part.nbytes for part in popularity.at(0))
-    monkeypatch.setattr(Popularity, "KEPT", 3 * size)
+    monkeypatch.setattr(Popularity, "CACHE_BYTES", 3 * size)
     first = int(graph.ticks(pd.Series([VAL]))[0])
     for tick in range(first, first + 10):
         popularity.at(tick)

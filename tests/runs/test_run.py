@@ -274,7 +274,7 @@ def test_who_does_not_exist_yet_gets_an_answer_that_knows_nothing_of_him(
         (["P01", "P77"], r"1 of 2 keys are not in table people, such as code=P77"),
         ([None], "no value for code"),
         (pd.DataFrame({"a": ["P01"], "b": ["P02"]}), "no column 'code'"),
-        (pd.DataFrame({"code": ["P01"], "time": ["soon"]}), "no times, such as 'soon'"),
+        (pd.DataFrame({"code": ["P01"], "time": ["soon"]}), "not times, such as 'soon'"),
         ("none.csv", "no file"),
     ],
 )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from relfrog.analysis.bootstrap import Interval, Scorer, resample
 from relfrog.features.columns import Features
-from relfrog.graph import _kernels as kernels
+from relfrog.graph import _kernels
 from relfrog.graph.relational import RelationalGraph
 from relfrog.kinds import TASK_KINDS
 from relfrog.runs.run import Run
@@ -184,13 +184,13 @@ def without_rows(graph: RelationalGraph, table: str) -> RelationalGraph:
     number = graph.table_number[table]
     parents, keys = np.array(graph.parents), np.array(graph.keys)
     for key in keys:
-        if number in (key[kernels.CHILD], key[kernels.PARENT]):
-            above = graph.tables[key[kernels.CHILD]]
-            first, width = int(above[kernels.POINTERS]), int(above[kernels.WIDTH])
-            count = int(above[kernels.NUM_ROWS])
+        if number in (key[_kernels.CHILD], key[_kernels.PARENT]):
+            above = graph.tables[key[_kernels.CHILD]]
+            first, width = int(above[_kernels.POINTERS]), int(above[_kernels.WIDTH])
+            count = int(above[_kernels.NUM_ROWS])
             own = parents[first : first + count * width].reshape(count, width)
-            own[:, key[kernels.COLUMN]] = -1
-            key[kernels.NUM_CHILDREN] = 0
+            own[:, key[_kernels.COLUMN]] = -1
+            key[_kernels.NUM_CHILDREN] = 0
     return replace(graph, parents=parents, keys=keys)
 
 

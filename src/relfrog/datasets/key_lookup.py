@@ -1,4 +1,4 @@
-"""Finding keys by value, however they are spelled: as text from CSV, as numbers, as UUIDs."""
+"""Look up keys by value, in any spelling: text from CSV, numbers, UUIDs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["find_keys", "is_missing", "is_text", "moment"]
+__all__ = ["find_keys", "is_missing", "is_text", "parse_time"]
 
-#: Values of one column in a form in which equal keys are equal, and which of them are values.
+#: Values of a column, converted so that equal keys compare as equal, and which of them are valid.
 _Comparable = tuple[NDArray[Any], NDArray[np.bool_]]
 
 
 def find_keys(keys: pd.DataFrame, asked: list[list[Any]]) -> NDArray[np.int64]:
-    """The rows in which keys stand.
+    """Find the rows that have the given keys.
 
     Args:
-        keys: One column per column of the key. A row with a NULL in it has no key.
-        asked: Per column the values to find, in any type that can be read as the column's.
+        keys: The columns of the key. A row with a NULL has no key.
+        asked: For each column the values to find, in any type that converts to the column's.
 
     Returns:
-        Per key the first row that has it; -1 where there is none. Shape [asked].
+        The first row with each key; -1 if there is none. Shape [asked].
     """
     count, total = len(keys), len(asked[0])
     codes = np.zeros(count + total, np.int64)
@@ -45,7 +45,7 @@ def find_keys(keys: pd.DataFrame, asked: list[list[Any]]) -> NDArray[np.int64]:
 
 
 def _comparable(known: pd.Series, asked: list[Any]) -> tuple[_Comparable, _Comparable]:
-    """A key column, and what was asked for in its type."""
+    """Convert a key column, and the values asked for, to a common type."""
     present = known.notna().to_numpy(np.bool_)
     kind = known.dtype
     if pd.api.types.is_bool_dtype(kind):
@@ -73,13 +73,13 @@ def is_text(known: pd.Series) -> bool:
 
 
 def _each(values: list[Any], convert: Callable[[Any], Any], dtype: str) -> _Comparable:
-    """Values in a type, and which of them have one in it."""
+    """Convert values to a type, and say for which of them that is possible."""
     out = np.full(len(values), "" if dtype == "object" else 0, dtype)
     read = np.zeros(len(values), np.bool_)
     for i, value in enumerate(values):
         try:
-            plain = isinstance(value, np.generic) and not isinstance(value, np.datetime64)
-            out[i] = convert(value.item() if plain else value)
+            scalar = isinstance(value, np.generic) and not isinstance(value, np.datetime64)
+            out[i] = convert(value.item() if scalar else value)
             read[i] = True
         except (ValueError, TypeError, ArithmeticError):
             pass
@@ -91,7 +91,7 @@ _NUMERAL = re.compile(r"-?[1-9]\d*(?:\.\d*[1-9])?|0")
 
 
 def _spelling(known: NDArray[Any]) -> Callable[[str], str] | None:
-    """One spelling for keys that can be spelled in several ways; None if only one is right."""
+    """A function that normalises keys with several spellings; None if there is only one."""
 
     def hexadecimal(text: str) -> str:
         return re.sub(r"[{}-]", "", text.strip().lower().removeprefix("urn:uuid:"))
@@ -103,16 +103,16 @@ def _spelling(known: NDArray[Any]) -> Callable[[str], str] | None:
     if not len(known):
         return None
     if all(map(_UUID.fullmatch, known)):
-        apart = len(set(map(hexadecimal, known))) == len(set(known))
-        return hexadecimal if apart else None
-    # Numbers that 64 bits do not hold were kept as text; shorter ones may be codes: 1.10, 007.
+        distinct = len(set(map(hexadecimal, known))) == len(set(known))
+        return hexadecimal if distinct else None
+    # Numbers too large for 64 bits were kept as text; shorter ones may be codes: 1.10, 007.
     if max(map(len, known)) > 18 and all(map(_NUMERAL.fullmatch, known)):
         return decimals
     return str.strip if all(text == text.strip() for text in known) else None
 
 
 def is_missing(value: Any, blank: bool = False) -> bool:
-    """Whether there is no value; with ``blank`` also if it is text without a letter."""
+    """Whether a value is missing; with ``blank``, empty text counts as missing, too."""
     if value is None or value is pd.NA or value is pd.NaT:
         return True
     if isinstance(value, str):
@@ -169,12 +169,12 @@ _ISO = re.compile(
 )
 
 
-def moment(value: Any) -> pd.Timestamp:
-    """A time as pandas' own, without a zone: with one it is turned into UTC.
+def parse_time(value: Any) -> pd.Timestamp:
+    """Convert a time to pandas', without a zone; times with a zone become UTC.
 
     Raises:
-        ValueError: It is no time in ISO 8601.
-        TypeError: It is something else.
+        ValueError: The text is not a time in ISO 8601.
+        TypeError: The value is neither text nor a time.
     """
     if isinstance(value, str):
         value = value.strip()
@@ -189,7 +189,7 @@ def moment(value: Any) -> pd.Timestamp:
 
 
 def _microseconds(value: Any) -> int:
-    stamp = moment(value)
+    stamp = parse_time(value)
     if stamp.nanosecond:
         raise ValueError
     return int(stamp.to_datetime64().astype("datetime64[us]").astype(np.int64))

@@ -1,10 +1,9 @@
-"""Label history: the labels of earlier windows as one more table of the database.
+"""Label history: the labels of earlier windows as an additional table of the database.
 
-A label is known when its window has closed, so that is the time of its row: a seed sees its
-entity's labels of all windows that ended by then, and nothing else changes. Whether a later row
-exists must make no difference to a seed, so windows that are still open at the newest time are in
-the table, too, for those who ask later; and a window after the test time in which the whole
-database has no row is not.
+A label is known when its window has closed, so that is the time of its row: a seed sees the labels
+of its entity for all windows that ended by then. Whether later rows exist must make no difference
+to a seed. So windows that are still open at the newest time are in the table as well, for later
+seeds, and windows after the test time in which no table has a row are not.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from relfrog.datasets.labels import SPLITS, seed_times, timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import NoLabels
 
-__all__ = ["history_name", "known_labels", "with_history"]
+__all__ = ["add_label_history", "known_labels", "label_history_name"]
 
 
-def history_name(db: Database) -> str:
-    """A name for the table that no table of the database has.
+def label_history_name(db: Database) -> str:
+    """A name for the table, different from those of all other tables.
 
-    It does not name the task, so that learned roles fit another task of the same database.
+    It does not contain the task's name, so that learned roles fit another task of the database.
     """
     name = "labels of the task"
     while name in db.table_dict:
@@ -39,21 +38,21 @@ def known_labels(
     still_open: bool = False,
     closed_by: pd.Timestamp | None = None,
 ) -> pd.DataFrame:
-    """All labels whose windows had closed by the newest time of the database, in order of time.
+    """All labels whose windows closed by the newest time of the database, ordered by time.
 
-    A database that stops at the test time, as RelBench cuts it, is complete up to there even if
-    its last row is a little older. Seed times are those of training, validation and test, and go
-    on at the same pace. A task whose labels come as files rather than as SQL has those of its
-    training and validation.
+    A database that ends at the test time, as RelBench cuts it, is complete up to there even if its
+    last row is a little older. Seed times are those of training, validation and test, continued at
+    the same interval. A task with label files instead of SQL has those of training and validation.
 
     Args:
         dataset: RelBench's dataset.
         task: RelBench's task.
         db: the database.
-        still_open: whether to add labels of windows that have begun and not closed by then, and to
-            leave out windows after the test time in which the database has no row.
-        closed_by: only those closed by this time, each from a database that stops at its end: the
-            same, unless the SQL goes by other times than those of the rows it looks at. Slow.
+        still_open: whether to add labels of windows that have begun but not closed, and to leave
+            out windows after the test time in which the database has no row.
+        closed_by: only labels of windows closed by this time, each computed from a database that
+            ends with its window. The result is the same unless the SQL uses other times than those
+            of the rows it reads. Slow.
 
     Returns:
         The task's entity, time and label columns; times are those of the seeds.
@@ -92,7 +91,7 @@ def known_labels(
 
 
 def _windows_with_rows(db: Database, start: pd.Timestamp, step: pd.Timedelta) -> pd.DatetimeIndex:
-    """When windows begin, one after the other from a time on, that have a row of any table."""
+    """The beginnings of consecutive windows from a time on in which any table has a row."""
     begins = []
     for table in db.table_dict.values():
         if table.time_col is not None:
@@ -111,21 +110,21 @@ def _microseconds(step: pd.Timedelta) -> int:
 
 
 def _in_order(task: Task, frame: pd.DataFrame) -> pd.DataFrame:
-    """By time, then entity: SQL gives its rows in another order every time."""
+    """Sort by time, then entity: the order of SQL results varies."""
     by = [task.time_col, task.entity_col]
     return frame.sort_values(by, kind="stable").reset_index(drop=True)
 
 
-def with_history(
+def add_label_history(
     dataset: Dataset, task: Task, db: Database, name: str, closed_by: pd.Timestamp | None = None
 ) -> Database:
-    """The database with one more table: entity, end of the window, label.
+    """Add the label history to a database: a table of entity, end of the window and label.
 
     Args:
         dataset: RelBench's dataset.
         task: RelBench's task.
         db: the database.
-        name: of the table.
+        name: the name of the table.
         closed_by: see `known_labels`.
     """
     columns = [task.entity_col, task.time_col, task.target_col]
@@ -141,7 +140,7 @@ def with_history(
         }
     )
     if task.task_type.value == "recommendation":
-        # One row for each target of a list: an earlier label joins the two as any row does.
+        # One row per target of a list, so that an earlier label joins the two like any row.
         table = table.explode(label, ignore_index=True)
         inside = table[label] < len(db.table_dict[task.dst_entity_table])
         table = table[inside.to_numpy(bool)].astype({label: "int64"})

@@ -1,4 +1,4 @@
-"""Predictions of a network and what they are worth."""
+"""Metrics of predictions, and the regimes under which they are computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 __all__ = ["REGIMES", "compute_metrics"]
 
 
-#: frozen: the database stops at the split's timestamp for all of its seeds. rolling: each seed
+#: frozen: for all seeds of a split, the database ends at the split's timestamp. rolling: each seed
 #: sees everything up to its own time.
 REGIMES = ("frozen", "rolling")
 
@@ -24,14 +24,14 @@ def compute_metrics(
     label_std: float | None = None,
     only: str | None = None,
 ) -> dict[str, float]:
-    """Metrics by name, RelBench's own first; NaN where one is not defined.
+    """Compute metrics, RelBench's own first; NaN where one is undefined.
 
     Args:
-        kind: RelBench's name of the type of task.
-        labels: what became of the seeds.
-        predicted: what was predicted.
-        label_std: spread of the training labels, for NMAE.
-        only: the one metric that is wanted; by default all.
+        kind: RelBench's name of the task type.
+        labels: the true labels.
+        predicted: the predictions.
+        label_std: standard deviation of the training labels, for NMAE.
+        only: compute only this metric; by default all.
     """
     import sklearn.metrics as skm
     from relbench.metrics import map as ranking_map
@@ -73,7 +73,7 @@ def compute_metrics(
         }
     else:
         truth = np.stack(labels.tolist()).astype(int)
-        both = (truth.min(0) == 0) & (truth.max(0) == 1)  # other labels have no ranking
+        both = (truth.min(0) == 0) & (truth.max(0) == 1)  # ranking metrics need both values
         scores = {
             "roc_auc_macro": lambda: skm.roc_auc_score(truth[:, both], predicted[:, both]),
             "average_precision_macro": lambda: skm.average_precision_score(
@@ -89,7 +89,7 @@ def compute_metrics(
 def _defined(score: Callable[[], float]) -> float:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a class that does not occur: NaN says it
+            warnings.simplefilter("ignore")  # about missing classes: the result is NaN
             return float(score())
     except (ValueError, IndexError):
         return float("nan")

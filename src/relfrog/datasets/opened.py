@@ -16,7 +16,7 @@ class OpenedDataset(RelBenchDataset):
     """A dataset folder, or one that RelBench hosts; see `relfrog.datasets.dataset.open_dataset`.
 
     Raises:
-        DatasetError: A table's name would lead to a file outside of the folder.
+        DatasetError: A table's name would lead outside the folder.
     """
 
     def __init__(self, name_or_path: str | Path) -> None:
@@ -24,19 +24,19 @@ class OpenedDataset(RelBenchDataset):
         for name in self.manifest.tables:
             if not isinstance(name, str) or set(name) & set("/\\\0") or name in ("", ".", ".."):
                 raise DatasetError(
-                    f"{self.dataset_dir}: {name!r} cannot be a table's name: it is no file name. "
+                    f"{self.dataset_dir}: {name!r} cannot be a table's name: it is not a file name. "
                     "Rename it in manifest.yaml."
                 )
 
     def get_task_names(self) -> list[str]:
-        """Names of all tasks, without those that are being written."""
+        """The names of all tasks, except those being written."""
         return [name for name in super().get_task_names() if not name.startswith(".")]
 
     def make_db(self) -> Database:
         """Read all tables."""
         try:
             return super().make_db()
-        except (OSError, ValueError, LookupError, TypeError) as error:  # Arrow's are among them
+        except (OSError, ValueError, LookupError, TypeError) as error:  # includes Arrow's
             text = " ".join(str(error).split())[:300]
             raise DatasetError(
                 f"{self.dataset_dir}: its tables cannot be read ({text}). Restore the files, or "
@@ -44,7 +44,7 @@ class OpenedDataset(RelBenchDataset):
             ) from None
 
     def validate_and_correct_db(self, db: Database) -> None:
-        """Check primary keys; clear foreign keys to rows that are not there."""
+        """Check primary keys; clear dangling foreign keys."""
         try:
             super().validate_and_correct_db(db)  # type: ignore[no-untyped-call]
         except (RuntimeError, AssertionError, LookupError, TypeError, ValueError) as error:

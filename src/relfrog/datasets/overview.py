@@ -1,4 +1,4 @@
-"""Looking into a dataset: tables, keys, times, routes and tasks, as plain data."""
+"""Describe a dataset: tables, keys, times, routes and tasks, as plain data."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["inspect"]
 
 
 def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
-    """Everything worth knowing about a dataset, as plain values.
+    """Describe a dataset, as plain values.
 
     Args:
         dataset: A dataset folder or the name of a dataset that RelBench hosts.
-        labels: Whether to count the tasks' labels, which may have to run their SQL.
+        labels: Whether to count the tasks' labels, which may run their SQL.
 
     Returns:
         ``tables`` (list), ``foreign_keys`` (list), ``routes`` (``co_occurrence`` and
@@ -62,7 +62,7 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
 
 
 def _routes(tables: list[TableFile]) -> dict[str, int]:
-    """How many routes of each paradigm the foreign keys make."""
+    """Count the routes of each paradigm."""
     found = find_routes(foreign_keys({t.name: t.fkeys for t in tables}))
     counts = Counter(route.paradigm.name.replace("-", "_") for route in found)
     return {name: counts[name] for name in ("co_occurrence", "completion")}

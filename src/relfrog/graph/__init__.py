@@ -1,4 +1,15 @@
-"""A database as pointers between rows; seeds become batches without a future."""
+"""A database as a graph of row pointers, and batches sampled from it without any future row.
+
+How the data flow, in order:
+
+- `relational`: foreign keys become parent pointers and children sorted by time.
+- `routes`: pairs of foreign keys along which a table can act as an edge.
+- `resolution`: the graph under any roles, and back to the identical tables.
+- `sampler`, `_kernels`: seeds (a row and a time) become a `batch` of subgraphs of their past.
+- `loader`: batches in a reproducible order, sampled ahead in threads.
+- `popularity`: counts over all rows of a table at a time, for recommendations.
+- `pyg`: the graph as PyTorch Geometric's `HeteroData`.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +18,21 @@ from typing import TYPE_CHECKING
 from relfrog.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from relfrog.graph.batch import Batch
+    from relfrog.graph.batch import Batch, SampledRows
     from relfrog.graph.loader import Loader
-    from relfrog.graph.relational import ForeignKey, RelationalGraph, build_graph, open_graph
-    from relfrog.graph.resolution import prove_full_resolution
+    from relfrog.graph.relational import (
+        ForeignKey,
+        RelationalGraph,
+        build_graph,
+        foreign_keys,
+        open_graph,
+    )
+    from relfrog.graph.resolution import Resolution, Role, prove_full_resolution
     from relfrog.graph.routes import (
         AGAINST,
         ALONG,
         Completion,
+        CompletionAgainst,
         CoOccurrence,
         Matches,
         Paradigm,
@@ -29,15 +47,20 @@ __all__ = [
     "Batch",
     "CoOccurrence",
     "Completion",
+    "CompletionAgainst",
     "ForeignKey",
     "Loader",
     "Matches",
     "Paradigm",
     "RelationalGraph",
+    "Resolution",
+    "Role",
     "Route",
+    "SampledRows",
     "TemporalSampler",
     "build_graph",
     "find_routes",
+    "foreign_keys",
     "open_graph",
     "prove_full_resolution",
 ]
@@ -50,15 +73,20 @@ __getattr__, __dir__ = lazy_exports(
         "Batch": "relfrog.graph.batch",
         "CoOccurrence": "relfrog.graph.routes",
         "Completion": "relfrog.graph.routes",
+        "CompletionAgainst": "relfrog.graph.routes",
         "ForeignKey": "relfrog.graph.relational",
         "Loader": "relfrog.graph.loader",
         "Matches": "relfrog.graph.routes",
         "Paradigm": "relfrog.graph.routes",
         "RelationalGraph": "relfrog.graph.relational",
+        "Resolution": "relfrog.graph.resolution",
+        "Role": "relfrog.graph.resolution",
         "Route": "relfrog.graph.routes",
+        "SampledRows": "relfrog.graph.batch",
         "TemporalSampler": "relfrog.graph.sampler",
         "build_graph": "relfrog.graph.relational",
         "find_routes": "relfrog.graph.routes",
+        "foreign_keys": "relfrog.graph.relational",
         "open_graph": "relfrog.graph.relational",
         "prove_full_resolution": "relfrog.graph.resolution",
     },

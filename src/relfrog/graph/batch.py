@@ -1,4 +1,4 @@
-"""What the sampler returns: the sampled rows of every table, and pointers between them."""
+"""A batch: the sampled rows of every table, and the pointers between them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from torch import Tensor
 from relfrog.graph.relational import ForeignKey
 from relfrog.graph.routes import Matches, Route
 
-__all__ = ["Batch", "Rows"]
+__all__ = ["Batch", "SampledRows"]
 
 
 @dataclass(frozen=True)
-class Rows:
+class SampledRows:
     """The sampled rows of one table.
 
-    A row that several subgraphs share is one distinct row with several occurrences: encode
-    `rows` once, then gather with `index`. Occurrences are ordered by hop, so that the rows
-    within h hops are the first `within(h)`.
+    A row in several subgraphs is one distinct row with several occurrences: encode `rows` once,
+    then gather with `index`. Occurrences are ordered by hop, so those within h hops are the first
+    `within(h)`.
 
     Attributes:
         rows: the distinct rows, numbered as in the database. int64, shape [distinct].
-        index: which distinct row an occurrence is. int64, shape [occurrences].
-        group: which subgraph it belongs to. int32, shape [occurrences].
-        hop: steps from the nearest seed. int8, shape [occurrences].
-        age: seconds from the row's time to the cut-off of its subgraph, which is the seed's time
-            unless the database stops before; NaN where the row has none; None for a table without
-            a time column. Less than 0 for nothing but a seed that is not visible itself: it was
-            asked about, but its contents must not be read; see `Batch.hidden`. float64, shape
-            [occurrences].
-        per_hop: occurrences at each hop; the last two entries are the last sampled hop and the
-            parents brought along by it.
+        index: the distinct row of each occurrence. int64, shape [occurrences].
+        group: the subgraph of each occurrence. int32, shape [occurrences].
+        hop: distance from the nearest seed. int8, shape [occurrences].
+        age: seconds from the row's time to the cutoff of its subgraph, which is the seed's time
+            unless the database ends earlier; NaN for a row without a time; None for a table
+            without a time column. Negative only for a seed that is not visible yet, whose contents
+            must not be read; see `Batch.hidden`. float64, shape [occurrences].
+        per_hop: number of occurrences at each hop; the last two entries are the last sampled hop
+            and the parents added after it.
     """
 
     rows: Tensor
@@ -47,11 +46,11 @@ class Rows:
         return len(self.index)
 
     def within(self, hops: int) -> int:
-        """How many occurrences lie within so many hops of a seed."""
+        """Number of occurrences within this many hops of a seed."""
         return sum(self.per_hop[: hops + 1])
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Rows:
-        """The same on another device."""
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> SampledRows:
+        """Copy to a device."""
         return replace(
             self,
             rows=self.rows.to(device, non_blocking=non_blocking),
@@ -64,32 +63,32 @@ class Rows:
 
 @dataclass(frozen=True)
 class Batch:
-    """Subgraphs around some seeds.
+    """Subgraphs around seeds.
 
-    With L fan-outs, rows within L hops are sampled, and rows at hop L + 1 are parents brought
-    along. For every occurrence within L - 1 hops, or more if the sampler is told so, all visible
-    parents and grandparents are here, and all visible parents of each of its children that are
-    here: what a layer computes for it misses nothing of the rows it rests on.
+    With L fan-outs, rows within L hops are sampled, and rows at hop L + 1 are added parents. For
+    every occurrence within L - 1 hops, or more if the sampler's `whole` says so, the batch holds
+    all visible parents and grandparents, and all visible parents of each of its sampled children:
+    a layer that computes it finds every row it depends on.
 
     Attributes:
-        tables: the sampled rows per table, every table of the graph.
-        parents: per foreign key, for each occurrence of the child table, the position of its
-            parent among the occurrences of the parent table, -1 if there is none or it is later
-            than the seed; a seed that is itself not visible is pointed to all the same, see
-            `hidden`. int64, shape [occurrences of the child table].
-        routes: the routes that `matches` is asked for.
+        tables: the sampled rows of every table of the graph.
+        parents: for each foreign key, the position of each child occurrence's parent among the
+            occurrences of the parent table; -1 if there is none or it is later than the seed. A
+            seed that is not visible itself is still pointed to, see `hidden`. int64, shape
+            [occurrences of the child table].
+        routes: the routes of the model.
         seed_table: the table of the seeds.
-        seeds: position of each seed among the occurrences of the seed table, in the order in
-            which the seeds were given. int64, shape [seeds].
-        seed_ids: number of each seed in the list that a loader runs through, to look up its
-            label. int64, shape [seeds].
-        group_times: time of the seeds of each subgraph in the unit of the graph. int64, shape
+        seeds: position of each seed among the occurrences of the seed table, in the order given.
+            int64, shape [seeds].
+        seed_ids: index of each seed in the loader's list, to look up its label. int64, shape
+            [seeds].
+        group_times: the seeds' time of each subgraph, in the unit of the graph. int64, shape
             [groups].
-        group_lags: seconds from its cut-off to its time; more than 0 where the database stops
-            before the seeds do. float64, shape [groups].
+        group_lags: seconds from the cutoff of each subgraph to its time; positive if the database
+            ends before the seeds' time. float64, shape [groups].
     """
 
-    tables: Mapping[str, Rows]
+    tables: Mapping[str, SampledRows]
     parents: Mapping[ForeignKey, Tensor]
     routes: tuple[Route, ...]
     seed_table: str
@@ -102,14 +101,14 @@ class Batch:
         return len(self.seeds)
 
     def hidden(self) -> Tensor:
-        """Which seeds are not visible themselves at their cut-off. bool, shape [seeds]."""
+        """Which seeds are not visible at their own cutoff. bool, shape [seeds]."""
         rows = self.tables[self.seed_table]
         if rows.age is None:
             return torch.zeros_like(self.seeds, dtype=torch.bool)
-        return rows.age[self.seeds] < 0  # NaN, no time of its own: visible
+        return rows.age[self.seeds] < 0  # NaN, a row without a time, is visible
 
     def matches(self, route: Route) -> Matches:
-        """Every match of a route among the sampled rows, none twice.
+        """All matches of a route among the sampled rows, each once.
 
         Returns:
             Positions among the occurrences of the three tables. int64, shape [matches] each.
@@ -117,7 +116,7 @@ class Batch:
         return route.match(self.parents)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
-        """The same on another device."""
+        """Copy to a device."""
         return replace(
             self,
             tables={name: rows.to(device, non_blocking) for name, rows in self.tables.items()},

@@ -1,4 +1,4 @@
-"""Batches of seeds, in an order that depends on a seed alone, sampled ahead in threads."""
+"""Iterate over batches of seeds, in a reproducible order, sampled ahead in threads."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["Loader", "group_seeds"]
 def group_seeds(
     ticks: NDArray[np.int64], batch_size: int, times_per_batch: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """An order of the seeds in which neighbours share a time, but a batch has several times.
+    """Shuffle seeds so that runs of them share a time, but a batch has several times.
 
-    The seeds of each time are shuffled and cut into runs of `batch_size / times_per_batch`; the
-    runs are shuffled. With 1 time per batch sharing pays most; with as many as a batch has seeds,
-    the order is that of a plain shuffle.
+    The seeds of each time are shuffled and cut into runs of `batch_size / times_per_batch`; then
+    the runs are shuffled. With 1 time per batch, subgraphs are shared most; with as many times as a
+    batch has seeds, this is a plain shuffle.
 
     Returns:
         A permutation of the seeds. Shape [seeds].
@@ -47,26 +47,26 @@ def group_seeds(
 
 @dataclass(frozen=True, eq=False)
 class Loader:
-    """Runs through seeds, a batch at a time.
+    """Iterates over seeds in batches.
 
-    Iterating gives the batches in the order of the seeds with the same subgraphs every time, as
-    evaluation needs it. Training calls `epoch`, which shuffles.
+    Iteration gives batches in the order of the seeds, with the same subgraphs every time, for
+    evaluation. Training calls `epoch`, which shuffles.
 
-    What a batch holds depends on the sampler, the seeds, and the epoch; never on `workers`.
+    A batch depends only on the sampler, the seeds and the epoch, never on `workers`.
 
     Attributes:
-        sampler: how the subgraphs are sampled.
+        sampler: samples the subgraphs.
         rows: rows of the seed table. Shape [seeds].
-        times: their times: anything pandas reads as times. Shape [seeds].
+        times: their times, in any form that pandas converts to times. Shape [seeds].
         batch_size: seeds per batch.
-        times_per_batch: about how many different times a shuffled batch has, where the sampler
-            shares subgraphs; see `group_seeds`. More variety, less sharing.
-        workers: threads that sample ahead; 0 samples when a batch is asked for.
-        ahead: batches that are sampled and wait, at most.
-        cutoffs: up to when each seed sees rows, where the database stops before its time.
-        staleness: while training, each time sees a database that stops up to so many seconds
-            before it: what evaluation on a database that has stopped will be like.
-        prepare: what to make of a batch, in the same threads.
+        times_per_batch: about how many different times a shuffled batch has, if the sampler shares
+            subgraphs; see `group_seeds`. More times mean more variety and less sharing.
+        workers: threads that sample ahead; with 0, a batch is sampled when it is needed.
+        ahead: number of batches to sample ahead.
+        cutoffs: the last time that each seed sees, if the database ends before the seed's time.
+        staleness: in training, the database ends up to this many seconds before each time, as it
+            does in evaluation on a frozen database.
+        prepare: applied to each batch, in the same threads.
     """
 
     sampler: TemporalSampler
@@ -105,7 +105,7 @@ class Loader:
         return self._run(np.arange(len(self.times)), 0, 0, self.cutoffs)
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
-        """The batches of one epoch, shuffled; from batch `start` on, to resume inside it."""
+        """The shuffled batches of an epoch, from batch `start` on, to resume within it."""
         rng = np.random.default_rng([self.sampler.seed, number])
         if self.sampler.shares:
             order = group_seeds(self.times, self.batch_size, self.times_per_batch, rng)
@@ -114,15 +114,15 @@ class Loader:
         return self._run(order, number, start, self._limits(rng))
 
     def part(self, batch: Batch, which: NDArray[np.int64], epoch: int = 0) -> Any:
-        """Some seeds of a batch by themselves.
+        """Sample some seeds of a batch again, as a micro-batch.
 
-        What is sampled for a seed is the same as in the batch where subgraphs are separate. Where
-        they are shared, the others may have brought a row nearer and so more of its children.
+        If subgraphs are separate, they are the same as in the batch. If they are shared, other
+        seeds may have brought a row closer and so added more of its children.
 
         Args:
             batch: a batch of this loader.
             which: positions of seeds in it.
-            epoch: whose random choices.
+            epoch: the epoch of the batch.
         """
         ids = batch.seed_ids.cpu().numpy()[which]
         groups = batch.tables[batch.seed_table].group[batch.seeds].long().cpu().numpy()[which]
@@ -135,7 +135,7 @@ class Loader:
         return sampled if self.prepare is None else self.prepare(sampled)
 
     def _limits(self, rng: np.random.Generator) -> NDArray[np.int64] | None:
-        """Cut-offs while training: for each time one that is up to `staleness` earlier."""
+        """Cutoffs in training: for each time one that is up to `staleness` earlier."""
         if not self.staleness:
             return None if self.cutoffs is None else np.asarray(self.cutoffs)
         moments, moment = np.unique(self.times, return_inverse=True)
@@ -168,6 +168,6 @@ class Loader:
                 waiting.extend(pool.submit(sample, number) for number in islice(numbers, 1))
                 yield batch
         finally:
-            # Reached by the end, an error, Ctrl-C, or a reader that stops early. A batch in the
-            # making is finished, which takes milliseconds; the rest is dropped.
+            # Reached at the end, after an error or Ctrl-C, or when the caller stops early. Batches
+            # in progress are finished, which takes milliseconds; the rest is cancelled.
             pool.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Targets of a recommendation at a time: who is there, and how often each was joined before."""
+"""Which targets of a recommendation exist at a time, and how often rows referred to them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from torch import Tensor
 from relfrog.graph.relational import ForeignKey, RelationalGraph
 from relfrog.support.times import MISSING, PER_SECOND
 
-__all__ = ["ListRequest", "Popularity", "Standing", "children_at", "joined_before"]
+__all__ = ["ListRequest", "Popularity", "Snapshot", "children_at", "joined_before"]
 
 
-class Standing(NamedTuple):
+class Snapshot(NamedTuple):
     """All rows of a table at one time.
 
     Attributes:
         visible: which of them exist. bool, shape [rows].
-        counts: how often they are named, and how long ago; see `Popularity`. float16, shape
+        counts: how often and how recently rows referred to them; see `Popularity`. float16, shape
             [rows, parts].
-        order: the existing rows, the most named first. int64, shape [existing rows].
-        named: what that goes by: rows that name a row, of the last window or of all time, plus a
-            fraction for the others. float64, shape [rows].
+        order: the existing rows, the most popular first. int64, shape [existing rows].
+        named: the popularity that `order` sorts by: the number of referring rows, of the last
+            window or of all time, plus a fraction for the others. float64, shape [rows].
     """
 
     visible: Tensor
@@ -36,22 +36,22 @@ class Standing(NamedTuple):
 
 
 class Popularity:
-    """How much rows of a table are asked for, at any time, from rows known at that time.
+    """How popular the rows of a table are at any time, counted over rows known at that time.
 
-    For each foreign key to the table three numbers, all as log(1 + x): rows that name it so far,
-    those of the last window, and windows since the last of them. One more: the row's own age in
-    windows.
+    For each foreign key to the table there are three numbers, all as log(1 + x): referring rows so
+    far, those of the last window, and windows since the last of them. One more is the row's own age
+    in windows.
 
     Args:
-        graph: where the rows are.
+        graph: the graph.
         table: the table.
-        window: seconds of a window of the task.
-        key: the foreign key whose counts say who comes first; by default all of them together.
-        latest: whether rows of the last window say who comes first, or rows of all time.
+        window: length of the task's window in seconds.
+        key: the foreign key whose counts rank the rows; by default all of them together.
+        latest: whether to rank by rows of the last window, or by rows of all time.
     """
 
-    #: Bytes of times that are kept: training comes back to each of them in every epoch.
-    KEPT = 512 * 2**20
+    #: Size of the cache of snapshots: training returns to each time in every epoch.
+    CACHE_BYTES = 512 * 2**20
 
     def __init__(
         self,
@@ -66,22 +66,22 @@ class Popularity:
         self.window = max(float(window), 1e-6) * PER_SECOND[graph.unit]
         self.keys = tuple(k for k in graph.foreign_keys if k.parent == table)
         self.parts = 3 * len(self.keys) + 1
-        self._kept: OrderedDict[int, Standing] = OrderedDict()
+        self._cache: OrderedDict[int, Snapshot] = OrderedDict()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Popularity:
         return self  # it has no weights, and its graph is large
 
-    def at(self, tick: int) -> Standing:
-        """The table at a time in the unit of the graph."""
-        found = self._kept.get(tick)
+    def at(self, tick: int) -> Snapshot:
+        """The snapshot at a time, in the unit of the graph."""
+        found = self._cache.get(tick)
         if found is None:
-            found = self._kept[tick] = self._count(tick)
+            found = self._cache[tick] = self._count(tick)
             size = sum(part.nbytes for part in found)
-            while len(self._kept) > max(1, self.KEPT // max(size, 1)):
-                self._kept.popitem(last=False)
+            while len(self._cache) > max(1, self.CACHE_BYTES // max(size, 1)):
+                self._cache.popitem(last=False)
         return found
 
-    def _count(self, tick: int) -> Standing:
+    def _count(self, tick: int) -> Snapshot:
         rows = self.graph.num_rows[self.table]
         parts = np.zeros((rows, self.parts), np.float32)
         own = self.graph.time(self.table)
@@ -97,18 +97,18 @@ class Popularity:
             parts[:, 3 * number + 1] = np.log1p(recent)
             parts[:, 3 * number + 2] = np.log1p(since)
             if self.key is None or key == self.key:
-                # The others only say who comes before whom else.
+                # The second count only breaks ties.
                 first, then = (recent, total) if self.latest else (total, recent)
                 named += first + then / (1.0 + then.max(initial=0.0))
         there = np.flatnonzero(visible)
         order = there[np.lexsort((there, -named[there]))]
         found = visible, parts.astype(np.float16), order, named
-        return Standing(*map(torch.from_numpy, found))
+        return Snapshot(*map(torch.from_numpy, found))
 
     def _named(
         self, key: ForeignKey, tick: int, rows: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Rows that name each row: all, those of the last window, windows since the last one."""
+        """Referring rows: how many in all, how many in the last window, windows since the last."""
         children = self.graph.children_by_parent(key)
         parents = self.graph.parent(key)[children]
         when = self.graph.time(key.table)
@@ -136,8 +136,9 @@ class ListRequest:
 
     Attributes:
         k: its length.
-        allowed: which targets may be in it. bool, shape [targets].
-        exclude: where those of each seed begin, and targets that must not be in its list.
+        allowed: the targets that may be in it. bool, shape [targets].
+        exclude: targets that must not be in a seed's list: where those of each seed begin, and the
+            targets.
     """
 
     k: int
@@ -154,20 +155,20 @@ def joined_before(
     *,
     ticks: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Targets that rows of the source table were joined to by then: some row names both.
+    """Targets that rows of the source table were joined to by a time: some row refers to both.
 
-    A key of one of the two tables to the other joins as well.
+    A foreign key between the two tables joins rows as well.
 
     Args:
-        graph: where to look.
+        graph: the graph.
         source: the table of the rows.
         target: the table of the targets.
         rows: the rows. Shape [n].
-        times: up to when each of them looks. Shape [n].
-        ticks: whether these are numbers in the unit of the graph.
+        times: the time of each row. Shape [n].
+        ticks: whether `times` are ticks in the unit of the graph.
 
     Returns:
-        Where the targets of each begin, shape [n + 1], and the targets, shape [found].
+        Where the targets of each row begin, shape [n + 1], and the targets, shape [found].
     """
     limits = times if ticks else graph.ticks(times)
     pairs = []
@@ -192,7 +193,7 @@ def joined_before(
 def children_at(
     graph: RelationalGraph, key: ForeignKey, rows: NDArray[np.int64], ticks: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each row the children that are visible to it: the number of the row, and the child."""
+    """The children of each row that are visible at its time: indices into `rows`, and children."""
     children = graph.children_by_parent(key)
     parents = graph.parent(key)[children]
     begin, end = np.searchsorted(parents, rows), np.searchsorted(parents, rows, "right")

@@ -1,4 +1,4 @@
-"""The graph as PyTorch Geometric and RelBench know it."""
+"""Convert the graph to PyTorch Geometric's `HeteroData`, as RelBench makes it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def to_pyg(
     except ImportError as error:
         raise UsageError("to_pyg needs PyTorch Geometric: pip install 'relfrog[pyg]'") from error
     if col_to_stype is not None and db is None:
-        raise UsageError("to_pyg: features come from the tables; pass db with col_to_stype.")
+        raise UsageError("to_pyg: features come from the tables. Pass db with col_to_stype.")
 
     data = HeteroData()
     for table, count in graph.num_rows.items():
@@ -42,7 +42,7 @@ def to_pyg(
             )
         times = graph.time(table)
         if times is not None:
-            # RelBench writes a missing time as the smallest number of nanoseconds, in seconds.
+            # RelBench has the smallest number of nanoseconds, in seconds, for a missing time.
             seconds = np.where(
                 times == MISSING,
                 MISSING // 1_000_000_000,

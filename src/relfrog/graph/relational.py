@@ -1,10 +1,10 @@
 """The relational entity graph: rows, and the foreign keys that join them.
 
-A row has at most one parent per foreign key. So the graph is, per foreign key, one pointer per
-child row and, for the other way, the children of each parent in time order. What is visible at
-some time is then a prefix, found by binary search.
+A row has at most one parent per foreign key. So the graph stores, per foreign key, one pointer per
+child row and, in the other direction, the children of each parent sorted by time. What is visible
+at some time is then a prefix of the children, found by binary search.
 
-Cost: 4 bytes per row and foreign key for the pointers, 4 per foreign-key value for the children,
+Memory: 4 bytes per row and foreign key for the pointers, 4 per foreign-key value for the children,
 at most 8 per value to find them, and 8 per row of a table with times. All arrays are flat,
 read-only and can be memory-mapped: a graph larger than memory opens at once.
 """
@@ -38,9 +38,9 @@ NO_INTS: NDArray[np.int32] = np.empty(0, np.int32)
 
 @dataclass(frozen=True, order=True)
 class ForeignKey:
-    """A relation: the column of a child table that names rows of a parent table.
+    """A foreign key: a column of a child table that refers to rows of a parent table.
 
-    Two columns that lead to the same parent are two relations.
+    Two columns that refer to the same parent are two foreign keys.
     """
 
     table: str
@@ -64,20 +64,19 @@ def foreign_keys(schema: Mapping[str, Mapping[str, str]]) -> tuple[ForeignKey, .
 
 @dataclass(frozen=True, eq=False)
 class RelationalGraph:
-    """Parent pointers, children in time order, and times; see `build_graph`.
+    """Parent pointers, children sorted by time, and times; see `build_graph`.
 
     Attributes:
         num_rows: rows per table, tables in alphabetical order.
-        foreign_keys: the relations, sorted by table and column.
-        unit: what `times` counts since 1970: "us" or "ns".
-        parents: the pointers of one table after the other, those of a row side by side: all of
-            them cost one look at memory. Shape [sum of rows times foreign keys].
-        children: child rows sorted by (parent, time, row), one foreign key after the other.
-            Shape [pointers >= 0].
-        blocks: where the children of 2**shift neighbouring parents begin, likewise.
-        times: the times of one table after the other. Shape [rows of tables with times].
-        keys: per foreign key the numbers named in `relfrog.graph._kernels`. Shape [keys, 7].
-        tables: per table the numbers named in `relfrog.graph._kernels`. Shape [tables, 6].
+        foreign_keys: sorted by table and column.
+        unit: the unit of `times`, which count from 1970: "us" or "ns".
+        parents: parent pointers, table by table. Those of a row lie side by side, so that one
+            memory access reads them all. Shape [sum of rows times foreign keys].
+        children: child rows sorted by (parent, time, row), key by key. Shape [pointers >= 0].
+        blocks: where the children of each 2**shift consecutive parents begin, key by key.
+        times: the times of rows, table by table. Shape [rows of tables with times].
+        keys: numbers per foreign key; `relfrog.graph._kernels` names them. Shape [keys, 7].
+        tables: numbers per table; `relfrog.graph._kernels` names them. Shape [tables, 6].
     """
 
     num_rows: dict[str, int]
@@ -91,7 +90,7 @@ class RelationalGraph:
     tables: NDArray[np.int64] = field(repr=False)
 
     def __post_init__(self) -> None:
-        # One signature per kernel, and no way to damage a graph that threads share.
+        # One signature per kernel, and threads cannot modify the graph they share.
         for name in (*ARRAYS, "keys", "tables"):
             array = np.asarray(getattr(self, name)).view()
             array.flags.writeable = False
@@ -99,17 +98,17 @@ class RelationalGraph:
 
     @cached_property
     def table_number(self) -> dict[str, int]:
-        """Position of each table in `tables`."""
+        """Index of each table in `tables`."""
         return {table: number for number, table in enumerate(self.num_rows)}
 
     @cached_property
     def key_number(self) -> dict[ForeignKey, int]:
-        """Position of each foreign key in `keys`."""
+        """Index of each foreign key in `keys`."""
         return {key: number for number, key in enumerate(self.foreign_keys)}
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays that grow with the database."""
+        """Size of the arrays in bytes."""
         return sum(int(getattr(self, name).nbytes) for name in ARRAYS)
 
     def parent(self, key: ForeignKey) -> NDArray[np.int32]:
@@ -132,7 +131,7 @@ class RelationalGraph:
         return self.times[first : first + self.num_rows[table]]
 
     def ticks(self, values: Any) -> NDArray[np.int64]:
-        """Cut-offs as numbers that compare with `time(table)` exactly as the times do."""
+        """Cutoffs as ticks that compare with `time(table)` exactly as the times do."""
         return convert_ticks(*as_ticks(values), self.unit, clip=True)
 
     def visible(self, table: str, at: Any) -> NDArray[np.bool_]:
@@ -143,7 +142,7 @@ class RelationalGraph:
         return np.asarray(known <= self.ticks([at])[0])
 
     def save(self, folder: str | Path) -> None:
-        """Write plain NumPy files and one JSON file into a folder."""
+        """Write the arrays as NumPy files, and one JSON file, to a folder."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name in ARRAYS:
@@ -164,12 +163,12 @@ class RelationalGraph:
         col_to_stype: Mapping[str, Mapping[str, Any]] | None = None,
         text_embedder_cfg: Any = None,
     ) -> Any:
-        """The `HeteroData` that RelBench's `make_pkey_fkey_graph` makes of the same database.
+        """Convert to the `HeteroData` that RelBench's `make_pkey_fkey_graph` gives.
 
         Args:
-            db: the database, for the features; needed with `col_to_stype` only.
-            col_to_stype: per table the column types of PyTorch Frame. Without it the result
-                has edges, times and row counts, but no `tf`.
+            db: the database, for the features; needed only with `col_to_stype`.
+            col_to_stype: PyTorch Frame's column types by table. Without them the result has
+                edges, times and row counts, but no `tf`.
             text_embedder_cfg: how PyTorch Frame embeds text columns.
 
         Times are seconds since 1970, rounded down.
@@ -182,12 +181,12 @@ class RelationalGraph:
 def build_graph(db: Database) -> RelationalGraph:
     """Build the graph of a RelBench database.
 
-    A foreign key points to the row whose primary key has its value; NULL and values that no row
-    has become -1. Missing times in a table with a time column are visible from the beginning.
+    A foreign key points to the row with that primary key; NULL and values without a match become
+    -1. Rows without a time, in a table with a time column, are always visible.
 
     Raises:
         SchemaError: a key or time column is missing, a primary key is not unique, a foreign key
-            leads to no table, or a table has more than 2**31 - 1 rows.
+            refers to an unknown table, or a table has more than 2**31 - 1 rows.
     """
     schema = {name: table.fkey_col_to_pkey_table for name, table in db.table_dict.items()}
     keys = foreign_keys(schema)
@@ -227,17 +226,17 @@ def build_graph(db: Database) -> RelationalGraph:
 
 
 def open_graph(folder: str | Path) -> RelationalGraph:
-    """Open a saved graph; its arrays stay on disk until they are read.
+    """Open a saved graph; its arrays are memory-mapped.
 
     Raises:
-        DatasetError: the folder holds no graph, or files that do not fit together.
+        DatasetError: the folder holds no graph, or its files do not fit together.
     """
     folder = Path(folder)
     try:
         about = json.loads((folder / "graph.json").read_text(encoding="utf-8"))
         if about["format"] != FORMAT:
             raise DatasetError(
-                f"{folder}: a graph of format {about['format']}; this version reads {FORMAT}. "
+                f"{folder}: graph format {about['format']}, but this version reads {FORMAT}. "
                 "Build it again."
             )
         arrays = {
@@ -263,14 +262,14 @@ def _check_schema(db: Database, keys: tuple[ForeignKey, ...], num_rows: dict[str
         if key.parent not in db.table_dict:
             raise SchemaError(f"{key}: there is no table {key.parent!r}.")
         if db.table_dict[key.parent].pkey_col is None:
-            raise SchemaError(f"{key}: {key.parent!r} has no primary key. Name one.")
+            raise SchemaError(f"{key}: {key.parent!r} has no primary key. Choose one.")
         if key.column not in db.table_dict[key.table].df:
             raise SchemaError(f"{key}: {key.table!r} has no column {key.column!r}.")
     for name, table in db.table_dict.items():
         if num_rows[name] > MOST_ROWS:
             raise SchemaError(
-                f"{name}: {num_rows[name]:,} rows; a table may have {MOST_ROWS:,}. "
-                "Split it, or leave out rows that are too old to matter."
+                f"{name}: {num_rows[name]:,} rows, but a table can have {MOST_ROWS:,} at most. "
+                "Split it, or leave out old rows."
             )
         if table.time_col is not None and table.time_col not in table.df:
             raise SchemaError(f"{name}: there is no time column {table.time_col!r}.")
@@ -279,7 +278,7 @@ def _check_schema(db: Database, keys: tuple[ForeignKey, ...], num_rows: dict[str
 def _build_times(
     db: Database, num_rows: dict[str, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], str, dict[str, NDArray[np.int64]]]:
-    """Flat times, the table of tables, the unit, and row orders where rows are not sorted."""
+    """Times, the numbers per table, the unit, and row orders where rows are not sorted."""
     known: dict[str, tuple[NDArray[np.int64], str]] = {}
     for name in num_rows:
         table = db.table_dict[name]
@@ -311,11 +310,11 @@ def _resolve(db: Database, key: ForeignKey) -> NDArray[np.int32]:
     parent = db.table_dict[key.parent]
     primary = parent.df[parent.pkey_col]
     values = db.table_dict[key.table].df[key.column]
-    whole = pd.api.types.is_integer_dtype
-    if whole(primary.dtype) and whole(values.dtype) and not primary.hasnans:
+    is_integer = pd.api.types.is_integer_dtype
+    if is_integer(primary.dtype) and is_integer(values.dtype) and not primary.hasnans:
         names = primary.to_numpy(np.int64)
         if np.array_equal(names, np.arange(len(names))):
-            # RelBench numbers its rows: the value is the row.
+            # RelBench's keys are row numbers.
             rows = values.to_numpy(np.int64, na_value=-1)
             inside = (rows >= 0) & (rows < len(names))
             return np.where(inside, rows, -1).astype(np.int32)
@@ -324,7 +323,7 @@ def _resolve(db: Database, key: ForeignKey) -> NDArray[np.int32]:
         wrong = int((primary.duplicated() | primary.isna()).sum())
         raise SchemaError(
             f"{key.parent}.{parent.pkey_col}: {wrong:,} of {len(index):,} values are NULL or not "
-            f"unique, yet {key.table}.{key.column} refers to them. Remove those rows."
+            f"unique, but {key.table}.{key.column} refers to them. Remove those rows."
         )
     return np.asarray(index.get_indexer(pd.Index(values))).astype(np.int32)
 
@@ -332,7 +331,7 @@ def _resolve(db: Database, key: ForeignKey) -> NDArray[np.int32]:
 def _group(
     pointers: NDArray[np.int32], order: NDArray[np.int64] | None, num_parents: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-    """Children grouped by parent, where each block of 2**shift parents begins, and shift."""
+    """Children sorted by parent, where each block of 2**shift parents begins, and shift."""
     from relfrog.graph._kernels import sort_children
 
     children = np.empty(np.count_nonzero(pointers >= 0), np.int32)
@@ -341,7 +340,7 @@ def _group(
     begin = sort_children(
         pointers, np.empty(0, np.int64) if order is None else order, num_parents, children
     )
-    # At most 8 bytes per value for the blocks, however many parents have no child.
+    # At most 8 bytes per value for the blocks, even if most parents have no child.
     shift = 0
     while (((num_parents - 1) >> shift) + 2) * 4 > children.size * 8:
         shift += 1
@@ -349,7 +348,7 @@ def _group(
 
 
 def _check_sizes(graph: RelationalGraph) -> None:
-    """Raise ValueError unless the arrays are as long as the tables say."""
+    """Raise ValueError unless the arrays have the expected lengths and types."""
     timed = [name for name in graph.num_rows if graph.time(name) is not None]
     ends = graph.keys[:, 5] + np.where(
         graph.keys[:, 4] > 0, ((graph.tables[graph.keys[:, 1], 1] - 1) >> graph.keys[:, 6]) + 2, 0

@@ -1,17 +1,17 @@
-"""Full resolution: the graph under any assignment of roles, and the way back to the tables.
+"""Full resolution: the graph under any assignment of roles, and back to the tables.
 
 The paper (Section 4.1, Appendix "Theoretical Analysis of Full-Resolution") calls a graph G of a
-database X full-resolution when H(X | G) = 0: X can be rebuilt from G. Here both mappings are
-functions, so that the sentence can be run:
+database X full-resolution if H(X | G) = 0: X can be rebuilt from G. Here both mappings are
+functions, so that the claim can be tested on any database:
 
 * a table as node: each row is a node, each foreign-key value a directed, typed edge;
 * a table as edge: each row is a (hyper)edge, each foreign-key value an incidence of it;
 * a route as edge: each match (u, v, w) is an edge between u and w that carries v. Where all
-  routes over a foreign key are edges, the matches alone hold its values; what no match can hold
-  (a row with only one of its two parents) stays as a loose end.
+  routes over a foreign key are edges, the matches alone hold its values; values outside any match
+  (of a row with only one of its two parents) are kept as loose pairs.
 
-Foreign-key columns are no features: they are rebuilt from edges, incidences and matches, and the
-primary keys at their ends. A value that names no row has no end, so it is kept as it is.
+Foreign-key columns are not features: they are rebuilt from edges, incidences and matches, and the
+primary keys at their ends. A value that refers to no row is kept as it is.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Resolution", "Role", "RoleGraph", "map_to_graph", "prove_full_resolution", "rebuild"]
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 class Role(str, Enum):
-    """What a table, or the middle of a route, acts as."""
+    """What a table, or the table in the middle of a route, acts as."""
 
     NODE = "node"
     EDGE = "edge"
 
 
-Roles = Mapping["str | Route", "Role | str"]
+RoleAssignment = Mapping["str | Route", "Role | str"]
 
 
 @dataclass(frozen=True)
-class Form:
-    """What is known of a table beside its contents: names, order, types, keys."""
+class TableSchema:
+    """A table without its contents: column names, types, index and keys."""
 
     columns: tuple[Any, ...]
     types: Mapping[Any, Any]
@@ -60,41 +60,41 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Links:
-    """Pairs (child row, parent row) of one foreign key. Shapes: [links] each."""
+class KeyPairs:
+    """The pairs (child row, parent row) of one foreign key. Shapes: [pairs] each."""
 
-    child: Rows
-    parent: Rows
+    child: RowNumbers
+    parent: RowNumbers
 
 
 @dataclass(frozen=True)
 class RoleGraph:
-    """Nodes, edges, features and incidences of a database under some roles.
+    """The graph of a database under an assignment of roles.
 
     Attributes:
-        forms: per table its form; a row of a table is an element, named by its position.
-        nodes: features of the tables that are nodes, keys and times among them.
+        schemas: the schema of each table; rows are identified by position.
+        nodes: features of the tables that are nodes, including primary keys and times.
         edges: features of the tables that are edges.
-        links: typed edges that leave the rows of node tables.
+        links: typed edges from the rows of node tables.
         incidences: typed ends of the rows of edge tables.
         matches: the edges that routes make.
-        loose: per foreign key in `matches` alone, the links that no match holds.
-        unnamed: foreign-key values that name no row, by child row.
+        loose: for foreign keys stored only in `matches`, the pairs that no match holds.
+        dangling: foreign-key values that refer to no row, by child row.
     """
 
-    forms: dict[str, Form]
+    schemas: dict[str, TableSchema]
     nodes: dict[str, pd.DataFrame]
     edges: dict[str, pd.DataFrame]
-    links: dict[ForeignKey, Links]
-    incidences: dict[ForeignKey, Links]
+    links: dict[ForeignKey, KeyPairs]
+    incidences: dict[ForeignKey, KeyPairs]
     matches: dict[Route, Matches]
-    loose: dict[ForeignKey, Links]
-    unnamed: dict[ForeignKey, pd.Series]
+    loose: dict[ForeignKey, KeyPairs]
+    dangling: dict[ForeignKey, pd.Series]
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """What `prove_full_resolution` found; `str()` of it is one sentence."""
+    """The result of `prove_full_resolution`; `str()` gives it in one sentence."""
 
     tables: int
     rows: int
@@ -107,19 +107,19 @@ class Resolution:
 
 
 def prove_full_resolution(
-    db: Database, roles: Roles | None = None, graph: RelationalGraph | None = None
+    db: Database, roles: RoleAssignment | None = None, graph: RelationalGraph | None = None
 ) -> Resolution:
-    """Map a database to its graph, rebuild it from there, compare every cell, type and key.
+    """Map a database to its graph, rebuild it, and compare every cell, type and key.
 
     Args:
         db: the database.
-        roles: the role of some tables and routes; nodes otherwise. By default four assignments
-            are tried: all tables nodes, all edges, all routes edges, and a mixture.
-        graph: the graph of `db`, where it has been built already.
+        roles: roles of tables and routes; those without one are nodes. By default four assignments
+            are tried: all tables nodes, all tables edges, all routes edges, and a mixture.
+        graph: the graph of `db`, if it has been built already.
     """
     graph = build_graph(db) if graph is None else graph
     every = find_routes(graph.foreign_keys)
-    assignments: list[Roles] = (
+    assignments: list[RoleAssignment] = (
         [roles]
         if roles is not None
         else [
@@ -141,8 +141,10 @@ def prove_full_resolution(
     return Resolution(len(graph.num_rows), rows, difference is None, difference)
 
 
-def map_to_graph(db: Database, roles: Roles, graph: RelationalGraph | None = None) -> RoleGraph:
-    """The graph of a database when tables and routes play these roles (nodes by default)."""
+def map_to_graph(
+    db: Database, roles: RoleAssignment, graph: RelationalGraph | None = None
+) -> RoleGraph:
+    """The graph of a database with these roles of tables and routes (nodes by default)."""
     graph = build_graph(db) if graph is None else graph
     every = _routes_of(graph, roles)
     _check_roles(roles, graph, every)
@@ -151,7 +153,7 @@ def map_to_graph(db: Database, roles: Roles, graph: RelationalGraph | None = Non
     result = RoleGraph({}, {}, {}, {}, {}, {}, {}, {})
     for name, table in db.table_dict.items():
         frame, keys = table.df, table.fkey_col_to_pkey_table
-        result.forms[name] = Form(
+        result.schemas[name] = TableSchema(
             tuple(frame.columns),
             dict(frame.dtypes),
             frame.index,
@@ -171,43 +173,43 @@ def map_to_graph(db: Database, roles: Roles, graph: RelationalGraph | None = Non
         if over and all(route in result.matches for route in over):
             held = _from_matches(key, result, len(parents[key]))
             child = np.flatnonzero((parents[key] >= 0) & (held < 0))
-            result.loose[key] = Links(child, parents[key][child])
+            result.loose[key] = KeyPairs(child, parents[key][child])
         elif key.table in as_edge:
-            # From the other half of the graph: the children of each parent.
+            # From the children of each parent, so that they are tested, too.
             child = graph.children_by_parent(key).astype(np.int64)
-            result.incidences[key] = Links(child, parents[key][child])
+            result.incidences[key] = KeyPairs(child, parents[key][child])
         else:
             child = np.flatnonzero(parents[key] >= 0)
-            result.links[key] = Links(child, parents[key][child])
+            result.links[key] = KeyPairs(child, parents[key][child])
         values = db.table_dict[key.table].df[key.column]
-        nameless = np.flatnonzero((parents[key] < 0) & values.notna().to_numpy())
-        if nameless.size:
-            result.unnamed[key] = values.iloc[nameless].set_axis(nameless)
+        dangling = np.flatnonzero((parents[key] < 0) & values.notna().to_numpy())
+        if dangling.size:
+            result.dangling[key] = values.iloc[dangling].set_axis(dangling)
     return result
 
 
 def rebuild(graph: RoleGraph) -> Database:
-    """The database of which `map_to_graph` made this graph; the inverse."""
+    """Rebuild the database: the inverse of `map_to_graph`."""
     from relbench.base import Database, Table
 
     features = {**graph.nodes, **graph.edges}
     tables = {}
-    for name, form in graph.forms.items():
+    for name, schema in graph.schemas.items():
         columns = {column: features[name][column] for column in features[name].columns}
-        for column, parent in form.parents.items():
-            if column != form.primary:
+        for column, parent in schema.parents.items():
+            if column != schema.primary:
                 key = ForeignKey(name, column, parent)
-                primary = features[parent][graph.forms[parent].primary]
+                primary = features[parent][graph.schemas[parent].primary]
                 columns[column] = _rebuild_key(graph, key, primary)
         frame = pd.DataFrame(
-            {column: columns[column] for column in form.columns}, index=form.index, copy=False
+            {column: columns[column] for column in schema.columns}, index=schema.index, copy=False
         )
-        tables[name] = Table(frame, dict(form.parents), form.primary, form.time)
+        tables[name] = Table(frame, dict(schema.parents), schema.primary, schema.time)
     return Database(tables)
 
 
 def first_difference(one: Database, two: Database) -> str | None:
-    """Where two databases first differ, in words; None if they are identical."""
+    """Describe the first difference between two databases; None if they are identical."""
     if list(one.table_dict) != list(two.table_dict):
         return f"tables {list(one.table_dict)} became {list(two.table_dict)}"
     for name, before in one.table_dict.items():
@@ -218,7 +220,7 @@ def first_difference(one: Database, two: Database) -> str | None:
         if list(before.df.columns) != list(after.df.columns):
             return f"{name}: columns {list(before.df)} became {list(after.df)}"
         if not before.df.index.equals(after.df.index):
-            return f"{name}: the rows are not the same"
+            return f"{name}: the row indices differ"
         for column in before.df.columns:
             found = _column_difference(before.df[column], after.df[column])
             if found is not None:
@@ -226,8 +228,8 @@ def first_difference(one: Database, two: Database) -> str | None:
     return None
 
 
-def _routes_of(graph: RelationalGraph, roles: Roles) -> tuple[Route, ...]:
-    """The routes of the paper, and those of other paradigms that have a role."""
+def _routes_of(graph: RelationalGraph, roles: RoleAssignment) -> tuple[Route, ...]:
+    """The routes of the paper, and routes of other paradigms that have a role."""
     named = {one.paradigm.name: one.paradigm for one in roles if isinstance(one, Route)}
     known = {paradigm.name for paradigm in PAPER}
     more = [paradigm for name, paradigm in named.items() if name not in known]
@@ -235,17 +237,17 @@ def _routes_of(graph: RelationalGraph, roles: Roles) -> tuple[Route, ...]:
     return (*find_routes(graph.foreign_keys), *others)
 
 
-def _check_roles(roles: Roles, graph: RelationalGraph, every: tuple[Route, ...]) -> None:
+def _check_roles(roles: RoleAssignment, graph: RelationalGraph, every: tuple[Route, ...]) -> None:
     unknown = [str(key) for key in roles if key not in graph.num_rows and key not in every]
     if unknown:
         raise UsageError(
-            f"roles name what the database does not have: {', '.join(unknown)}. "
-            f"Its tables are {', '.join(graph.num_rows)}; its routes: relfrog inspect."
+            f"roles of unknown tables or routes: {', '.join(unknown)}. "
+            f"The tables are {', '.join(graph.num_rows)}; for routes: relfrog inspect."
         )
 
 
-def _from_matches(key: ForeignKey, graph: RoleGraph, num_rows: int) -> Rows:
-    """Parent of each row as the matches tell it, -1 where they do not. Shape [num_rows]."""
+def _from_matches(key: ForeignKey, graph: RoleGraph, num_rows: int) -> RowNumbers:
+    """The parent of each row according to the matches, -1 if unknown. Shape [num_rows]."""
     held = np.full(num_rows, -1, np.int64)
     for route, (u, v, w) in graph.matches.items():
         for used, arrow, (left, right) in zip(
@@ -258,13 +260,13 @@ def _from_matches(key: ForeignKey, graph: RoleGraph, num_rows: int) -> Rows:
 
 
 def _rebuild_key(graph: RoleGraph, key: ForeignKey, primary: pd.Series) -> pd.Series:
-    """A foreign-key column from links, incidences, matches, and the keys at their ends."""
-    form = graph.forms[key.table]
-    parent = _from_matches(key, graph, len(form.index))
+    """Rebuild a foreign-key column from links, incidences, matches and primary keys."""
+    schema = graph.schemas[key.table]
+    parent = _from_matches(key, graph, len(schema.index))
     for part in (graph.links, graph.incidences, graph.loose):
         if key in part:
             parent[part[key].child] = part[key].parent
-    kind = form.types[key.column]
+    kind = schema.types[key.column]
     names = primary if len(primary) else pd.Series([None], dtype=object)
     if len(primary) and kind != primary.dtype:
         names = _cast(primary, kind)
@@ -273,15 +275,15 @@ def _rebuild_key(graph: RoleGraph, key: ForeignKey, primary: pd.Series) -> pd.Se
             pd.array(names.to_numpy())
         )  # a type with NULL, so that large keys stay exact
     column = pd.api.extensions.take(names.array, parent, allow_fill=True)
-    series = pd.Series(column, index=form.index, copy=False)
-    if key in graph.unnamed:
+    series = pd.Series(column, index=schema.index, copy=False)
+    if key in graph.dangling:
         series = series.astype(object)
-        series.iloc[graph.unnamed[key].index] = graph.unnamed[key].to_numpy(dtype=object)
+        series.iloc[graph.dangling[key].index] = graph.dangling[key].to_numpy(dtype=object)
     return series if series.dtype == kind else series.astype(kind)
 
 
 def _cast(names: pd.Series, kind: Any) -> pd.Series:
-    """Primary keys in the type of the foreign key; as objects where some do not fit into it."""
+    """Primary keys in the type of the foreign key; as objects if some do not fit."""
     try:
         return names.astype(kind)
     except (TypeError, ValueError, OverflowError):
@@ -294,7 +296,7 @@ def _column_difference(before: pd.Series, after: pd.Series) -> str | None:
     missing = before.isna().to_numpy()
     wrong = missing != after.isna().to_numpy()
     if before.dtype == object:
-        # Cells may be lists or arrays, which do not compare to one truth.
+        # Cells may be lists or arrays, whose comparison gives no single boolean.
         pairs = zip(before, after, strict=True)
         same = [one is two or _equal(one, two) for one, two in pairs]
         wrong |= ~np.fromiter(same, bool, len(same)) & ~missing
@@ -315,7 +317,7 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 def _count(rows: int) -> str:
-    """1,204, 97 k or 3.1 M."""
+    """Format a count: 1,204, 97 k or 3.1 M."""
     if rows < 10_000:
         return f"{rows:,}"
     return f"{rows / 1e3:.0f} k" if rows < 999_500 else f"{rows / 1e6:.1f} M"

@@ -1,10 +1,10 @@
 """Routes: the pairs of foreign keys along which a table can act as an edge.
 
-A route joins three rows u, v, w, of which w is updated. How two foreign keys make a route is a
-paradigm: one class that lists its routes and finds their matches. The paper has two; a third is
-a third class, passed to `routes`.
+A route joins three rows u, v, w and updates w. A paradigm says which pairs of foreign keys form a
+route, and finds the matching rows. The paper has two paradigms; another one is another subclass of
+`Paradigm`, passed to `find_routes`.
 
-This module needs neither torch nor a graph: a schema is enough to count routes.
+This module needs neither torch nor a graph: a schema is enough to list routes.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Route:
         paradigm: how the keys are joined.
         first: the key between u and v.
         second: the key between v and w.
-        parallel: which of the two keys share both their tables with another key; these are
-            shown with their column.
+        parallel: for each key, whether another key joins the same two tables; then its column is
+            part of the route's name.
     """
 
     paradigm: Paradigm
@@ -62,9 +62,9 @@ class Route:
         return u, v, self.paradigm.arrows[1].ends(self.second)[1]
 
     def match(self, parents: Mapping[ForeignKey, Any]) -> Matches:
-        """Every match among rows, given the parent of each row (-1 for none), none twice.
+        """All matches, each once, given the parent of each row (-1 for none).
 
-        Arrays may be of NumPy or of torch; the result is of the same kind.
+        Arrays may be NumPy's or torch's; so is the result.
         """
         return self.paradigm.match(self, parents)
 
@@ -76,7 +76,7 @@ class Route:
 
 
 class Arrow(NamedTuple):
-    """Which way a foreign key points when a route is read from u to w."""
+    """The direction of a foreign key when a route is read from u to w."""
 
     forward: bool
 
@@ -85,7 +85,7 @@ class Arrow(NamedTuple):
         return (key.table, key.parent) if self.forward else (key.parent, key.table)
 
     def text(self, key: ForeignKey, parallel: bool) -> str:
-        """``->``, ``<-``, or with the column in it."""
+        """``->`` or ``<-``, with the column in it for parallel keys."""
         label = f"-[{key.column}]-" if parallel else "-"
         return f"{label}>" if self.forward else f"<{label}"
 
@@ -94,31 +94,31 @@ ALONG, AGAINST = Arrow(True), Arrow(False)
 
 
 class Paradigm(ABC):
-    """A way for two foreign keys to join u, v and w: lists routes, finds matches."""
+    """A way for two foreign keys to join u, v and w."""
 
-    #: For files and tables.
+    #: Its name in files and tables.
     name: ClassVar[str]
-    #: How the key between u and v points, and the key between v and w.
+    #: The directions of the key between u and v, and of the key between v and w.
     arrows: ClassVar[tuple[Arrow, Arrow]]
 
     @abstractmethod
     def pairs(self, keys: Sequence[ForeignKey]) -> Iterator[tuple[ForeignKey, ForeignKey]]:
-        """The pairs of keys that make a route."""
+        """The pairs of keys that form a route."""
 
     @abstractmethod
     def match(self, route: Route, parents: Mapping[ForeignKey, Any]) -> Matches:
-        """Every match of a route among rows, none twice; see `Route.match`."""
+        """All matches of a route, each once; see `Route.match`."""
 
 
 @dataclass(frozen=True)
 class CoOccurrence(Paradigm):
-    """u <- v -> w: one row v names both. Ordered pairs of two different keys of v."""
+    """u <- v -> w: v refers to both. Ordered pairs of two different keys of v."""
 
     name = "co-occurrence"
     arrows = (AGAINST, ALONG)
 
     def pairs(self, keys: Sequence[ForeignKey]) -> Iterator[tuple[ForeignKey, ForeignKey]]:
-        """Both orders of every two keys of one table."""
+        """All ordered pairs of two keys of one table."""
         return (pair for pair in permutations(keys, 2) if pair[0].table == pair[1].table)
 
     def match(self, route: Route, parents: Mapping[ForeignKey, Any]) -> Matches:
@@ -130,7 +130,7 @@ class CoOccurrence(Paradigm):
 
 @dataclass(frozen=True)
 class Completion(Paradigm):
-    """u -> v -> w: v, named by u, names w in turn. A key that stays in its table may repeat."""
+    """u -> v -> w: u refers to v, and v to w. A self-referencing key may follow itself."""
 
     name = "completion"
     arrows = (ALONG, ALONG)
@@ -150,13 +150,13 @@ class Completion(Paradigm):
 
 @dataclass(frozen=True)
 class CompletionAgainst(Completion):
-    """u <- v <- w: completion read the other way; the row w is completed by its grandparent u."""
+    """u <- v <- w: completion in reverse; w is completed by its grandparent u."""
 
     name = "completion-against"
     arrows = (AGAINST, AGAINST)
 
     def pairs(self, keys: Sequence[ForeignKey]) -> Iterator[tuple[ForeignKey, ForeignKey]]:
-        """The chains of completion, from their end."""
+        """The pairs of completion, reversed."""
         return ((second, first) for first, second in super().pairs(keys))
 
     def match(self, route: Route, parents: Mapping[ForeignKey, Any]) -> Matches:
@@ -172,9 +172,9 @@ PAPER: tuple[Paradigm, ...] = (CoOccurrence(), Completion())
 def find_routes(
     keys: Iterable[ForeignKey], paradigms: Iterable[Paradigm] = PAPER
 ) -> tuple[Route, ...]:
-    """All routes, by paradigm and then by key, whatever the order of `keys`.
+    """All routes, ordered by paradigm and then by keys, whatever the order of `keys`.
 
-    `relfrog.graph.relational.foreign_keys` gives the keys of a schema.
+    `relfrog.graph.foreign_keys` lists the keys of a schema.
     """
     ordered = sorted(set(keys))
     joined = Counter((key.table, key.parent) for key in ordered)
@@ -190,6 +190,6 @@ def find_routes(
 
 
 def positions(mask: Any) -> Any:
-    """Where a mask is true, for NumPy and torch alike. Shape [true entries]."""
+    """The indices where a mask is true, for NumPy and torch alike. Shape [true entries]."""
     found = mask.nonzero()
     return found[0] if isinstance(found, tuple) else found[:, 0]

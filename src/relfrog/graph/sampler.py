@@ -1,13 +1,12 @@
 """The temporal sampler: seeds in, batches out, and no row later than its seed.
 
-A seed is a row and a time. Around it the sampler collects rows that existed at that time, in
-hops along the foreign keys, and writes them down as a `Batch`.
+A seed is a row and a time. The sampler walks from it along the foreign keys, hop by hop, to rows
+that existed at that time, and returns them as a `Batch`.
 
-What is drawn for a row depends on the random seed, the epoch, the seed's time, the row and how
-many of its children are visible, and on nothing else: not on the number of workers, not on rows
-that are later. So evaluation always sees the same subgraphs, and the future can change without
-changing a batch. Other seeds change nothing where subgraphs are separate; one that shares a
-subgraph may bring a row nearer, which then brings more of its children.
+The children drawn for a row depend only on the random seed, the epoch, the seed's time, the row and
+the number of its visible children: not on the number of workers, and not on later rows. So
+evaluation always sees the same subgraphs, and changing the future changes no batch. Other seeds
+matter only in a shared subgraph, where one may bring a row closer and so add more of its children.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from relfrog.errors import TaskError, UsageError
-from relfrog.graph import _kernels as kernels
+from relfrog.graph import _kernels
 from relfrog.graph._kernels import walk
-from relfrog.graph.batch import Batch, Rows
+from relfrog.graph.batch import Batch, SampledRows
 from relfrog.graph.relational import ForeignKey, RelationalGraph
 from relfrog.graph.routes import Route, find_routes
 from relfrog.support.times import MISSING, PER_SECOND
@@ -36,51 +35,55 @@ __all__ = ["Mode", "Strategy", "TemporalSampler", "halving"]
 
 
 class Strategy(str, Enum):
-    """Which children are taken when there are more than the fan-out."""
+    """Which children to take if there are more than the fan-out."""
 
     UNIFORM = "uniform"
     LAST = "last"
 
 
 class Mode(str, Enum):
-    """Whether seeds with the same time share one subgraph or have one each."""
+    """Whether seeds with the same time share a subgraph or have one each."""
 
     SHARED = "shared"
     SEPARATE = "separate"
 
 
 def halving(neighbors: int, hops: int) -> tuple[int, ...]:
-    """The usual fan-outs: `neighbors / 2**i` at hop i, at least 1; all of them for -1.
+    """Fan-outs that halve: `neighbors / 2**i` at hop i, at least 1; -1 for all neighbors.
 
     >>> halving(128, 3)
     (128, 64, 32)
     """
     if neighbors < -1 or hops < 0:
-        raise UsageError(f"fan-outs: {neighbors} neighbours over {hops} hops make no sense.")
+        raise UsageError(
+            f"fan-outs: neighbors must be -1 or more and hops 0 or more "
+            f"(got {neighbors} and {hops})."
+        )
     return tuple(max(neighbors >> i, 1) if neighbors > 0 else neighbors for i in range(hops))
 
 
 @lru_cache(maxsize=16)
 def _stream(seed: int, epoch: int) -> np.uint64:
-    """Selects the random choices of an epoch."""
+    """The key of an epoch's random choices."""
     return np.uint64(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
 
 
 @dataclass(frozen=True, eq=False)
 class TemporalSampler:
-    """Samples subgraphs of the past of some rows.
+    """Samples subgraphs of the past of seeds.
 
     Attributes:
-        graph: where to sample.
+        graph: the graph to sample from.
         table: the table of the seeds.
         fanouts: children per row and foreign key at each hop; -1 for all, 0 for none. Parents
             are always followed. See `halving`.
         mode: "shared" (seeds with the same time share a subgraph) or "separate".
         strategy: "uniform" (without replacement) or "last" (the latest children).
-        seed: of the random choices.
-        routes: listed in the batches; by default those of the paper.
-        whole: hops within which rows have all that their matches rest on, see `Batch`: as many as
-            layers compute. At least one less than there are fan-outs, which is the default.
+        seed: random seed.
+        routes: the routes of the model, kept in the batches; by default those of the paper.
+        whole: number of hops within which a batch holds everything that a row's matches depend on,
+            see `Batch`: as many as the layers compute. At least, and by default, one less than the
+            number of fan-outs.
     """
 
     graph: RelationalGraph
@@ -95,7 +98,7 @@ class TemporalSampler:
     def __post_init__(self) -> None:
         if self.table not in self.graph.num_rows:
             known = ", ".join(self.graph.num_rows)
-            raise UsageError(f"sampler: no table {self.table!r} (the graph has {known}).")
+            raise UsageError(f"sampler: there is no table {self.table!r}. The graph has {known}.")
         if any(fanout < -1 for fanout in self.fanouts) or len(self.fanouts) > 100:
             raise UsageError(f"sampler: fan-outs must be -1 or more (got {list(self.fanouts)}).")
         object.__setattr__(self, "fanouts", tuple(int(fanout) for fanout in self.fanouts))
@@ -113,7 +116,7 @@ class TemporalSampler:
 
     @cached_property
     def _adjacent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Foreign keys from and to each table, padded with -1. Shape [tables, most] each."""
+        """Foreign keys from and to each table, padded with -1. Shape [tables, longest] each."""
         sides = []
         for side in (0, 1):
             lists: list[list[int]] = [[] for _ in self.graph.num_rows]
@@ -128,21 +131,21 @@ class TemporalSampler:
 
     @cached_property
     def _timed(self) -> dict[str, bool]:
-        """Which tables have times."""
-        timed = self.graph.tables[:, kernels.TIMES] >= 0
+        """Whether each table has times."""
+        timed = self.graph.tables[:, _kernels.TIMES] >= 0
         return dict(zip(self.graph.num_rows, timed.tolist(), strict=True))
 
     @cached_property
     def _scratch(self) -> threading.local:
-        """Memory of each thread, kept from batch to batch: fresh pages cost more than the walk."""
+        """Buffers of each thread, reused between batches: fresh pages cost more than the walk."""
         return threading.local()
 
     def _cutoffs(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Visible rows per time and table, -1 where rows are not in time order."""
-        return kernels.count_visible(self.graph.tables, self.graph.times, moments)
+        """Number of visible rows per time and table, -1 where rows are not sorted by time."""
+        return _kernels.count_visible(self.graph.tables, self.graph.times, moments)
 
     def check(self, rows: ArrayLike, times: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and times as numbers.
+        """Convert seeds to row numbers and ticks.
 
         Raises:
             TaskError: a seed has no row or no time.
@@ -150,19 +153,21 @@ class TemporalSampler:
         chosen, ticks = np.asarray(rows), self.graph.ticks(times)
         count = self.graph.num_rows[self.table]
         if chosen.shape != ticks.shape or chosen.ndim != 1:
-            raise TaskError(f"seeds: {chosen.shape} rows, but {ticks.shape} times.")
+            raise TaskError(
+                f"seeds: rows of shape {chosen.shape}, but times of shape {ticks.shape}."
+            )
         if chosen.size and not np.issubdtype(chosen.dtype, np.integer):
             raise TaskError(f"seeds: rows of {self.table!r} must be integers (got {chosen.dtype}).")
         chosen = chosen.astype(np.int64)
         outside = (chosen < 0) | (chosen >= count)
         if outside.any():
             raise TaskError(
-                f"seeds: {outside.sum():,} of {len(chosen):,} name no row of {self.table!r}, e.g. "
-                f"{chosen[outside][0]} of {count:,}. Drop them."
+                f"seeds: {outside.sum():,} of {len(chosen):,} rows are not in {self.table!r} "
+                f"({count:,} rows): {chosen[outside][0]}, for example. Drop them."
             )
         if (ticks == MISSING).any():
             raise TaskError(f"seeds: {(ticks == MISSING).sum():,} have no time. Drop them.")
-        # Writable copies: one signature for the kernels, whatever was passed in.
+        # Writable copies, so that each kernel has one signature.
         return chosen, ticks.copy()
 
     def sample(
@@ -173,14 +178,14 @@ class TemporalSampler:
         seed_ids: ArrayLike | None = None,
         cutoffs: Any = None,
     ) -> Batch:
-        """The subgraphs around some seeds.
+        """Sample the subgraphs around seeds.
 
         Args:
             rows: rows of the seed table. Shape [seeds].
-            times: their times: anything pandas reads as times. Shape [seeds].
-            epoch: another epoch makes other random choices.
-            seed_ids: numbers to carry along; by default 0, 1, 2, ...
-            cutoffs: up to when each sees rows, if that is earlier than its time. Shape [seeds].
+            times: their times, in any form that pandas converts to times. Shape [seeds].
+            epoch: each epoch has its own random choices.
+            seed_ids: stored in the batch; by default 0, 1, 2, ...
+            cutoffs: the last time that each seed sees, if earlier than its own. Shape [seeds].
 
         Raises:
             TaskError: see `check`.
@@ -198,7 +203,7 @@ class TemporalSampler:
         seed_ids: NDArray[np.int64],
         limits: NDArray[np.int64] | None = None,
     ) -> Batch:
-        """`sample` for seeds that `check` has returned."""
+        """`sample` for seeds from `check`."""
         moments, moment = np.unique(ticks if limits is None else limits, return_inverse=True)
         if not self.shares:
             order, groups, group_moments = None, np.arange(len(rows)), moment
@@ -208,7 +213,7 @@ class TemporalSampler:
             rows, groups, group_moments = rows[order], moment[order], np.arange(len(moments))
             group_times = moments
         else:
-            # Seeds that see the same rows at different times have other seasons and lags.
+            # Seeds of different times have different ages and lags, even with the same cutoff.
             order = np.lexsort((ticks, moment))
             first = np.ones(len(order), bool)
             first[1:] = (np.diff(ticks[order]) != 0) | (np.diff(moment[order]) != 0)
@@ -219,7 +224,7 @@ class TemporalSampler:
         graph = self.graph
         outgoing, incoming = self._adjacent
         stream = _stream(self.seed, epoch)
-        # Taken out while in use; empty arrays the first time, for each thread its own.
+        # Removed while in use; empty arrays at the first call of each thread.
         memory = self._scratch.__dict__.pop("memory", None) or [
             np.empty((0, 4), np.int32),
             np.empty((0, outgoing.shape[1]), np.int32),
@@ -233,7 +238,7 @@ class TemporalSampler:
             self._cutoffs(moments), group_moments, np.array(self.fanouts, np.int64),
             self.whole, self.strategy is Strategy.LAST, stream, *memory,
         )  # fmt: skip
-        arrays = kernels.split_by_table(
+        arrays = _kernels.split_by_table(
             memory[0], memory[1], memory[2], levels, found, ends, graph.tables,
             float(PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
         )  # fmt: skip
@@ -250,16 +255,16 @@ class TemporalSampler:
     ) -> Batch:
         counts, distinct = arrays[0].tolist(), arrays[1].tolist()
         rows, index, group, age, hop, pointers, seeds = arrays[2:]
-        # Cut by NumPy, which is faster at it than PyTorch: a batch has many small parts.
+        # Sliced by NumPy, which is faster than PyTorch for many small parts.
         tensor = torch.from_numpy
-        tables: dict[str, Rows] = {}
+        tables: dict[str, SampledRows] = {}
         sizes = []
         at = 0
         for number, (name, timed) in enumerate(self._timed.items()):
             per_hop = tuple(counts[number])
             sizes.append(sum(per_hop))
             end = at + sizes[-1]
-            tables[name] = Rows(
+            tables[name] = SampledRows(
                 rows=tensor(rows[at : at + distinct[number]]),
                 index=tensor(index[at:end]),
                 group=tensor(group[at:end]),
@@ -271,7 +276,7 @@ class TemporalSampler:
         parents: dict[ForeignKey, Tensor] = {}
         at = 0
         for key, number in zip(
-            self.graph.foreign_keys, self.graph.keys[:, kernels.CHILD].tolist(), strict=True
+            self.graph.foreign_keys, self.graph.keys[:, _kernels.CHILD].tolist(), strict=True
         ):
             parents[key] = tensor(pointers[at : at + sizes[number]])
             at += sizes[number]

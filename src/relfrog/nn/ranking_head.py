@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from relfrog.features.columns import Features, TableColumns
-from relfrog.graph.popularity import ListRequest, Popularity, Standing
+from relfrog.graph.popularity import ListRequest, Popularity, Snapshot
 from relfrog.nn.batch_plan import Plan
 from relfrog.nn.encoders import RowEncoder
 from relfrog.nn.heads import Head, Targets
@@ -264,7 +264,7 @@ class RankingHead(Head):
         return ticks.tolist(), moment.to(batch.seeds.device)
 
     def _counts(
-        self, standings: list[Standing], moment: Tensor, rows: Tensor, device: torch.device
+        self, standings: list[Snapshot], moment: Tensor, rows: Tensor, device: torch.device
     ) -> Tensor:
         counts = torch.empty(len(rows), self.popularity.parts, dtype=torch.float16)
         where, chosen = moment.cpu(), rows.cpu()

@@ -20,7 +20,7 @@ from relbench.base import Database, Table
 
 from relfrog.config import Config
 from relfrog.datasets.dataset import open_dataset, read_tables
-from relfrog.datasets.label_history import history_name, with_history
+from relfrog.datasets.label_history import add_label_history, label_history_name
 from relfrog.datasets.labels import timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import load_task
@@ -118,7 +118,7 @@ class OpenedTask:
     @cached_property
     def history(self) -> str:
         """The name of the table of earlier labels, where it is shown."""
-        return history_name(self.db)
+        return label_history_name(self.db)
 
     @cached_property
     def _without_history(self) -> Database:
@@ -126,7 +126,7 @@ class OpenedTask:
 
     @cached_property
     def _with_history(self) -> Database:
-        db = with_history(self.dataset, self.task, self.db, self.history, self._closed_by)
+        db = add_label_history(self.dataset, self.task, self.db, self.history, self._closed_by)
         earlier = Database({self.history: db.table_dict[self.history]})
         if self._change is not None:
             earlier = self._change(earlier)

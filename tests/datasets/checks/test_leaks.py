@@ -165,11 +165,11 @@ def test_rows_that_are_older_than_what_they_refer_to(
     older(folder, "all")
     text, remedy = said()[0]
     assert "rows are older than their orders row" in text
-    assert "days without hours" not in text
+    assert "dates without a time of day" not in text
     assert "which time column" in remedy
     older(folder, "days")
     text, remedy = said()[0]
-    assert "at the midnight before it: written holds days without hours" in text
+    assert "at the midnight before it: written holds dates without a time of day" in text
     assert "the end of the day" in remedy
 
 

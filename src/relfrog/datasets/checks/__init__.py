@@ -1,4 +1,4 @@
-"""Validating a dataset folder made by anyone: all findings in one go, each with its remedy."""
+"""Validate a dataset folder: all findings at once, each with its remedy."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
 
     Args:
         dataset: A dataset folder or the name of a dataset that RelBench hosts.
-        task: Look at this task only; all if None.
+        task: Check only this task; all if None.
 
     Raises:
-        DatasetError: There is nothing that could be checked.
+        DatasetError: There is no dataset to check.
         TaskError: There is no such task.
     """
     report = CheckReport()
@@ -44,8 +44,7 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
     opened = open_dataset(dataset)
     if task is not None and task not in task_names(opened):
         raise TaskError(str(unknown("task", task, task_names(opened))))
-    whole = _check_files(opened, report)
-    if whole:
+    if _check_files(opened, report):
         tables = read_tables(opened)
         check_tables(tables, report)
         check_splits(opened, tables, report)
@@ -64,10 +63,10 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
                 check_task(opened, name, full, report)
             except Exception as error:
                 text = f"cannot be checked: {type(error).__name__}: {_first_line(error)}"
-                report.error(f"task {name}", text, "Mend the task's manifest, SQL or label files.")
+                report.error(f"task {name}", text, "Fix the task's manifest, SQL or label files.")
         _check_records(opened, report)
     elif names:
-        report.warning("tasks", "not checked: the tables come first", "Mend the errors above.")
+        report.warning("tasks", "not checked because of errors", "Fix the errors above first.")
     return report
 
 
@@ -77,7 +76,9 @@ def _check_resolution(full: Database, report: CheckReport) -> None:
     if proof.identical:
         report.passed.append(str(proof))
     else:
-        report.error("graph", str(proof), "Please report this: the graph must lose nothing.")
+        report.error(
+            "graph", str(proof), "Please report this as a bug: the graph must not lose anything."
+        )
 
 
 def _first_line(error: Exception) -> str:
@@ -85,7 +86,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_records(opened: Dataset, report: CheckReport) -> None:
-    """What ``relfrog import`` wrote beside RelBench's files: source keys above all."""
+    """Check what ``relfrog import`` writes in addition to RelBench's files: the source's keys."""
     folder = Path(opened.dataset_dir)
     for path in sorted((folder / "tasks").glob("*/")):
         if not (path / "manifest.yaml").is_file() and not path.name.startswith("."):
@@ -110,7 +111,7 @@ def _check_records(opened: Dataset, report: CheckReport) -> None:
             continue
         if file.num_rows != rows.get(name) or file.column_names != columns:
             text = (
-                f"holds {file.num_rows:,} keys of {', '.join(file.column_names)}; "
+                f"holds {file.num_rows:,} keys of {', '.join(file.column_names)}, but "
                 f"{name} has {rows.get(name, 0):,} rows with {', '.join(columns)}"
             )
             report.error(place, text, "Import the database again.")
@@ -118,20 +119,20 @@ def _check_records(opened: Dataset, report: CheckReport) -> None:
         known = file.drop_null()
         repeated = known.num_rows - known.group_by(columns).aggregate([]).num_rows
         if repeated:
-            text = f"{repeated:,} of {file.num_rows:,} source keys repeat another"
+            text = f"{repeated:,} of {file.num_rows:,} source keys are duplicates"
             report.error(place, text, "Import the database again.")
 
 
 def _check_manifest(path: Path, report: CheckReport) -> bool:
-    """Whether the manifest is one at all; RelBench itself would end in a traceback."""
+    """Whether the manifest is valid; RelBench itself would end in a traceback."""
     remedy = "See RelBench's manifest format, or import the database again."
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
-        report.error(path.name, f"is no YAML: {' '.join(str(error).split())}", remedy)
+        report.error(path.name, f"is not YAML: {' '.join(str(error).split())}", remedy)
         return False
     if not isinstance(content, dict):
-        report.error(path.name, f"holds {type(content).__name__}, not names with values", remedy)
+        report.error(path.name, f"holds {type(content).__name__}, not a mapping", remedy)
         return False
     for key in ("name", "val_timestamp", "test_timestamp", "tables"):
         if content.get(key) is None:
@@ -141,43 +142,45 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
             try:
                 stamp = pd.Timestamp(content[key])
                 if stamp.tzinfo is not None:
-                    report.error(path.name, f"{key} {content[key]} has a zone", "Write it in UTC.")
+                    report.error(
+                        path.name, f"{key} {content[key]} has a time zone", "Write it in UTC."
+                    )
             except (ValueError, TypeError):
-                report.error(path.name, f"{key} {content[key]!r} is no time", "Write 2024-06-30.")
+                report.error(
+                    path.name, f"{key} {content[key]!r} is not a time", "Write 2024-06-30."
+                )
     tables = content.get("tables")
     if not isinstance(tables, dict):
         if tables is not None:
-            report.error(path.name, "tables must be names with values", remedy)
+            report.error(path.name, "tables must be a mapping", remedy)
         return False
     for name, spec in tables.items():
         if not isinstance(spec, dict):
-            report.error(
-                f"{path.name}: {name}", f"must be names with values (got {spec!r})", remedy
-            )
+            report.error(f"{path.name}: {name}", f"must be a mapping (got {spec!r})", remedy)
             continue
         for key in ("pkey", "time_col"):
             if spec.get(key) is not None and not isinstance(spec[key], str):
                 report.error(f"{path.name}: {name}", f"{key} must be a column's name", remedy)
         if not isinstance(spec.get("fkeys", {}), dict):
-            report.error(f"{path.name}: {name}", "fkeys must be columns with tables", remedy)
+            report.error(f"{path.name}: {name}", "fkeys must map columns to tables", remedy)
         if not isinstance(name, str) or folder_names([name])[name] != name:
             report.error(
                 f"{path.name}: {name}",
-                "cannot be a table's name: not a file name everywhere, or 'timestamps'",
+                "cannot be a table's name: not a valid file name, or 'timestamps'",
                 "Rename the table and its file.",
             )
     return report.ok
 
 
 def _check_files(opened: Dataset, report: CheckReport) -> bool:
-    """Whether all files are there and have the columns that the manifest names."""
+    """Whether all files exist and have the columns named in the manifest."""
     tables = opened.manifest.tables
     folder = Path(opened.db_dir)
     lower: dict[str, str] = {}
     for name, spec in tables.items():
         if name.lower() in lower:
             report.error(
-                name, f"differs from {lower[name.lower()]} in case alone", "Rename one of them."
+                name, f"differs from {lower[name.lower()]} only in case", "Rename one of them."
             )
         lower[name.lower()] = name
         path = folder / f"{name}.parquet"
@@ -187,22 +190,22 @@ def _check_files(opened: Dataset, report: CheckReport) -> bool:
         try:
             schema = pq.read_schema(path)
             with pq.ParquetFile(path) as file:
-                for _ in file.iter_batches():  # a damaged page shows only when it is read
+                for _ in file.iter_batches():  # damaged pages are only noticed on reading
                     pass
         except (OSError, pa.ArrowException) as error:
-            text = f"db/{path.name} is no Parquet file, or damaged: {str(error).splitlines()[0]}"
+            text = f"db/{path.name} is not a Parquet file, or damaged: {str(error).splitlines()[0]}"
             report.error(name, text, "Restore the file.")
             continue
         for column in filter(None, [spec.pkey, spec.time_col, *spec.fkeys]):
             if column not in schema.names:
                 near = str(unknown("column", column, schema.names))
-                report.error(name, near, "Mend the manifest or the file.")
+                report.error(name, near, "Fix the manifest or the file.")
         seen: dict[str, str] = {}
         for column in schema.names:
             if column.lower() in seen:
                 report.error(
                     f"{name}.{column}",
-                    f"SQL cannot tell it from {seen[column.lower()]}: only the case differs",
+                    f"differs from {seen[column.lower()]} only in case, which SQL ignores",
                     "Rename one of them.",
                 )
             seen[column.lower()] = column
@@ -210,13 +213,13 @@ def _check_files(opened: Dataset, report: CheckReport) -> bool:
             if parent not in tables:
                 report.error(
                     f"{name}.{column}",
-                    f"points into {parent}, which does not exist",
+                    f"refers to {parent}, which does not exist",
                     "Drop the key.",
                 )
             elif tables[parent].pkey is None:
                 report.error(
                     f"{name}.{column}",
-                    f"points into {parent}, which has no primary key",
+                    f"refers to {parent}, which has no primary key",
                     f"Give {parent} a pkey column 0..n-1.",
                 )
     for path in sorted(folder.glob("*.parquet")) if folder.is_dir() else []:

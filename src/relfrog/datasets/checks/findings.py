@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""The report of a check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["CheckReport", "Finding"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong, or worth knowing.
+    """An error or a warning.
 
     Attributes:
         level: ``error`` or ``warning``.
@@ -27,11 +27,11 @@ class Finding:
 
 @dataclass
 class CheckReport:
-    """All findings, and what was looked at.
+    """All findings, and the checks that passed.
 
     Attributes:
-        findings: In the order of the tables and tasks.
-        passed: One sentence for each thing that holds.
+        findings: In the order of tables and tasks.
+        passed: One sentence per check that passed.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -39,7 +39,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error."""
+        """Whether there are no errors."""
         return not any(f.level == "error" for f in self.findings)
 
     def error(self, place: str, text: str, remedy: str) -> None:

@@ -1,4 +1,4 @@
-"""Usual ways in which a task comes to know its own answers, each with the evidence for it."""
+"""Look for common leaks of labels into features, with evidence."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from relfrog.importing.time_proposals import is_foreseen
 
 __all__ = ["check_later_times", "check_leaks", "check_update_times"]
 
-#: From here on a column is nearly the label: ROC-AUC, accuracy, or correlation.
+#: From this ROC-AUC, accuracy or correlation on, a column is nearly the label.
 NEARLY = 0.98
-#: Seeds that are there because of their labels: fewer are no reason for a warning.
+#: The least share of seeds, or of rows, for a warning.
 MANY = 0.05
-#: Fewer labels prove nothing.
+#: The least number of values for a warning.
 FEWEST = 30
 _UPDATE = re.compile(r"updat|modif|chang|edit|refresh|sync|last_?(seen|login|active)", re.I)
 _CREATE = re.compile(
@@ -33,14 +33,14 @@ _CREATE = re.compile(
 def check_leaks(
     task: Task, frames: dict[str, pd.DataFrame], full: Database, report: CheckReport, place: str
 ) -> None:
-    """Look for columns that are the label, and for entities that are there because of it.
+    """Look for columns that give the label away, and for seeds selected by what happens later.
 
     Args:
         task: RelBench's task.
         frames: its labels by split.
         full: the whole database.
-        report: where findings go.
-        place: how they call the task.
+        report: receives the findings.
+        place: the task, as named in findings.
     """
     labels = frames.get("train")
     if labels is None or not len(labels):
@@ -50,7 +50,7 @@ def check_leaks(
     _check_existence(task, frames, full, report, place)
 
 
-# Columns that are the label.
+# Columns that give the label away.
 
 
 def _check_columns(
@@ -83,7 +83,7 @@ def _check_columns(
 
 
 def _always_visible(task: Task, full: Database) -> list[tuple[str, str, pd.Series]]:
-    """Columns whose values a seed sees whenever they were written, one value per entity."""
+    """Columns that a seed sees regardless of when they were written, one value per entity."""
     entity = full.table_dict[task.entity_table]
     keys = {entity.pkey_col, entity.time_col, *entity.fkey_col_to_pkey_table}
     found = [
@@ -109,10 +109,10 @@ def _always_visible(task: Task, full: Database) -> list[tuple[str, str, pd.Serie
 
 
 def _forms(values: pd.Series, times: pd.Series) -> dict[str, pd.Series]:
-    """What a column may give the label away by: its value, that it has one, or how long until it.
+    """How a column may give the label away: by its value, by having one, or by the time until it.
 
-    The time of a last game or of a cancellation says little by itself, and all about who stays
-    when it is held against the seed's; where it is NULL, it has not come.
+    The time of a last game or of a cancellation says little by itself, but relative to the seed's
+    time it says everything about who stays; NULL means that it has not happened.
     """
     forms = {"": values}
     if values.isna().any():
@@ -124,7 +124,7 @@ def _forms(values: pd.Series, times: pd.Series) -> dict[str, pd.Series]:
 
 
 def _likeness(values: pd.Series, target: pd.Series, kind: str) -> tuple[float, str]:
-    """How much of the label a column gives away, and in what measure."""
+    """How well a column predicts the label, and the name of the score."""
     known = values.notna().to_numpy() & target.notna().to_numpy()
     if known.sum() < FEWEST or known.mean() < 0.2:
         return 0.0, ""
@@ -163,18 +163,18 @@ def _numbers(values: pd.Series) -> NDArray[np.float64]:
 def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     with np.errstate(all="ignore"):
         ranks = [pd.Series(x).rank().to_numpy() for x in (one, other)]
-        straight, ranked = np.corrcoef(one, other)[0, 1], np.corrcoef(*ranks)[0, 1]
-    values = [abs(x) for x in (straight, ranked) if np.isfinite(x)]
+        linear, ranked = np.corrcoef(one, other)[0, 1], np.corrcoef(*ranks)[0, 1]
+    values = [abs(x) for x in (linear, ranked) if np.isfinite(x)]
     return float(max(values, default=0.0)) if np.unique(one).size > 2 else 0.0
 
 
-# Entities that are there because of the label.
+# Seeds selected by what happens later.
 
 
 def _check_existence(
     task: Task, frames: dict[str, pd.DataFrame], full: Database, report: CheckReport, place: str
 ) -> None:
-    """Seeds whose entity has left no trace by their time, but does so later."""
+    """Look for seeds whose entity has no row by their time, but does later."""
     name = task.entity_table
     table, first = full.table_dict[name], None
     if table.time_col is not None:
@@ -198,16 +198,16 @@ def _check_existence(
         report.warning(
             place,
             f"{early.sum():,} of {len(rows):,} seeds are of rows of {name} that {what}, such as "
-            f"row {rows[row]} at {str(times[row])[:19]}: they are asked about only because of what "
-            "comes later",
-            "Ask only about entities that exist: add a condition on the time to the SQL.",
+            f"row {rows[row]} at {str(times[row])[:19]}: they are seeds only because of what "
+            "happens later",
+            "Select only entities that exist: add a condition on the time to the SQL.",
         )
 
 
 def _because_of_later_rows(
     task: Task, full: Database, rows: NDArray[np.int64], times: NDArray[Any]
 ) -> bool:
-    """Whether the SQL would not ask about most of these rows if nothing came later."""
+    """Whether the SQL would not select most of these rows without later rows."""
     table = full.table_dict[task.entity_table]
     if table.time_col is not None or task.sql is None:
         return True
@@ -219,7 +219,7 @@ def _because_of_later_rows(
 
 
 def _first_trace(name: str, full: Database) -> NDArray[Any] | None:
-    """When each row of a table is first named by a row with a time."""
+    """The time at which a row with a time first refers to each row of a table."""
     count = len(full.table_dict[name].df)
     never = np.iinfo(np.int64).max
     first = np.full(count, never)
@@ -239,15 +239,15 @@ def _first_trace(name: str, full: Database) -> NDArray[Any] | None:
             np.minimum.at(first, rows[inside], ticks[inside])
     if not found:
         return None
-    first[first == never] = np.iinfo(np.int64).min  # NaT: never at all
+    first[first == never] = np.iinfo(np.int64).min  # NaT: never
     return first.view("datetime64[us]")
 
 
-# Times in a row beside the row's own.
+# Other times of a row than its own.
 
 
 def _other_times(full: Database) -> Iterator[tuple[str, str, str, pd.Series]]:
-    """Per table with a time, each other column of times: by how much it is later, where both are.
+    """Each further column of times in tables with a time: by how much it is later.
 
     Yields:
         (table, its time column, the other column, differences)
@@ -264,7 +264,7 @@ def _other_times(full: Database) -> Iterator[tuple[str, str, str, pd.Series]]:
 
 
 def check_update_times(full: Database, report: CheckReport) -> None:
-    """Time columns that say when a row was last changed, where another says when it came to be."""
+    """Look for time columns with the last change, where another has the creation."""
     for name, own, column, gap in _other_times(full):
         if not _UPDATE.search(own) or not _CREATE.search(column):
             continue
@@ -275,13 +275,13 @@ def check_update_times(full: Database, report: CheckReport) -> None:
             f"{name}.{own}",
             f"seems to be the time of the last change: {column} is earlier in {earlier:.0%} of "
             f"{len(gap):,} rows, by up to {-gap.min()}, and later in {later:.1%}. A row is "
-            "seen only from its last change on, with what that made of it",
+            "visible only from its last change on, in its changed state",
             f"Import again with --time {name}.{column}, if the row never changes after it.",
         )
 
 
 def check_later_times(full: Database, report: CheckReport) -> None:
-    """Times in a row that are later than the row's own: written when it was there already."""
+    """Look for columns of times later than the row's own: written after the row was created."""
     for name, own, column, gap in _other_times(full):
         later = gap[gap > pd.Timedelta(0)]
         if len(later) < MANY * len(gap) or is_foreseen(column):
@@ -289,9 +289,9 @@ def check_later_times(full: Database, report: CheckReport) -> None:
         report.warning(
             f"{name}.{column}",
             f"lies after {own} in {len(later):,} of {len(gap):,} rows, by "
-            f"{_shown(later.median())} at the median, but is seen from {own} on",
-            "Unless it was foreseen, leave it out of the import (drop, in the mapping file) "
-            f"or of tasks (--hide {name}.{column}), with all that was written as late.",
+            f"{_shown(later.median())} at the median, but is visible from {own} on",
+            "Unless it was planned, leave it out of the import (drop, in the mapping file) or of "
+            f"tasks (--hide {name}.{column}), with everything else that was written that late.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Checking tables: keys, foreign keys, times and splits."""
+"""Check tables: primary and foreign keys, times and splits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["check_splits", "check_tables"]
 
 
 def check_tables(tables: list[TableFile], report: CheckReport) -> None:
-    """Check every table's keys, foreign keys and times."""
+    """Check the primary and foreign keys and the times of every table."""
     sizes = {t.name: t.rows for t in tables}
     timed = {t.name for t in tables if t.time_col is not None}
     for table in tables:
@@ -31,7 +31,7 @@ def check_tables(tables: list[TableFile], report: CheckReport) -> None:
                 _check_fkey(table, column, parent, sizes[parent], report)
             if table.time_col is not None:
                 _check_time(table, report)
-            pq.read_table(table.path)  # every page, as RelBench will
+            pq.read_table(table.path)  # every page, as RelBench does
         except (OSError, pa.ArrowException) as error:
             text = f"db/{table.name}.parquet is damaged: {(str(error).splitlines() or [''])[0]}"
             report.error(table.name, text, "Restore the file.")
@@ -42,7 +42,7 @@ def check_tables(tables: list[TableFile], report: CheckReport) -> None:
                 report.warning(
                     table.name,
                     f"has no time column but refers to {', '.join(later)}, which has: its "
-                    f"{table.rows:,} rows are visible from the beginning, which may leak",
+                    f"{table.rows:,} rows are always visible, which may leak",
                     "Give it a time column, or make sure that its rows never change.",
                 )
     if report.ok:
@@ -53,9 +53,9 @@ def _column(table: TableFile, column: str) -> Any:
     return pq.read_table(table.path, columns=[column]).column(0).combine_chunks()
 
 
-#: Share of rows that clocks which differ a little may put before the rows they refer to.
+#: Share of rows that may precede their parents, since clocks differ.
 _CLOCKS = 0.001
-_REIMPORT = "Import the database again, or number the rows anew."
+_REIMPORT = "Import the database again, or renumber the rows."
 
 
 def _check_pkey(table: TableFile, report: CheckReport) -> None:
@@ -88,7 +88,7 @@ def _check_fkey(table: TableFile, column: str, parent: str, size: int, report: C
     wrong = numbers[(numbers < 0) | (numbers >= size) | (numbers != np.floor(numbers))]
     if len(wrong):
         text = (
-            f"{len(wrong):,} of {len(numbers):,} values are no row of {parent} "
+            f"{len(wrong):,} of {len(numbers):,} values are not rows of {parent} "
             f"(0 to {size - 1:,}), such as {wrong[0]:g}"
         )
         report.error(place, text, "Make dangling keys NULL.")
@@ -112,7 +112,7 @@ def _check_time(table: TableFile, report: CheckReport) -> None:
         return
     if values.null_count:
         text = f"{values.null_count:,} of {len(values):,} rows have no time; RelBench drops them"
-        report.warning(place, text, "Give them a time, such as the first of all.")
+        report.warning(place, text, "Give them a time, such as the earliest of all.")
     if values.null_count == len(values) and len(values):
         report.error(place, "no row has a time", "Set its time_col to null.")
         return
@@ -126,15 +126,17 @@ def _check_time(table: TableFile, report: CheckReport) -> None:
     if len(back):
         row = int(back[0]) + 1
         where = "a row without a time comes first" if missing[row - 1] else f"row {row:,}"
-        text = f"rows are not in order of time: {len(back):,} steps back, first at {where}"
+        text = f"rows are not sorted by time: {len(back):,} steps back, the first at {where}"
         if table.pkey is not None:
-            report.error(place, text + ", so keys do not survive a cut in time", _REIMPORT)
+            report.error(
+                place, text + ", so keys change when the database is cut at a time", _REIMPORT
+            )
         else:
             report.warning(place, text, "Sort the table by time.")
 
 
 def _check_order_of_times(tables: list[TableFile], report: CheckReport) -> None:
-    """Rows that refer to a parent which did not exist yet."""
+    """Look for rows that refer to a parent that did not exist yet."""
     by_name = {t.name: t for t in tables}
     connection = duckdb.connect()
     silence(connection)
@@ -158,15 +160,15 @@ def _check_order_of_times(tables: list[TableFile], report: CheckReport) -> None:
                     continue
                 text = (
                     f"{early:,} of {table.rows:,} rows are older than their {parent_name} row, "
-                    f"such as those of {example}; between the two times they stand alone"
+                    f"such as those of {example}; between the two times they have no parent"
                 )
-                remedy = "Check which time column says when the row came to be."
+                remedy = "Check which time column says when the row was created."
                 if 2 * days > early:
                     text += (
                         f". {days:,} of them lie at the midnight before it: {table.time_col} holds "
-                        "days without hours, so that rows are seen before they happen"
+                        "dates without a time of day, so rows are visible before they happen"
                     )
-                    remedy = "Take a time with hours, or the end of the day."
+                    remedy = "Use a time with hours, or the end of the day."
                 report.warning(f"{table.name}.{column}", text, remedy)
     finally:
         connection.close()
@@ -198,5 +200,5 @@ def check_splits(opened: Dataset, tables: list[TableFile], report: CheckReport) 
         return
     for name, time in (("val_timestamp", val), ("test_timestamp", test)):
         if not first < time < last:
-            text = f"{name} {time} lies outside the data, which run from {first} to {last}"
+            text = f"{name} {time} lies outside the data, which range from {first} to {last}"
             report.error("manifest.yaml", text, "Choose a time in between.")

@@ -1,4 +1,4 @@
-"""Checking tasks: that the SQL runs, and that its labels lie in their window."""
+"""Check tasks: the SQL runs, and its labels come from their window."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
         opened: The dataset.
         name: The task.
         full: The dataset's whole database.
-        report: Where findings go.
+        report: Receives the findings.
     """
     place = f"task {name}"
     try:
         manifest, folder = read_task_manifest(opened, name)
     except TaskError as error:
-        report.error(place, str(error), "Mend the task's manifest.yaml.")
+        report.error(place, str(error), "Fix the task's manifest.yaml.")
         return
     ends = [("entity_table", "entity_col"), ("src_entity_table", "src_entity_col")]
     ends += [("dst_entity_table", "dst_entity_col")]
@@ -42,7 +42,7 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
         table = getattr(manifest, key)
         if table is not None and table not in full.table_dict:
             report.error(
-                place, str(unknown(f"table (its {key})", table, full.table_dict)), "Mend it."
+                place, str(unknown(f"table (its {key})", table, full.table_dict)), "Fix it."
             )
             return
         if table is not None and full.table_dict[table].pkey_col is None:
@@ -52,7 +52,7 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
     for table, column in (tuple(pair) for pair in manifest.remove_columns):
         if table not in full.table_dict or column not in full.table_dict[table].df.columns:
             text = f"remove_columns names {table}.{column}, which does not exist"
-            report.warning(place, text, "Mend the task's manifest.yaml.")
+            report.warning(place, text, "Fix the task's manifest.yaml.")
     before = len(report.findings)
     try:
         task = task_from(opened, manifest, folder)
@@ -62,7 +62,7 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
                 (report.error if is_error else report.warning)(place, text, remedy)
         check_leaks(task, frames, full, report, place)
     except TaskError as error:
-        report.error(place, str(error), "Mend the label SQL or the horizon.")
+        report.error(place, str(error), "Fix the label SQL or the horizon.")
         return
     if not any(f.level == "error" for f in report.findings[before:]):
         sizes = ", ".join(f"{split} {len(frames[split]):,}" for split in SPLITS if split in frames)
@@ -78,8 +78,8 @@ def _label_frames(
     report: CheckReport,
     place: str,
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The labels of each split, looked at one by one."""
-    mend = "Mend the label SQL."
+    """Check the labels of each split, and yield them."""
+    fix = "Fix the label SQL."
     for split in SPLITS:
         stored = (folder / f"{split}.parquet").is_file()
         if not stored and manifest.kind == "external":
@@ -98,7 +98,7 @@ def _label_frames(
         label = task.target_col
         missing = [c for c in (task.time_col, task.entity_col, label) if c not in frame.columns]
         if missing:
-            report.error(place, f"{split} split: no column {', '.join(map(repr, missing))}", mend)
+            report.error(place, f"{split} split: no column {', '.join(map(repr, missing))}", fix)
             continue
         if not len(frame):
             report.error(place, f"{split} split: no label", "Widen the SQL, or move the splits.")
@@ -106,15 +106,15 @@ def _label_frames(
         yield split, frame
         stats = label_stats(task, frame)
         if stats.missing:
-            report.error(place, f"{split} split: {stats.missing:,} labels are NULL", mend)
+            report.error(place, f"{split} split: {stats.missing:,} labels are NULL", fix)
         if stats.constant:
             text = f"{split} split: all {stats.rows:,} labels are equal"
-            (report.error if split == "train" else report.warning)(place, text, mend)
+            (report.error if split == "train" else report.warning)(place, text, fix)
         if manifest.task_type == "binary_classification":
             odd = set(frame[label].dropna().unique()) - {0, 1}
             if odd:
                 text = f"{split} split: binary labels must be 0 and 1 (got {sorted(odd)[:3]})"
-                report.error(place, text, mend)
+                report.error(place, text, fix)
         _check_entities(frame, (task.entity_col, task.entity_table), full, split, report, place)
         if stored and manifest.kind == "forecast":
             _check_stored(opened, manifest, split, frame, full, report, place)
@@ -134,7 +134,7 @@ def _check_entities(
     wrong = values[values.isna() | (values < 0) | (values >= size)]
     if len(wrong):
         text = (
-            f"{split} split: {len(wrong):,} values of {column} are no row of {table}, "
+            f"{split} split: {len(wrong):,} values of {column} are not rows of {table}, "
             f"such as {wrong.iloc[0]}"
         )
         report.error(place, text, "Use the dataset's keys (row numbers) and filter NULLs.")
@@ -149,12 +149,12 @@ def _check_stored(
     report: CheckReport,
     place: str,
 ) -> None:
-    """Stored labels must be what the SQL gives."""
+    """Check that stored labels equal those of the SQL."""
     fresh = task_from(opened, manifest, None, regenerate=True)
     made = fresh.get_table(split, mask_input_cols=False, db=full).df
     text = None
     if len(made) != len(frame):
-        text = f"{len(frame):,} labels are stored, the SQL gives {len(made):,}"
+        text = f"{len(frame):,} labels are stored, but the SQL gives {len(made):,}"
     else:
         differ = 0
         for column in made.columns:
@@ -171,7 +171,7 @@ def _check_stored(
 def _differences(stored: pd.Series, made: pd.Series) -> int:
     count = 0
     for a, b in zip(stored.tolist(), made.tolist(), strict=True):
-        if isinstance(b, tuple):  # one label per place
+        if isinstance(b, tuple):  # multilabel
             count += list(a) != list(b)
         elif isinstance(a, list | np.ndarray):
             count += sorted(a) != sorted(b)
