@@ -22,6 +22,7 @@ from relfrog.analysis.altered_future import Tampering
 from relfrog.analysis.certificate import WAYS
 from relfrog.datasets import source_keys
 from relfrog.errors import RunError
+from relfrog.graph import _kernels
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.kinds import MODELS
 from small_store import QUICK, TASKS, TEST, VAL, fit

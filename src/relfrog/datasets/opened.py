@@ -24,8 +24,8 @@ class OpenedDataset(RelBenchDataset):
         for name in self.manifest.tables:
             if not isinstance(name, str) or set(name) & set("/\\\0") or name in ("", ".", ".."):
                 raise DatasetError(
-                    f"{self.dataset_dir}: {name!r} cannot be a table's name: it is not a file name. "
-                    "Rename it in manifest.yaml."
+                    f"{self.dataset_dir}: {name!r} cannot be a table's name: it is not a file "
+                    "name. Rename it in manifest.yaml."
                 )
 
     def get_task_names(self) -> list[str]:
