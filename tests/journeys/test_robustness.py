@@ -268,7 +268,7 @@ def test_the_gradients_of_pieces_add_up_to_that_of_the_batch(store: Path, tmp_pa
     plan = next(iter(trainer.loader.epoch(0)))
     found = {}
     for pieces in (1, 2, 3, 7):
-        trainer.at.pieces = pieces
+        trainer.at.micro_batches = pieces
         loss, *_ = trainer._gradients(plan)
         grads = [p.grad.clone() for p in trainer.network.parameters() if p.grad is not None]
         found[pieces] = loss, torch.cat([g.flatten() for g in grads])
@@ -298,7 +298,7 @@ def test_a_batch_that_does_not_fit_is_split(
     Scarce(40, monkeypatch)
     with pytest.warns(RelFrogWarning, match=r"128 seeds does not fit.*split into") as said:
         run = fit(store, tmp_path / "run")
-    assert [str(w.message).split(" pieces")[0][-1] for w in said] == ["2", "4"]
+    assert [str(w.message).split(" micro-batches")[0][-1] for w in said] == ["2", "4"]
     again = load_run(run.folder)
     assert again.metrics["test"]["rolling"]["roc_auc"] > 0
     assert len(again.predict()) == 20
@@ -319,7 +319,7 @@ def test_a_batch_of_the_second_phase_that_does_not_fit_is_split(
     with pytest.warns(RelFrogWarning, match=r"128 seeds does not fit.*split into") as said:
         trainer.fit_regulariser_epoch()
     assert len(said) == 2
-    assert trainer.at.pieces == 4
+    assert trainer.at.micro_batches == 4
     after = trainer.dependencies.state_dict()
     assert any(not torch.equal(after[k], v) for k, v in before.items())
     assert all(torch.equal(trainer.network.state_dict()[k], v) for k, v in model.items())

@@ -81,7 +81,7 @@ def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.slow
 def test_a_whole_report(run: Run, tmp_path: Path) -> None:
     told: list[str] = []
-    path = report(run, tmp_path / "deep" / "r.html", fresh=True, told=told.append)
+    path = report(run, tmp_path / "deep" / "r.html", fresh=True, progress=told.append)
     assert path == tmp_path / "deep" / "r.html"
     page = read(path)
     words = page.sections

@@ -203,6 +203,6 @@ def test_the_command_says_it(store: Path, tmp_path: Path) -> None:
     call = ["train", str(store), "buys", "--out", str(out), "--no-baselines", "--no-report"]
     result = CliRunner().invoke(cli, [*call, *given])
     assert result.exit_code == 0, result.output
-    assert "once more, from training and validation labels ..." in result.stderr
+    assert "refit on training and validation labels ..." in result.stderr
     assert "before it learned from validation labels" in result.stdout
     assert json.loads((out / "run.json").read_text())["refit"]["epochs"] > 0

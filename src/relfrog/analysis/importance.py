@@ -69,7 +69,11 @@ class Importance:
 
 
 def importance(
-    run: Run, *, deep: bool = False, seed: int = 0, told: Callable[[str], None] = lambda text: None
+    run: Run,
+    *,
+    deep: bool = False,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Importance:
     """Hide and shuffle one table after the other and score again, in the rolling regime.
 
@@ -80,7 +84,7 @@ def importance(
         run: a trained network.
         deep: more seeds, five shuffles instead of one, and every column by itself.
         seed: of what is drawn.
-        told: what is being done.
+        progress: called with a line about what is being done.
 
     Raises:
         RunError: The run has no network.
@@ -111,7 +115,7 @@ def importance(
 
     found = []
     for table in tables:
-        told(f"which tables matter: {table}")
+        progress(f"which tables matter: {table}")
         hidden = None
         if table != entity:
             without = replace(prepared, graph=without_rows(prepared.graph, table))
@@ -122,7 +126,7 @@ def importance(
         for table in tables:
             names = dict.fromkeys(c.name for c in prepared.columns.tables[table].columns)
             for name in names if len(names) > 1 else ():
-                told(f"which columns matter: {table}.{name}")
+                progress(f"which columns matter: {table}.{name}")
                 columns.append(TableImportance(table, name, None, shuffled(table, name)))
     return Importance(
         trial.metric, trial.scorer(trial.before)(np.arange(len(seeds))), len(seeds), len(every),

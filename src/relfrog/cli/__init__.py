@@ -71,7 +71,7 @@ def main() -> None:
         click.echo(f"{styled(type(error).__name__, 'bold red', sys.stderr)}: {error}", err=True)
         sys.exit(2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:
-        # Whoever read our output has enough.
+        # The reader of the pipe has closed it: nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except MemoryError:

@@ -231,7 +231,7 @@ def roles_command(run: Path, as_json: bool) -> None:
 
 
 @contextmanager
-def _telling() -> Iterator[Callable[[str], None]]:
+def _progress_line() -> Iterator[Callable[[str], None]]:
     """Say what is being done: one changing line on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda text: None
@@ -248,8 +248,8 @@ def report_after(run: Any) -> None:
     from relfrog.reporting import report
 
     try:
-        with _telling() as told:
-            path = report(run, told=told)
+        with _progress_line() as progress:
+            path = report(run, progress=progress)
     except Exception as error:  # whatever it is, hours of training are not called a failure
         again = f"relfrog report {shlex.quote(str(run.folder))} --debug"
         words = (
@@ -283,9 +283,14 @@ def report_command(
     from relfrog.reporting import report
     from relfrog.runs.run import load_run
 
-    with _telling() as told:
+    with _progress_line() as progress:
         path = report(
-            load_run(run, device=device), out, compare=compare, deep=deep, fresh=fresh, told=told
+            load_run(run, device=device),
+            out,
+            compare=compare,
+            deep=deep,
+            fresh=fresh,
+            progress=progress,
         )
     click.echo(f"Report written to {path}: open it in a browser.", err=True)
 

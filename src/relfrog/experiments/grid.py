@@ -135,7 +135,7 @@ def cell_for(
 def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
     """The entries of `results.json` for a finished run: one per regime.
 
-    A model that has learned once more has entries of its own beside those of the model that was
+    A model that was refitted has entries of its own beside those of the model that was
     chosen, which is what the same run would be without.
     """
     run = load_run(cell.folder(runs))

@@ -180,7 +180,7 @@ class AutoModel(Model):
         return float(theirs["seconds"])
 
     def _choose(self) -> Blend:
-        """The blend that validation speaks for."""
+        """The blend that validation scores favour."""
         config = self.prepared.config
         val = self.prepared.seeds("val")
         cutoff = self.prepared.cutoff("val", config.regime)

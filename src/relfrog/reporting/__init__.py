@@ -21,7 +21,7 @@ def report(
     compare: Run | str | Path | None = None,
     deep: bool = False,
     fresh: bool = False,
-    told: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Path:
     """Write the report of a run: one HTML file that needs nothing else.
 
@@ -32,7 +32,7 @@ def report(
         deep: whether to take more time for what tables and columns are worth.
         fresh: whether to compute anew what comes from the dataset. Otherwise it is computed for the
             first report, and kept in the run folder.
-        told: told what is being done.
+        progress: called with a line about what is being done.
 
     Returns:
         The file.
@@ -42,15 +42,15 @@ def report(
         UsageError: The file cannot be written.
     """
     run = run if isinstance(run, Run) else load_run(run)
-    told = told or _silent
+    progress = progress or _silent
     other = None
     if compare is not None:
         second = compare if isinstance(compare, Run) else load_run(compare)
-        other = gather(second, told=told, brief=True)
+        other = gather(second, progress=progress, brief=True)
     path = run.folder / "report.html" if out is None else Path(out).expanduser()
     if path.is_dir():
         path = path / "report.html"
-    text = page(gather(run, deep=deep, fresh=fresh, told=told), other)
+    text = page(gather(run, deep=deep, fresh=fresh, progress=progress), other)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
@@ -60,4 +60,4 @@ def report(
 
 
 def _silent(text: str) -> None:
-    """Nobody wants to know."""
+    """Report nothing."""

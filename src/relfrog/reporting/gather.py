@@ -44,7 +44,7 @@ def gather(
     deep: bool = False,
     brief: bool = False,
     fresh: bool = False,
-    told: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Material:
     """Read the run folder, and compute what needs the data unless it was kept.
 
@@ -53,19 +53,19 @@ def gather(
         deep: whether to take more time for the worth of tables and for more explanations.
         brief: whether the schema and what training left will do.
         fresh: whether to compute anew what was kept.
-        told: what is being done.
+        progress: called with a line about what is being done.
     """
     found = Material(run)
     read_folder(found)
     complete = found.database is not None
     if not (brief and complete) and not (complete and not fresh and recall(found, deep)):
-        _read_data(found, told)
+        _read_data(found, progress)
         if not found.why.keys() & set(PARTS):
-            _compute(found, deep, told)
+            _compute(found, deep, progress)
             try:
                 keep(found, deep)
             except OSError as error:
-                told(f"what was computed cannot be kept: {sentence(error)}")
+                progress(f"what was computed cannot be kept: {sentence(error)}")
         elif not fresh:
             recall(found, deep=False)  # not as thorough as asked for, but more than nothing
     if found.database is not None:
@@ -79,8 +79,8 @@ def gather(
     return found
 
 
-def _read_data(found: Material, told: Callable[[str], None]) -> None:
-    told("reading the data")
+def _read_data(found: Material, progress: Callable[[str], None]) -> None:
+    progress("reading the data")
     try:
         prepared = found.run.prepared
         if found.database is None:
@@ -94,10 +94,10 @@ def _read_data(found: Material, told: Callable[[str], None]) -> None:
         found.why |= dict.fromkeys(PARTS, reason)
 
 
-def _compute(found: Material, deep: bool, told: Callable[[str], None]) -> None:
+def _compute(found: Material, deep: bool, progress: Callable[[str], None]) -> None:
     """What needs the data; each part may fail by itself."""
     run = found.run
-    told("predicting the test labels")
+    progress("predicting the test labels")
     try:
         seeds, truth, predicted = run.answers("test", "rolling")
         if not len(seeds):
@@ -115,10 +115,10 @@ def _compute(found: Material, deep: bool, told: Callable[[str], None]) -> None:
         found.why["importance"] = found.why["explanations"] = found.why["answers"]
     else:
         try:
-            found.importance = importance(run, deep=deep, told=told)
+            found.importance = importance(run, deep=deep, progress=progress)
         except ERRORS as error:
             found.why["importance"] = sentence(error)
-        told("explaining some predictions")
+        progress("explaining some predictions")
         try:
             for number in telling(found, 6 if deep else 3):
                 row = int(found.answers.seeds.rows[number])
@@ -126,7 +126,7 @@ def _compute(found: Material, deep: bool, told: Callable[[str], None]) -> None:
                 found.explanations.append(explain_row(run, row, time, rows=60 if deep else 28))
         except ERRORS as error:
             found.why["explanations"] = sentence(error)
-    told("comparing foreign-key pairs")
+    progress("comparing foreign-key pairs")
     try:
         found.differences = differences(run)
     except ERRORS as error:

@@ -178,7 +178,7 @@ class Run:
 
     @property
     def metrics_before_refit(self) -> dict[str, dict[str, float]]:
-        """Test scores, by regime, of what validation had chosen before it learned once more."""
+        """Test scores, by regime, of what validation had selected, before the refit."""
         if not self.config.refit:
             return self.metrics["test"]
         try:

@@ -20,13 +20,13 @@ from torch import Tensor
 from relfrog.errors import RelFrogWarning, RunError
 from relfrog.support.files import save_tensors, write_text
 
-__all__ = ["Progress", "clear", "load", "save"]
+__all__ = ["TrainerState", "clear", "load", "save"]
 
 LAST, BEFORE = "checkpoint.safetensors", "checkpoint-before.safetensors"
 
 
 @dataclass
-class Progress:
+class TrainerState:
     """Where training is; with the weights and the random state this is all there is.
 
     Attributes:
@@ -38,7 +38,7 @@ class Progress:
         waited: epochs since then.
         sums: seeds and sums of losses of the epoch.
         seconds: of the epoch.
-        pieces: into how many a batch is split, because it did not fit into memory.
+        micro_batches: into how many a batch is split, because it did not fit into memory.
     """
 
     epoch: int = 0
@@ -49,7 +49,7 @@ class Progress:
     waited: int = 0
     sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0, 0.0])
     seconds: float = 0.0
-    pieces: int = 1
+    micro_batches: int = 1
 
 
 def save(trainer: Any) -> None:
@@ -118,7 +118,7 @@ def _digest(tensors: dict[str, Tensor], progress: str) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], Progress]:
+def _read(path: Path) -> tuple[dict[str, Tensor], TrainerState]:
     """Tensors and progress of a checkpoint.
 
     Raises:
@@ -137,10 +137,10 @@ def _read(path: Path) -> tuple[dict[str, Tensor], Progress]:
     # One that was written before there were checksums has none.
     if about.get("sha256", "") not in ("", _digest(tensors, about["progress"])):
         raise ValueError("its checksum is wrong")
-    return tensors, Progress(**json.loads(about["progress"]))
+    return tensors, TrainerState(**json.loads(about["progress"]))
 
 
-def _restore(trainer: Any, path: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
+def _restore(trainer: Any, path: Path, tensors: dict[str, Tensor], progress: TrainerState) -> None:
     def part(prefix: str) -> dict[str, Tensor]:
         start = f"{prefix}."
         return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}

@@ -14,7 +14,7 @@ from relfrog.support.memory import free_memory, total_memory
 __all__ = ["VARIABLE", "check_room", "estimate"]
 
 
-#: For whoever knows better: how many GB there are, or "ignore" not to look at all.
+#: Overrides what was found: how many GB there are, or "ignore" not to look at all.
 VARIABLE = "RELFROG_MEMORY"
 #: What Python and the libraries take before any row is read.
 BASE = 600 << 20

@@ -100,7 +100,7 @@ class Trainer:
             self.train_seeds, staleness=config.staleness * task.timedelta.total_seconds()
         )
         self.kind = TASK_KINDS[prepared.kind]
-        self.at = checkpoint.Progress()
+        self.at = checkpoint.TrainerState()
 
     @property
     def epochs(self) -> int:
@@ -169,9 +169,9 @@ class Trainer:
     def fit_model(self, plan: Plan) -> tuple[float, dict[Any, Pairs], float, float]:
         """The model learns, with the regulariser fixed: L_task + L_FD, Eq. (17).
 
-        A batch that does not fit into memory is split, and the gradients of its pieces are added
+        A batch that does not fit into memory is split into micro-batches, whose gradients are added
         up: the same sum, but for what is drawn at random (dropout, pairs of rows), for rows that
-        seeds of different pieces would have shared, and for gates, which move once per piece.
+        seeds of different micro-batches would have shared, and for gates, which move once for each.
         """
         state = torch.get_rng_state(), self._gates().clone()
         while True:
@@ -194,14 +194,14 @@ class Trainer:
         return found
 
     def _gradients(self, plan: Plan) -> tuple[float, dict[Any, Pairs], float, float]:
-        """The gradient of a batch, piece by piece; the pairs of rows are those of the first."""
+        """The gradient of a batch, by micro-batches; the pairs of rows are those of the first."""
         config, count = self.config, len(plan.batch)
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
         parts = [plan]
-        if self.at.pieces > 1:
-            pieces = np.array_split(np.arange(count), min(self.at.pieces, count))
-            parts = [self.loader.part(plan.batch, some, self.at.epoch) for some in pieces]
+        if self.at.micro_batches > 1:
+            splits = np.array_split(np.arange(count), min(self.at.micro_batches, count))
+            parts = [self.loader.part(plan.batch, some, self.at.epoch) for some in splits]
         sums, first = np.zeros(3), None
         for part in parts:
             part = part.to(self.device)
@@ -232,20 +232,20 @@ class Trainer:
         return torch.zeros(0) if roles is None else roles.average
 
     def _halve(self, size: int) -> None:
-        """Split batches into twice as many pieces from now on.
+        """Split batches into twice as many micro-batches from now on.
 
         Raises:
             RunError: A single seed does not fit.
         """
-        if self.at.pieces >= size:
+        if self.at.micro_batches >= size:
             raise RunError(
                 "a single seed does not fit into memory. Take fewer neighbours or channels: "
                 f"--set neighbors={max(1, self.config.neighbors // 2)} or --size small"
             )
-        self.at.pieces *= 2
+        self.at.micro_batches *= 2
         text = (
-            f"a batch of {size} seeds does not fit into memory; batches are split into "
-            f"{self.at.pieces} pieces from epoch {self.at.epoch}, step {self.at.step} on."
+            f"a batch of {size} seeds does not fit into memory; from epoch {self.at.epoch}, step "
+            f"{self.at.step} on batches are split into {self.at.micro_batches} micro-batches."
         )
         warnings.warn(text, RelFrogWarning, stacklevel=2)
 
@@ -284,13 +284,13 @@ class Trainer:
             plans.close()  # type: ignore[attr-defined]
 
     def _fit_regulariser_on(self, plan: Plan) -> None:
-        """A step of the second phase; of a batch that does not fit, on its first piece."""
+        """A step of the second phase; of a batch that does not fit, on its first micro-batch."""
         keys, count = self.prepared.graph.foreign_keys, len(plan.batch)
         state = torch.get_rng_state()
         while True:
             part = plan
-            if self.at.pieces > 1:
-                some = np.array_split(np.arange(count), min(self.at.pieces, count))[0]
+            if self.at.micro_batches > 1:
+                some = np.array_split(np.arange(count), min(self.at.micro_batches, count))[0]
                 part = self.loader.part(plan.batch, some, self.at.epoch)
             try:
                 part = part.to(self.device)

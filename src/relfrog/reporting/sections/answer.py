@@ -177,7 +177,7 @@ def answer(m: Material) -> Markup:
     parts.append(_sheet(m, k))
     if m.run.config.refit:
         parts.append(note(
-            "Validation scores are those of the model that was chosen. It then learned once more, "
+            "Validation scores are those of the model that was chosen. It was then refitted, "
             "from training and validation labels together; test scores and predictions are those "
             "of the result."
         ))  # fmt: skip
