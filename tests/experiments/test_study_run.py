@@ -7,8 +7,6 @@ import math
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
@@ -33,7 +31,6 @@ from relfrog.experiments.paper import paper_figures, paper_tasks, search_space
 from relfrog.experiments.render import role_shares
 from relfrog.experiments.studies import STUDIES
 from relfrog.experiments.tables import marked, tally
-from relfrog.experiments.worker import run_job
 from relfrog.kinds import MODELS
 from relfrog.runs.train import RunInterrupted
 from relfrog.training.trainer import Trainer
@@ -64,8 +61,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run jobs in this process, which saves the seconds in which another one starts."""
 
-    def in_process(jobs: Any, *_: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-        return ((number, run_job(job)) for number, job in enumerate(jobs))
+    def in_process(run: Any, jobs: Any, *_: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+        return ((number, run(job)) for number, job in enumerate(jobs))
 
     monkeypatch.setattr(cells, "run_jobs", in_process)
 
@@ -271,9 +268,9 @@ def test_tune_goes_on_and_gives_a_preset(
         study("tune", ["buys"], settings=base, trials=2, say=say)
     trained: list[dict[str, Any]] = []
 
-    def counted(jobs: Any, *_: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    def counted(run: Any, jobs: Any, *_: Any) -> Iterator[tuple[int, dict[str, Any]]]:
         trained.extend(jobs)
-        return ((number, run_job(job)) for number, job in enumerate(jobs))
+        return ((number, run(job)) for number, job in enumerate(jobs))
 
     monkeypatch.setattr(cells, "run_jobs", counted)
     results = study("tune", ["buys"], settings=base, trials=2, say=stop.append)
@@ -362,46 +359,6 @@ def test_a_run_in_progress_is_taken_up_again(
     assert len(results["runs"]) == 2
     assert results["failed"] == []
     assert epochs == [1, 2, 3]
-
-
-WORKER = """
-import os, time
-from relfrog.experiments import worker
-def job(asked):
-    if asked["do"] == "die":
-        os.kill(os.getpid(), 9)
-    if asked["do"] == "sleep":
-        time.sleep(60)
-    if asked["do"] == "print":
-        print("this is no answer")
-    return {}
-worker.run_job, worker.preload = job, lambda: None
-worker.main()
-"""
-
-
-@pytest.mark.slow
-def test_a_job_that_is_killed_takes_nothing_with_it() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    answers = []
-    for what in ("die", "print"):
-        process.stdin.write(json.dumps({"do": what}) + "\n")
-        process.stdin.flush()
-        answers.append(json.loads(process.stdout.readline()))
-    assert answers == [{"error": "the process was killed by signal 9; out of memory?"}, {}]
-    process.stdin.write(json.dumps({"do": "sleep"}) + "\n")
-    process.stdin.flush()
-    time.sleep(0.5)
-    process.stdin.close()  # whoever gave the job is gone
-    started = time.monotonic()
-    process.wait(timeout=20)
-    process.stdout.close()
-    assert time.monotonic() - started < 10
 
 
 # What is asked for.

@@ -14,11 +14,10 @@ from relfrog._version import __version__
 from relfrog.config import Config, read_preset, resolve
 from relfrog.datasets.metrics import REGIMES
 from relfrog.errors import RelFrogError, UsageError
-from relfrog.experiments.pool import run_jobs
+from relfrog.experiments.pool import is_complete, run_job, run_jobs
 from relfrog.experiments.reachable import Place
 from relfrog.experiments.studies import Variant
 from relfrog.experiments.tables import main_metric
-from relfrog.experiments.worker import is_complete
 from relfrog.kinds import MODELS
 from relfrog.models.auto import member_names
 from relfrog.models.run_folder import is_run
@@ -244,7 +243,7 @@ class Shop:
             )
         started = time.monotonic()
         for done, (number, answer) in enumerate(
-            run_jobs(jobs, self.processes, self.threads, self.log), 1
+            run_jobs(run_job, jobs, self.processes, self.threads, self.log), 1
         ):
             several = open_cells[number]
             left = (time.monotonic() - started) / done * (len(jobs) - done)

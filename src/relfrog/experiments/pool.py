@@ -1,132 +1,219 @@
-"""Many jobs in a few processes, each with a bounded number of threads."""
+"""Many jobs in a few processes, each with a bounded number of threads.
+
+Every job runs in a process of its own, forked from a server that has the libraries loaded: what
+it does to memory ends with it, and a job that is killed takes nothing else with it. When whoever
+gave the jobs is gone, the jobs in progress end too; their run folders can be resumed.
+"""
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
-import queue
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-__all__ = ["run_jobs"]
+from relfrog.errors import RelFrogError, RunError, UsageError
+from relfrog.models.run_folder import is_run
+from relfrog.support.files import read_json, write_json
 
-#: Libraries that take as many threads as there are cores, unless they are told otherwise.
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-#: Seconds that a run has to put its checkpoint away when it is interrupted.
+__all__ = ["is_complete", "run_job", "run_jobs"]
+
+#: What takes seconds to load, and starts no thread.
+PRELOAD = ["relfrog.runs.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
+           "sklearn.metrics", "torch._dynamo"]  # fmt: skip
+#: Seconds that a run has to save its checkpoint when it is interrupted.
 GRACE = 30.0
 
 
 def run_jobs(
-    jobs: Sequence[dict[str, Any]], processes: int, threads: int, log: Path
+    run: Callable[[dict[str, Any]], dict[str, Any]],
+    jobs: Sequence[dict[str, Any]],
+    processes: int,
+    threads: int,
+    log: Path,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Run jobs; the number of each and its answer as soon as it is there.
+    """Run jobs; yield the number of each and its answer as soon as it is there.
 
-    Whoever stops listening, be it by Ctrl-C, ends the jobs in progress; their runs can be taken
-    up again.
+    Whoever stops listening, be it by Ctrl-C, interrupts the jobs in progress.
 
     Args:
-        jobs: as `relfrog.experiments.worker.run_job` takes them.
+        run: what to do with a job, such as `run_job`; a function of a module.
+        jobs: what it takes.
         processes: how many at a time.
         threads: of each.
         log: file for what they print.
     """
-    waiting: queue.Queue[int] = queue.Queue()
-    for number in range(len(jobs)):
-        waiting.put(number)
-    answers: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
-    slots = [_Slot(jobs, waiting, answers, threads, log) for _ in range(min(processes, len(jobs)))]
+    context = _context()
+    waiting = iter(enumerate(jobs))
+    running: dict[Connection, tuple[int, Any]] = {}
     try:
-        for slot in slots:
-            slot.start()
-        for _ in range(len(jobs)):
-            yield answers.get()
+        while True:
+            for number, job in islice(waiting, processes - len(running)):
+                answer, sent = context.Pipe(duplex=False)
+                given = (run, job, sent, dict(os.environ), threads, str(log))
+                process = context.Process(target=_work, args=given, daemon=True)
+                with _without_script():
+                    process.start()
+                sent.close()
+                running[answer] = number, process
+            if not running:
+                return
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                number, process = running.pop(ready)
+                yield number, _answer(ready, process)
     finally:
-        with suppress(queue.Empty):
-            while True:
-                waiting.get_nowait()
-        for slot in slots:
-            slot.stop()
-        for slot in slots:
-            slot.join(GRACE)
+        for _, process in running.values():
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGINT)
+        for _, process in running.values():
+            process.join(GRACE)
 
 
-class _Slot(threading.Thread):
-    """Feeds one worker process, and starts another when it is lost."""
+def _context() -> Any:
+    """The way to start processes: from a server where there can be one, which Ctrl-C spares."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver
 
-    def __init__(
-        self,
-        jobs: Sequence[dict[str, Any]],
-        waiting: queue.Queue[int],
-        answers: queue.Queue[tuple[int, dict[str, Any]]],
-        threads: int,
-        log: Path,
-    ) -> None:
-        super().__init__(daemon=True)
-        self.jobs, self.waiting, self.answers = jobs, waiting, answers
-        self.threads, self.log = threads, log
-        self.process: subprocess.Popen[str] | None = None
-        self.stopped = False
+    forkserver.set_forkserver_preload(PRELOAD)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    return multiprocessing.get_context("forkserver")
 
-    def run(self) -> None:
-        while not self.stopped:
-            try:
-                number = self.waiting.get_nowait()
-            except queue.Empty:
-                break
-            try:
-                answer = self._ask(self.jobs[number])
-            except Exception as error:  # the answer must come, or all would wait for ever
-                answer = {"error": f"{type(error).__name__}: {error}"}
-            self.answers.put((number, answer))
-        self._end()
 
-    def _ask(self, job: dict[str, Any]) -> dict[str, Any]:
-        if self.process is None or self.process.poll() is not None:
-            self.process = self._launched()
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(json.dumps(job) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except (BrokenPipeError, ValueError):
-            line = ""
-        if not line:
-            return {"error": f"the worker process ended; see {self.log}"}
-        answer: dict[str, Any] = json.loads(line)
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Hide the user's script, which every process would otherwise run again when it starts."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+def _answer(ready: Connection, process: Any) -> dict[str, Any]:
+    try:
+        with ready:
+            answer: dict[str, Any] = ready.recv()
         return answer
+    except EOFError:
+        process.join()
+    code = process.exitcode
+    why = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    hint = "; out of memory?" if code == -signal.SIGKILL else ""
+    return {"error": f"the process {why}{hint}"}
 
-    def _launched(self) -> subprocess.Popen[str]:
-        environment = os.environ | {name: str(self.threads) for name in THREADS}
-        with open(self.log, "a", encoding="utf-8") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "relfrog.experiments.worker"], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=log, text=True, env=environment,
-                start_new_session=True,
-            )  # fmt: skip
 
-    def stop(self) -> None:
-        """Interrupt the job in progress; it puts a checkpoint away."""
-        self.stopped = True
-        process = self.process
-        if process is not None and process.poll() is None:
-            if hasattr(os, "killpg"):
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGINT)  # the worker ignores it, its child not
-            else:
-                process.terminate()
+def _work(
+    run: Callable[[dict[str, Any]], dict[str, Any]], job: dict[str, Any], sent: Connection,
+    environment: Mapping[str, str], threads: int, log: str,
+) -> None:  # fmt: skip
+    """Run a job in this process, which was started for it."""
+    from threadpoolctl import threadpool_limits
 
-    def _end(self) -> None:
-        if self.process is not None:
-            with suppress(BrokenPipeError, OSError):
-                assert self.process.stdin is not None
-                self.process.stdin.close()
-            self.process.wait()
-            assert self.process.stdout is not None
-            self.process.stdout.close()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C reaches whoever gave the job, who passes it on once
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    os.environ.update(environment)
+    with open(log, "a", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with threadpool_limits(threads), suppress(BrokenPipeError):
+        sent.send(run(job))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a run is there and has ended."""
+    if not is_run(folder) or not (folder / "metrics.json").is_file():
+        return False
+    return bool(read_json(folder / "run.json").get("status") == "complete")
+
+
+def run_job(job: dict[str, Any]) -> dict[str, Any]:
+    """Train a run, or go on with it; then look into it, if that is asked for.
+
+    Args:
+        job: `dataset`, `task`, `folder`; `settings`, `preset`, `size`, `seed`, `gates`, `members`
+            as `train` has them; `differences`: a file for what `relfrog.analysis.fd_space` finds.
+
+    Returns:
+        `{}`, or what went wrong: `error`, and `unfit` if the settings do not fit the task.
+    """
+    try:
+        _train(job)
+        if job.get("differences"):
+            _look_into(job)
+    except UsageError as error:
+        return {"error": str(error), "unfit": True}
+    except RelFrogError as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    except KeyboardInterrupt:
+        return {"error": "interrupted"}
+    except Exception as error:
+        traceback.print_exc()
+        return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+    return {}
+
+
+def _train(job: dict[str, Any]) -> None:
+    from relfrog.runs.train import train
+
+    folder = Path(job["folder"])
+    if is_complete(folder):
+        return
+    options = {
+        "roles": job.get("gates"), "size": job["size"], "preset": job.get("preset"),
+        "settings": job["settings"], "seed": job["seed"], "baselines": False,
+        "members": job.get("members"),
+    }  # fmt: skip
+    if is_run(folder):
+        try:
+            train(job["dataset"], job["task"], folder, resume=True, **options)
+            return
+        except (RunError, UsageError):
+            # Half of it is damaged, or of an older version: it is trained anew.
+            pass
+    train(job["dataset"], job["task"], folder, overwrite=True, **options)
+
+
+def _look_into(job: dict[str, Any]) -> None:
+    from relfrog.analysis.fd_space import differences
+    from relfrog.runs.run import load_run
+
+    file = Path(job["differences"])
+    if file.is_file():
+        return
+    found = differences(load_run(job["folder"]))
+    write_json(
+        file,
+        {
+            "points": [[round(float(x), 4) for x in point] for point in found.points],
+            "key": found.key, "matched": found.matched.tolist(),
+            "separation": found.separation, "scored": found.scored,
+            "silhouette": found.silhouette,
+            "explained": found.explained,
+        },
+    )  # fmt: skip

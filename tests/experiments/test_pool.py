@@ -1,0 +1,129 @@
+"""Jobs in processes of their own: what ends one ends no other, and none outlives who gave it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relfrog.experiments import pool
+from relfrog.experiments.pool import run_jobs
+from small_store import QUICK
+
+
+def work(job: dict[str, Any]) -> dict[str, Any]:
+    """What the processes of these tests do."""
+    if job["do"] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job["do"] == "exit":
+        os._exit(3)
+    if job["do"] == "print":
+        print("this is no answer", flush=True)
+        os.write(2, b"nor is this\n")
+    if job["do"] == "wait":
+        Path(job["file"]).write_text(str(os.getpid()))
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            Path(job["file"]).write_text("interrupted")
+            return {"error": "interrupted"}
+    return {"pid": os.getpid(), "said": os.environ.get("SAID")}
+
+
+def appears(path: Path, text: str = "", seconds: float = 30) -> str:
+    """The content of a file, once it is there and begins so."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if path.exists() and (found := path.read_text()) and found.startswith(text):
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{path} does not appear")
+
+
+def gone(pid: int, seconds: float = 10) -> bool:
+    """Whether a process ends within some time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_job_that_is_killed_takes_nothing_with_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAID", "as it is now")
+    jobs = [{"do": what} for what in ("die", "print", "exit", "nothing", "nothing")]
+    log = tmp_path / "log.txt"
+    answers = dict(run_jobs(work, jobs, 2, 1, log))
+    assert sorted(answers) == [0, 1, 2, 3, 4]
+    assert answers[0] == {"error": "the process was killed by signal 9; out of memory?"}
+    assert answers[2] == {"error": "the process ended with code 3"}
+    assert len({answers[number]["pid"] for number in (1, 3, 4)}) == 3
+    assert {answers[number]["said"] for number in (1, 3, 4)} == {"as it is now"}
+    assert log.read_text() == "this is no answer\nnor is this\n"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_who_stops_listening_interrupts_the_jobs_in_progress(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    jobs = [{"do": "nothing"}, {"do": "wait", "file": str(file)}, {"do": "nothing"}]
+    answers = run_jobs(work, jobs, 2, 1, tmp_path / "log")
+    assert {next(answers)[0], next(answers)[0]} == {0, 2}
+    appears(file)
+    answers.close()
+    assert file.read_text() == "interrupted"
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from tests.experiments.test_pool import work
+from relfrog.experiments import pool
+jobs = [{"do": "wait", "file": sys.argv[1]}]
+print(list(pool.run_jobs(work, jobs, 1, 1, Path(sys.argv[1] + ".log"))))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_job_outlives_who_gave_it(tmp_path: Path, how: signal.Signals) -> None:
+    """Killed, or by Ctrl-C, which reaches all processes of a terminal at once."""
+    file = tmp_path / "file"
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(file)], start_new_session=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    pid = int(appears(file))
+    os.killpg(process.pid, how)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode != 0
+    appears(file, "interrupted")
+    assert gone(pid)
+    assert err.count("Traceback") <= 1, "only of the script"
+
+
+def test_a_script_without_a_guard_is_run_once(shop: Path, tmp_path: Path) -> None:
+    script = tmp_path / "study.py"
+    script.write_text(f"""
+import relfrog
+print("begin", flush=True)
+found = relfrog.experiment(
+    "structure", datasets=[{str(shop)!r}], tasks=["buys", "spends"], seeds=1, jobs=2, out="out",
+    settings={ {**QUICK, "epochs": 1}!r},
+)
+print(len(found["runs"]), found["failed"])
+""")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(pool.__file__).parents[2])},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("begin\n4 []\n", 0), done.stderr
