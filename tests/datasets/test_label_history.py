@@ -260,7 +260,7 @@ def test_labels_that_are_files_have_no_test_labels_in_them(store: Path) -> None:
     class External:
         """What RelBench makes of a task whose labels were computed elsewhere."""
 
-        entity_table, entity_col = task.entity_table, task.entity_col
+        entity_table, entity_col, sql = task.entity_table, task.entity_col, None
         time_col, target_col, timedelta = task.time_col, task.target_col, task.timedelta
 
         def get_table(self, split: str, mask_input_cols: bool) -> Table:

@@ -56,6 +56,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 def test_killed_while_replacing_a_task_it_can_still_be_read(store: Path, tmp_path: Path) -> None:
     copies = [Path(shutil.copytree(store, tmp_path / "stores" / str(i))) for i in range(6)]

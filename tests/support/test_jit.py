@@ -208,6 +208,7 @@ SAMPLE = """
 """
 
 
+@pytest.mark.slow
 def test_sampling_needs_no_cache_folder(tmp_path: Path) -> None:
     # Permissions do not stop root: what would have to be a folder is a file instead.
     package = tmp_path / "src" / "relfrog"
