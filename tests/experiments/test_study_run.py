@@ -283,7 +283,7 @@ def test_tune_goes_on_and_gives_a_preset(
     (preset,) = (tmp_path / "tune").glob("*.yaml")
     chosen = yaml.safe_load(preset.read_text())
     assert chosen == read_preset(str(preset)) == tuned["settings"]
-    again = relfrog.train(shop, "buys", tmp_path / "again", preset=str(preset))
+    again = relfrog.train(shop, "buys", tmp_path / "again", preset=str(preset), baselines=False)
     best = {r["val_metrics"]["roc_auc"] for r in results["runs"] if r["regime"] == "rolling"}
     assert again.metrics["val"]["rolling"]["roc_auc"] in best
     table = (tmp_path / "tune" / "table.md").read_text()

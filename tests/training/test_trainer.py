@@ -614,7 +614,7 @@ def test_resuming_is_refused_where_it_makes_no_sense(store: Path, tmp_path: Path
         fit(store, out, resume=True, seed=4)
     with pytest.raises(UsageError, match=f"channels={QUICK['channels']}, not 128"):
         relfrog.train(store, "buys", out, resume=True, size="large")
-    relfrog.train(store, "buys", out, resume=True)  # its own settings hold
+    relfrog.train(store, "buys", out, resume=True, baselines=False)  # its own settings hold
     done = fit(store, out, resume=True)  # there is nothing left to do
     assert done.config.epochs == QUICK["epochs"]
     assert done.config.lr == QUICK["lr"]
@@ -633,7 +633,12 @@ def test_settings_are_not_given_twice(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("seed: 5\nmodel: sage\nroles: node\nepochs: 1\n")
     run = relfrog.train(
-        store, "buys", tmp_path / "run", preset=str(path), settings={**QUICK, "epochs": 1}
+        store,
+        "buys",
+        tmp_path / "run",
+        preset=str(path),
+        settings={**QUICK, "epochs": 1},
+        baselines=False,
     )
     assert (run.config.seed, run.config.model, run.config.roles) == (5, "sage", "node")
     with pytest.raises(UsageError, match="--roles FILE"):
