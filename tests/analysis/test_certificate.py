@@ -176,6 +176,7 @@ def test_who_is_not_there_yet_is_not_used(run: relfrog.Run, shop: Path) -> None:
     assert (alone["newest_time"] <= time).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regime", ["rolling", "frozen"])
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_scores_are_certified(split: str, regime: str, run: relfrog.Run) -> None:

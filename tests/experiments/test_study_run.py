@@ -197,6 +197,7 @@ def test_roles_fd_and_structure_share_a_run(
     assert learned == {r["run"] for r in structure["runs"]} <= {r["run"] for r in fd["runs"]}
 
 
+@pytest.mark.slow
 def test_transfer_freezes_the_structure_of_another_task(
     study: Callable[..., Any], tmp_path: Path, runs: Path
 ) -> None:
