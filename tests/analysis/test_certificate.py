@@ -176,6 +176,7 @@ def test_who_is_not_there_yet_is_not_used(run: relfrog.Run, shop: Path) -> None:
     assert (alone["newest_time"] <= time).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regime", ["rolling", "frozen"])
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_scores_are_certified(split: str, regime: str, run: relfrog.Run) -> None:
@@ -401,7 +402,9 @@ def test_predictions_in_a_database_have_their_certificate_in_the_run(
 @pytest.mark.parametrize("name", ["rel-f1"])
 def test_a_real_database_is_certified(name: str, shared_data: Path, tmp_path: Path) -> None:
     settings = {"epochs": 1, "steps_per_epoch": 1, "channels": 8, "neighbors": 4, "fd_pairs": 16}
-    run = relfrog.train(shared_data / name, "driver-top3", tmp_path / "run", settings=settings)
+    run = relfrog.train(
+        shared_data / name, "driver-top3", tmp_path / "run", settings=settings, baselines=False
+    )
     certified = certify(run)
     certified.predict("2009-06-01")
     assert certified.certificate.holds

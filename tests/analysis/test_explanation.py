@@ -49,6 +49,7 @@ def test_nothing_later_is_used_and_the_newest_is_named(whole: Run) -> None:
         assert found.looked_at == 1 + len(found.rows)
 
 
+@pytest.mark.slow
 def test_an_effect_is_what_removing_the_row_does(
     whole: Run, store: Path, tmp_path: Path
 ) -> None:  # fmt: skip
@@ -75,6 +76,7 @@ def test_an_effect_is_what_removing_the_row_does(
         change(changed, "reviews", lambda frame, before=before: before)
 
 
+@pytest.mark.slow
 def test_few_rows_are_those_that_count_most(whole: Run) -> None:
     every = explain(whole, "P15", AT, rows=400)
     some = explain(whole, "P15", AT, rows=20)

@@ -197,6 +197,7 @@ def test_roles_fd_and_structure_share_a_run(
     assert learned == {r["run"] for r in structure["runs"]} <= {r["run"] for r in fd["runs"]}
 
 
+@pytest.mark.slow
 def test_transfer_freezes_the_structure_of_another_task(
     study: Callable[..., Any], tmp_path: Path, runs: Path
 ) -> None:
@@ -283,7 +284,7 @@ def test_tune_goes_on_and_gives_a_preset(
     (preset,) = (tmp_path / "tune").glob("*.yaml")
     chosen = yaml.safe_load(preset.read_text())
     assert chosen == read_preset(str(preset)) == tuned["settings"]
-    again = relfrog.train(shop, "buys", tmp_path / "again", preset=str(preset))
+    again = relfrog.train(shop, "buys", tmp_path / "again", preset=str(preset), baselines=False)
     best = {r["val_metrics"]["roc_auc"] for r in results["runs"] if r["regime"] == "rolling"}
     assert again.metrics["val"]["rolling"]["roc_auc"] in best
     table = (tmp_path / "tune" / "table.md").read_text()

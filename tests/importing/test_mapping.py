@@ -14,6 +14,7 @@ from relfrog.importing import plan_import
 from relfrog.testing import random_database
 
 
+@pytest.mark.slow
 def test_an_untouched_mapping_changes_nothing(tmp_path: Path) -> None:
     address = random_database(3).to_sqlite(tmp_path / "a.db")
     (tmp_path / "m.yaml").write_text(plan_import(address).mapping.to_yaml(), encoding="utf-8")

@@ -86,6 +86,7 @@ def test_readmes_session_is_that_of_the_demo(demo: Path) -> None:
 
 
 # The page leaves closing a file to Python.
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )

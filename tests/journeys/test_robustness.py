@@ -292,6 +292,7 @@ class Scarce:
         patch.setattr(Network, "forward", limited)
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_fit_is_split(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -279,6 +279,7 @@ def test_the_canary_does_not_come_along(
     assert not [p for p in files if secret.encode() in p.read_bytes()]
 
 
+@pytest.mark.slow
 def test_nobody_is_called(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way without a network: anyone who tries to open a socket fails."""
 

@@ -47,6 +47,7 @@ def copied(folder: Path) -> Path:
     return Path(shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("_build")))
 
 
+@pytest.mark.slow
 def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     done = built(DOCS, tmp_path / "site")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -56,6 +57,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     assert module(DOCS / "build.py").foreign(tmp_path / "site") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "text", "words"),
     [
@@ -264,6 +266,7 @@ def test_the_third_paradigm_of_the_guide_finds_what_a_loop_finds() -> None:
         assert set(zip(u.tolist(), v.tolist(), w.tolist())) == expected
 
 
+@pytest.mark.slow
 def test_get_started_runs(
     workplace: Path,
     monkeypatch: pytest.MonkeyPatch,

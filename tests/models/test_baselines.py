@@ -91,6 +91,7 @@ def test_a_run_keeps_its_word(task: str, model: str, runs: dict[tuple[str, str],
     assert len(run.history()) == {"recent": 8, "lightgbm": 2}.get(model, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regime", ["frozen", "rolling"])
 @pytest.mark.parametrize("task", ["buys", "spends", "sorts"])
 def test_answers_from_labels_are_those_of_a_loop(
@@ -115,6 +116,7 @@ def test_answers_from_labels_are_those_of_a_loop(
             np.testing.assert_allclose(found[i], middle(values, axis=0), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_recent_takes_the_number_that_validates_best(
     store: Path, runs: dict[tuple[str, str], Any]
 ) -> None:
@@ -145,6 +147,7 @@ def test_later_rows_change_nothing(store: Path, tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(again, before[model], check_exact=True)
 
 
+@pytest.mark.slow
 def test_before_any_label(runs: dict[tuple[str, str], Any]) -> None:
     """Nobody has a history: the mean of the training labels."""
     for (task, model), run in runs.items():
@@ -196,6 +199,7 @@ def test_awkward_data(store: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(run.predict(TEST)["prediction"], 1, atol=0.01)
 
 
+@pytest.mark.slow
 def test_what_is_gone_is_named(store: Path, tmp_path: Path) -> None:
     copy = copied(store, tmp_path)
     run = fit(copy, tmp_path / "run", "buys", model="lightgbm", trials=1)
@@ -233,6 +237,7 @@ def test_models_that_do_not_fit_are_refused(store: Path, tmp_path: Path) -> None
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_roles_say_that_there_are_none(runs: dict[tuple[str, str], Any]) -> None:
     folder = str(runs["buys", "mean"].folder)
     said = CliRunner().invoke(cli, ["roles", folder])

@@ -150,6 +150,7 @@ def test_relgnn_is_a_model(store: Path, tmp_path: Path) -> None:
     assert run.metrics == again.metrics
 
 
+@pytest.mark.slow
 def test_recommendations(shop: Path, store: Path, tmp_path: Path) -> None:
     run = fit(shop, tmp_path / "relgnn", "list", model="relgnn", epochs=1)
     assert set(run.metrics["test"]["rolling"]) >= {"map", "recall"}

@@ -14,6 +14,8 @@ from relfrog.reporting import report
 from report_cases import EVIL, evil_report, forty, moved
 from small_store import fit
 
+pytestmark = pytest.mark.slow  # a browser starts
+
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))),
     None,
@@ -84,7 +86,6 @@ def brightness(colour: str) -> float:
     return sum(float(part) for part in colour.strip("rgb()").split(",")[:3]) / 3
 
 
-@pytest.mark.slow
 def test_a_script_in_the_data_is_text(browser: Any, store: Path, tmp_path: Path) -> None:
     path = evil_report(store, tmp_path)
     with Page(browser, path) as page:
@@ -99,7 +100,6 @@ def test_a_script_in_the_data_is_text(browser: Any, store: Path, tmp_path: Path)
         assert page.locator("img").count() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_opens_without_a_word(browser: Any, small: tuple[Path, list[str]], scheme: str) -> None:
     with Page(browser, small[0], scheme=scheme) as page:

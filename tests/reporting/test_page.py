@@ -315,6 +315,7 @@ def test_what_comes_from_data_stays_text(store: Path, tmp_path: Path) -> None:
     assert "Will &lt;img src=x onerror=alert(1)&gt;" in text
 
 
+@pytest.mark.slow
 def test_two_runs_side_by_side(run: Run, store: Path, tmp_path: Path) -> None:
     other = fit(store, tmp_path / "other", "spends", epochs=2, seed=3)
     words = read(report(run, tmp_path / "r.html", compare=other.folder)).sections["schema"]

@@ -94,6 +94,7 @@ def test_scores_are_of_the_model_that_may_be_scored(runs: dict[str, relfrog.Run]
     assert certified.certificate.holds
 
 
+@pytest.mark.slow
 def test_validation_labels_decide_what_is_used_and_later_ones_do_not(
     store: Path, tmp_path: Path
 ) -> None:
@@ -112,6 +113,7 @@ def test_validation_labels_decide_what_is_used_and_later_ones_do_not(
         assert (weights(other.folder) == weights(run.folder)) == (name == "later")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [2, 9, 14, 20])
 def test_an_interrupted_one_ends_as_if_nothing_had_happened(
     steps: int, store: Path, tmp_path: Path, runs: dict[str, relfrog.Run]

@@ -75,6 +75,7 @@ def test_where_the_database_stops_rows_are_as_old_as_they_were_there(
     assert not np.array_equal(run.predict_seeds(seeds, None), then)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", ["on", "off"])
 def test_rolling_predictions_are_those_of_a_database_that_ends_at_the_seed(
     history: str, store: Path, tmp_path: Path
@@ -484,6 +485,7 @@ FILES = ["run.json", "config.yaml", "columns.json", "columns.safetensors", "mode
          "roles.json", "history.jsonl", "metrics.json"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_run_is_a_clear_error(name: str, run: relfrog.Run, tmp_path: Path) -> None:
     def everything(folder: Path) -> None:

@@ -138,6 +138,7 @@ def test_an_interrupted_run_ends_as_if_nothing_had_happened(
     assert not list(out.glob("*checkpoint*"))
 
 
+@pytest.mark.slow
 def test_an_interruption_at_the_end_of_an_epoch(store: Path, tmp_path: Path) -> None:
     class StopAfterEpoch(Callback):
         def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
@@ -209,6 +210,7 @@ def test_a_dataset_that_has_changed_is_not_resumed_on(store: Path, tmp_path: Pat
 # What is kept, and what is said of it.
 
 
+@pytest.mark.slow
 def test_the_best_weights_are_kept_and_training_stops_in_time(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +235,7 @@ def test_the_best_weights_are_kept_and_training_stops_in_time(
             assert load_run(run.folder).evaluate(split, regime) == run.metrics[split][regime]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_the_scores_are_those_of_the_saved_weights(
     average: float, store: Path, tmp_path: Path
@@ -304,6 +307,7 @@ def test_callbacks_are_called_in_order(store: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_stops_with_a_remedy(store: Path, tmp_path: Path) -> None:
     class Spoil(Callback):
         def on_step(self, trainer: Trainer, loss: float) -> None:
@@ -421,6 +425,7 @@ def test_the_learning_rate_rises_and_falls(schedule: str, store: Path, tmp_path:
             assert group["lr"] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregation", ["recent", "sum", "mean", "max"])
 @pytest.mark.parametrize("model", ["frog", "sage", "relgnn"])
 def test_mixed_precision_learns_the_same(
@@ -536,6 +541,7 @@ def test_the_average_of_the_weights_is_what_is_saved(store: Path, tmp_path: Path
 # Folders.
 
 
+@pytest.mark.slow
 def test_a_run_is_not_replaced_unless_asked_for(
     store: Path, tmp_path: Path, run: relfrog.Run
 ) -> None:
@@ -614,12 +620,13 @@ def test_resuming_is_refused_where_it_makes_no_sense(store: Path, tmp_path: Path
         fit(store, out, resume=True, seed=4)
     with pytest.raises(UsageError, match=f"channels={QUICK['channels']}, not 128"):
         relfrog.train(store, "buys", out, resume=True, size="large")
-    relfrog.train(store, "buys", out, resume=True)  # its own settings hold
+    relfrog.train(store, "buys", out, resume=True, baselines=False)  # its own settings hold
     done = fit(store, out, resume=True)  # there is nothing left to do
     assert done.config.epochs == QUICK["epochs"]
     assert done.config.lr == QUICK["lr"]
 
 
+@pytest.mark.slow
 def test_settings_are_not_given_twice(store: Path, tmp_path: Path) -> None:
     for name, values in {
         "seed": (1, 2),
@@ -633,7 +640,12 @@ def test_settings_are_not_given_twice(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("seed: 5\nmodel: sage\nroles: node\nepochs: 1\n")
     run = relfrog.train(
-        store, "buys", tmp_path / "run", preset=str(path), settings={**QUICK, "epochs": 1}
+        store,
+        "buys",
+        tmp_path / "run",
+        preset=str(path),
+        settings={**QUICK, "epochs": 1},
+        baselines=False,
     )
     assert (run.config.seed, run.config.model, run.config.roles) == (5, "sage", "node")
     with pytest.raises(UsageError, match="--roles FILE"):
