@@ -188,6 +188,8 @@ LAYERS = {
     "experiments": "the paper's studies",
     "cli": "the commands",
 }
+#: The modules beside the folders, by the folder that they come before.
+MODULES = {"support": "errors", "io": "kinds, config"}
 #: What flows through them: name, folder, column, and whether it is the user's, a file or in memory.
 FLOW = (
     ("database", "io", 0, "seed"), ("dataset folder", "importing", 0, "soft"),
@@ -200,13 +202,18 @@ FLOW = (
 
 def architecture() -> str:
     """The folders as layers, and beside them what flows from one to the next."""
-    line, top, columns, wide = 46, 92, (548, 728), 150
-    at = {name: top + line * number for number, name in enumerate(LAYERS)}
+    line, y, columns, wide = 46, 44, (548, 728), 150
+    at, between = {}, {}
+    for name in LAYERS:
+        if name in MODULES:
+            between[MODULES[name]], y = y, y + line
+        at[name], y = y, y + line
     parts = [
-        text(195, 24, "src/relfrog: a folder imports only from those above it", "dim", 13),
+        text(195, 24, "src/relfrog: each layer imports only from those above", "dim", 13),
         text(638, 24, "what flows through them", "dim", 13),
-        box(16, 44, 358, 34, "off"), text(195, 66, "errors, kinds, config", size=13),
     ]  # fmt: skip
+    for words, place in between.items():
+        parts += [box(16, place, 358, 34, "off"), text(30, place + 22, words, anchor="start")]
     for name, words in LAYERS.items():
         y = at[name]
         parts += [
@@ -248,7 +255,7 @@ def architecture() -> str:
         "Architecture: fourteen folders in layers, each importing only from those above it, and "
         "the data that flow through them: database, dataset folder, graph, batch of seeds, row "
         "vectors, role-gated layers, prediction, run folder, report.",
-        830, top + line * len(LAYERS) + 4, *parts,
+        830, at["cli"] + line + 4, *parts,
     )  # fmt: skip
 
 

@@ -120,7 +120,12 @@ def test_the_drawings_are_current_and_fit_light_and_dark() -> None:
 def test_the_architecture_is_that_of_the_source() -> None:
     source = Path(relfrog.__file__).parent
     folders = {path.parent.name for path in source.glob("*/__init__.py")}
-    assert set(module(DOCS / "draw.py").LAYERS) == folders
+    drawn = list(module(DOCS / "draw.py").LAYERS)
+    assert set(drawn) == folders
+    tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11 or newer")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = project["tool"]["importlinter"]["contracts"]
+    assert drawn == [layer for layer in reversed(contract["layers"]) if layer in folders]
     for page in (DOCS / "architecture.md", ROOT / "CONTRIBUTING.md"):
         text = page.read_text(encoding="utf-8")
         named = re.findall(r"^\| `(\w+)/` \|", text.partition("| folder |")[2], re.M)

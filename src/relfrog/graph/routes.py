@@ -90,7 +90,8 @@ class Arrow(NamedTuple):
         return f"{label}>" if self.forward else f"<{label}"
 
 
-ALONG, AGAINST = Arrow(True), Arrow(False)
+ALONG = Arrow(True)
+AGAINST = Arrow(False)
 
 
 class Paradigm(ABC):
