@@ -24,6 +24,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
