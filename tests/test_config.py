@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -84,6 +85,20 @@ def test_whole_numbers_stay_exact() -> None:
         assert parse_settings({"seed": text}) == {"seed": 9007199254740993}
     assert parse_settings({"epochs": "1e3"}) == {"epochs": 1000}
     assert parse_settings({"epochs": 3.0}) == {"epochs": 3}
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    given = parse_settings({"lr": np.float64(0.5), "epochs": np.int64(3), "refit": np.bool_(True)})
+    assert given == {"lr": 0.5, "epochs": 3, "refit": True}
+    assert [type(value) for value in given.values()] == [float, int, bool]
+    assert Config(lr=np.float64(0.5)) == Config(lr=0.5)
+
+
+def test_words_for_true_and_false() -> None:
+    for word in ("true", "Yes", "ON", "1", 1, True):
+        assert parse_settings({"refit": word}) == {"refit": True}
+    for word in ("False", "no", "off", "0", 0, False):
+        assert parse_settings({"refit": word}) == {"refit": False}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from relfrog.errors import UsageError, unknown
@@ -175,11 +176,7 @@ class Config:
     def __post_init__(self) -> None:
         for entry in fields(self):
             value = getattr(self, entry.name)
-            kind: Any = type(entry.default)
-            if not isinstance(value, (int, float) if kind is float else kind) or (
-                isinstance(value, bool) and kind is not bool
-            ):
-                raise UsageError(f"{entry.name} must be {WORDS[kind]} (got {value!r}).")
+            _convert(entry.name, value, strict=True)
             if entry.name in CHOICES and value not in CHOICES[entry.name]:
                 raise UsageError(
                     f"{entry.name} must be {', '.join(CHOICES[entry.name])} (got {value!r})."
@@ -194,48 +191,34 @@ class Config:
         return yaml.safe_dump(asdict(self), sort_keys=False)
 
 
+#: The type of each setting.
+KINDS = {entry.name: type(entry.default) for entry in fields(Config)}
+
+
 def parse_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Settings in the types that they have, from text or from YAML.
 
     Raises:
         UsageError: There is no such setting, or the value is not of its type.
     """
-    known = {entry.name: type(entry.default) for entry in fields(Config)}
-    parsed: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in known:
-            raise UsageError(str(unknown("setting", str(name), list(known))))
-        kind = known[name]
-        try:
-            parsed[name] = _read(kind, value)
-        except (ValueError, TypeError, OverflowError):
-            raise UsageError(f"{name} must be {WORDS[kind]} (got {value!r}).") from None
-    return parsed
+    for name in given:
+        if name not in KINDS:
+            raise UsageError(str(unknown("setting", str(name), list(KINDS))))
+    return {name: _convert(name, value) for name, value in given.items()}
 
 
-def _read(kind: type, value: Any) -> Any:
-    if kind is bool:
-        text = str(value).lower()
-        if text not in ("true", "false", "yes", "no", "on", "off", "1", "0"):
-            raise ValueError
-        return text in ("true", "yes", "on", "1")
-    if kind is str:
-        if isinstance(value, bool):  # YAML reads a bare on and off so
-            return "on" if value else "off"
-        if not isinstance(value, str):
-            raise ValueError
-        return value
-    if isinstance(value, bool):
-        raise ValueError
-    if kind is int:
-        try:
-            return int(str(value))  # exact, however large
-        except ValueError:
-            number = float(value)
-        if number != int(number):
-            raise ValueError
-        return int(number)
-    return kind(value)
+def _convert(name: str, value: Any, *, strict: bool = False) -> Any:
+    """A value in the type of its setting; unless strict, from text too, and from YAML's words."""
+    kind = KINDS[name]
+    plain = value.item() if hasattr(value, "item") else value  # a number of NumPy's
+    if not strict and kind is bool:
+        plain = {"yes": True, "on": True, "no": False, "off": False}.get(str(plain).lower(), plain)
+    elif not strict and kind is str and isinstance(plain, bool):  # a bare on or off in YAML
+        plain = "on" if plain else "off"
+    try:
+        return msgspec.convert(plain, kind, strict=strict)
+    except msgspec.ValidationError:
+        raise UsageError(f"{name} must be {WORDS[kind]} (got {value!r}).") from None
 
 
 def presets() -> list[str]:

@@ -36,7 +36,7 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
     return {"pid": os.getpid(), "said": os.environ.get("SAID")}
 
 
-def appears(path: Path, text: str = "", seconds: float = 30) -> str:
+def appears(path: Path, text: str = "", seconds: float = 200) -> str:
     """The content of a file, once it is there and begins so."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -46,7 +46,7 @@ def appears(path: Path, text: str = "", seconds: float = 30) -> str:
     raise AssertionError(f"{path} does not appear")
 
 
-def gone(pid: int, seconds: float = 10) -> bool:
+def gone(pid: int, seconds: float = 60) -> bool:
     """Whether a process ends within some time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -89,6 +89,7 @@ import sys
 from pathlib import Path
 from tests.experiments.test_pool import work
 from relfrog.experiments import pool
+pool.PRELOAD = ["relfrog.experiments.pool"]
 jobs = [{"do": "wait", "file": sys.argv[1]}]
 print(list(pool.run_jobs(work, jobs, 1, 1, Path(sys.argv[1] + ".log"))))
 """
@@ -98,13 +99,15 @@ print(list(pool.run_jobs(work, jobs, 1, 1, Path(sys.argv[1] + ".log"))))
 def test_no_job_outlives_who_gave_it(tmp_path: Path, how: signal.Signals) -> None:
     """Killed, or by Ctrl-C, which reaches all processes of a terminal at once."""
     file = tmp_path / "file"
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(file)], start_new_session=True, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    pid = int(appears(file))
-    os.killpg(process.pid, how)
-    _, err = process.communicate(timeout=20)
+    ) as process:  # fmt: skip
+        try:
+            pid = int(appears(file))
+        finally:
+            os.killpg(process.pid, how)
+        _, err = process.communicate(timeout=100)
     assert process.returncode != 0
     appears(file, "interrupted")
     assert gone(pid)
