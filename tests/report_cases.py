@@ -13,7 +13,7 @@ import pandas as pd
 
 from relfrog import Run
 from relfrog.graph.relational import ForeignKey
-from relfrog.graph.routes import routes
+from relfrog.graph.routes import find_routes
 from relfrog.reporting import report
 from relfrog.reporting.schema_layout import Join
 from small_store import copied, fit
@@ -81,7 +81,7 @@ def forty() -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "task": {"description": None, "entity_table": "table_1", "target_table": None,
                  "label": "late", "horizon_seconds": 86400.0, "k": None},
     }  # fmt: skip
-    found = routes(ForeignKey(k["table"], k["column"], k["parent"]) for k in keys)
+    found = find_routes(ForeignKey(k["table"], k["column"], k["parent"]) for k in keys)
     roles = [
         {"route": str(r), "paradigm": r.paradigm.name, **dict(zip("uvw", r.tables)), "gate": i / len(found)}
         for i, r in enumerate(found)

@@ -7,6 +7,8 @@ import importlib.util
 import inspect
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,17 @@ def test_public_names_of_modules_exist() -> None:
         found = importlib.import_module(module.name)
         for public in getattr(found, "__all__", ()):
             assert hasattr(found, public), f"{module.name}.{public}"
+            # A submodule of the same name would hide what is exported lazily.
+            assert not inspect.ismodule(getattr(found, public)), f"{module.name}.{public}"
+
+
+def test_importing_the_public_packages_loads_no_library() -> None:
+    code = (
+        "import sys, relfrog.io, relfrog.graph, relfrog.nn, relfrog.models; "
+        "print({'duckdb', 'numpy', 'pandas', 'sqlalchemy', 'torch'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stdout + done.stderr
 
 
 def test_no_file_names_a_machine() -> None:

@@ -380,7 +380,7 @@ def test_types_can_be_given() -> None:
     for wrong, message in [
         ({"u": {}}, "no table 'u'.*There are: t"),
         ({"t": {"x": "numerical"}}, "t has no column 'x'"),
-        ({"t": {"zip": "number"}}, "t.zip cannot be 'number'. Choose among: numerical"),
+        ({"t": {"zip": "number"}}, "t.zip cannot be 'number'. Choose one of numerical"),
         ({"t": {"id": "numerical"}}, "t.id is a key"),
         ({"t": {"day": "numerical"}}, "t.day as numerical: none of the 40 values.*'2020-01-01'"),
         ({"t": {"zip": "multicategorical"}}, "t.zip as multicategorical: none"),
@@ -391,7 +391,7 @@ def test_types_can_be_given() -> None:
 
 def test_the_cut_must_be_a_time() -> None:
     db = everything()
-    with pytest.raises(UsageError, match="before is no time"):
+    with pytest.raises(UsageError, match="before is not a time"):
         fit_columns(db, before=pd.NaT)
     with pytest.raises(UsageError, match="no text model"):
         fit_columns(db, before=CUT, text="bert")

@@ -10,7 +10,7 @@ import pytest
 
 from relfrog.errors import UsageError
 from relfrog.features._ngrams import as_points, count_buckets
-from relfrog.features.text import MODELS, TextModel, restore, text_model
+from relfrog.features.text import TEXT_MODELS, TextModel, restore_text_model, text_model
 
 ODD = ["🐸", "张伟", "İstanbul", "\ud800 half", "a\x00b", "x" * 100_000, "!?", "  ", "é", "é", "ﬃ"]
 WORDS = "red green blue fast slow train plane ticket visa hotel cheap late".split()
@@ -73,11 +73,11 @@ def test_few_texts_give_zeros_where_there_is_no_direction(texts: list) -> None:
 def test_restored_models_give_the_same_bits() -> None:
     model = text_model("ngrams", 8)
     model.fit(phrases(100))
-    again = restore(model.settings(), model.arrays())
+    again = restore_text_model(model.settings(), model.arrays())
     texts = [*phrases(50, seed=5), *ODD]
     assert again.embed(texts).tobytes() == model.embed(texts).tobytes()
     with pytest.raises(ValueError, match="shape"):
-        restore({**model.settings(), "channels": 9}, model.arrays())
+        restore_text_model({**model.settings(), "channels": 9}, model.arrays())
 
 
 def test_counts_are_those_of_a_plain_loop() -> None:
@@ -145,7 +145,7 @@ def test_language_models_see_each_text_once(fake_package: list) -> None:
     assert not rows[[1, 4]].any()
     assert (rows[0] == rows[3]).all()
     assert np.allclose(np.linalg.norm(rows[[0, 2]], axis=1), 2)
-    again = restore(model.settings(), model.arrays())
+    again = restore_text_model(model.settings(), model.arrays())
     assert (again.embed(["aa", "b"]) == rows[[0, 2]]).all()
 
 
@@ -180,5 +180,5 @@ def test_a_new_model_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
         def load(self, arrays) -> None:
             pass
 
-    monkeypatch.setitem(MODELS, "length", Length)
+    monkeypatch.setitem(TEXT_MODELS, "length", Length)
     assert text_model("length").embed(["abc", None]).tolist() == [[3], [0]]

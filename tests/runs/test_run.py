@@ -385,7 +385,7 @@ def test_a_column_that_has_become_a_key_is_named(
     manifest = yaml.safe_load((changed / "manifest.yaml").read_text())
     manifest["tables"]["people"]["fkeys"]["age"] = "things"
     (changed / "manifest.yaml").write_text(yaml.safe_dump(manifest))
-    with pytest.raises(SchemaError, match=r"foreign key now.* \(people\.age\)"):
+    with pytest.raises(SchemaError, match=r"foreign keys now.* \(people\.age\)"):
         moved(run, changed, tmp_path).predict()
 
 

@@ -1,1 +1,1 @@
-"""Columns as tensors, fitted on rows before a cut."""
+"""Columns as tensors, with types and statistics from rows before a cutoff."""

@@ -1,10 +1,9 @@
-"""Compiled loops for text: words, pairs of words and pieces of words as counts in buckets.
+"""Compiled loops for text: count words, word pairs and character n-grams in hash buckets.
 
-What scikit-learn's `HashingVectorizer` does, some hundred times as fast: a text is a row of code
-points, and every word, every two neighbouring words and every three to five neighbouring letters
-of a word (its ends count as letters) fall into a bucket by their hash. A row is never looked at
-together with another, and sums run in the order of the text: the same text gives the same bits
-wherever it stands.
+This does what scikit-learn's `HashingVectorizer` does, some hundred times as fast: a text is an
+array of code points, and every word, every two consecutive words and every three to five
+consecutive letters of a word (including its edges) are hashed to a bucket. Rows are independent,
+and sums run in the order of the text, so the same text always gives the same bits.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ __all__ = ["as_points", "count_buckets", "embed_rows"]
 
 Array = NDArray[Any]
 
-#: Texts are cut here: what matters comes first, and a book in one cell must not cost a minute.
+#: Longer texts are cut, so that a book in one cell does not cost a minute.
 MOST_LETTERS = 2_000
-#: Stands before and after a word, as no code point does.
+#: Marks the edges of a word; not a code point.
 EDGE = 0x110000
-#: Of FNV-1a with 64 bits.
+#: FNV-1a with 64 bits.
 BASIS, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 #: Spreads the high bits of a hash over the buckets.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def as_points(texts: Sequence[str | None]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Code points of all texts in lower case, -1 between words, and where each text begins."""
+    """The code points of all texts in lower case, -1 between words, and where each begins."""
     cut = [text[:MOST_LETTERS].lower() if text else "" for text in texts]
     starts = np.zeros(len(cut) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, cut), np.int64, len(cut)), out=starts[1:])
     raw = "".join(cut).encode("utf-32-le", "surrogatepass")
     points = np.frombuffer(raw, np.uint32).astype(np.int32)
     found = np.flatnonzero(np.bincount(points))
-    # Letters, marks, numbers and symbols (emoji among them) make words; all else parts them.
+    # Words consist of letters, marks, numbers and symbols such as emoji.
     words = [unicodedata.category(chr(point))[0] in "LMNS" for point in found]
     table = np.full(found.max(initial=0) + 1, -1, np.int32)
     table[found[words]] = found[words]

@@ -1,4 +1,4 @@
-"""What a column is to the network, decided by its values before the cut."""
+"""Choose the encoding of a column from its values before the cutoff."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import UsageError
-from relfrog.features import values as reading
 from relfrog.features.column_kinds import (
     FEW,
     BagColumn,
@@ -20,22 +19,32 @@ from relfrog.features.column_kinds import (
     TimeColumn,
     VectorColumn,
 )
+from relfrog.features.values import (
+    missing_mask,
+    read_lists,
+    read_numbers,
+    read_texts,
+    read_times,
+    read_vectors,
+    value_kind,
+    vector_width,
+)
 from relfrog.support.times import MISSING
 
 __all__ = ["TYPES", "fit_column"]
 
-#: Types that a column can be given by hand: those of PyTorch Frame, or to leave it out.
+#: Types that a user can choose: those of PyTorch Frame, or to leave a column out.
 TYPES = ("numerical", "categorical", "multicategorical", "timestamp", "embedding", "skip")
 
-#: Whole numbers are names of things as well if there are so few, or so few per row.
+#: Integers are also categories with at most this many distinct values, in all and per row.
 MOST_CODES, CODES_PER_ROW = 256, 0.2
-#: Strings are names of things if there are so few, or fewer than this and so few per row.
+#: Strings are categories with at most this many distinct values, or this many and per row.
 FEW_NAMES, MOST_NAMES, NAMES_PER_ROW = 32, 1_000, 0.2
-#: Different texts for each number that a text is turned into.
+#: Distinct texts per channel of a text's vector.
 TEXTS_PER_CHANNEL = 500
-#: Rank correlation with the row's time from which on a number says nothing of its own.
+#: From this rank correlation with the row's time on, a number adds nothing to it.
 SAME_AS_TIME = 0.99
-#: Whole numbers beyond this are not exact as floats.
+#: Larger integers are not exact as floats.
 EXACT = 2.0**53
 
 Fitted = tuple[Column, ...] | str
@@ -50,53 +59,53 @@ def fit_column(
     own_time: bool,
     row_times: NDArray[np.int64] | None = None,
 ) -> Fitted:
-    """Fit a column, in one or two ways, or say why it is of no use.
+    """Fit a column, with one or two encodings, or say why it is useless.
 
     Args:
         name: Its name.
-        values: Its values before the cut.
-        wanted: The type that the user gives it, one of `TYPES`.
-        text: The model for texts.
+        values: Its values before the cutoff.
+        wanted: The type that the user chose, one of `TYPES`.
+        text: The text model.
         channels: Numbers per text.
         own_time: Whether it is the time column of its table.
-        row_times: The times of the rows, where the table has any. A number that only counts on
-            with time and names that are always new say nothing about the rows to come.
+        row_times: The times of the rows, if the table has any. A number that only increases with
+            time, and categories that are always new, say nothing about future rows.
 
     Raises:
-        UsageError: No value can be read as the type that is wanted.
+        UsageError: No value can be read as the type that the user chose.
     """
     if wanted == "skip":
         return "left out on request"
-    kind = reading.kind_of(values)
+    kind = value_kind(values)
     if wanted is not None:
         return _as_wanted(name, values, kind, wanted, text, channels)
     if kind == "nothing":
-        return f"no value in the {len(values):,} rows before the cut"
+        return f"no value in the {len(values):,} rows before the cutoff"
     if own_time:
         kind = "moment"
     if kind in ("number", "boolean"):
-        return _numbers(name, reading.numbers(values), kind == "boolean", row_times)
+        return _numbers(name, read_numbers(values), kind == "boolean", row_times)
     if kind == "moment":
-        found = reading.moments(values)
+        found = read_times(values)
         return _constant(found, found == MISSING) or (TimeColumn.fit(name, found),)
     if kind == "text":
-        return _texts(name, reading.texts(values), text, channels, row_times)
+        return _texts(name, read_texts(values), text, channels, row_times)
     if kind == "list":
         return _lists(name, values)
-    return f"values of kind {kind}, of which nothing is learned"
+    return f"values of kind {kind}, which cannot be encoded"
 
 
 def _constant(found: NDArray[Any], missing: NDArray[np.bool_]) -> str:
-    """Why a column says nothing, or an empty string. Whether a value is missing does count."""
+    """Why a column is useless; empty if it is not. That a value is missing is information."""
     if missing.all():
-        return f"no value that can be read in the {len(found):,} rows before the cut"
+        return f"no readable value in the {len(found):,} rows before the cutoff"
     if not missing.any() and (found == found[0]).all():
-        return f"the same value in all {len(found):,} rows before the cut"
+        return f"the same value in all {len(found):,} rows before the cutoff"
     return ""
 
 
 def _follows_time(found: NDArray[np.float64], row_times: NDArray[np.int64] | None) -> bool:
-    """Whether a number is the row's time in other words: a year, a serial number."""
+    """Whether a number follows the row's time, like a year or a serial number."""
     if row_times is None:
         return False
     known = np.flatnonzero(~np.isnan(found) & (row_times != MISSING))
@@ -109,8 +118,8 @@ def _follows_time(found: NDArray[np.float64], row_times: NDArray[np.int64] | Non
     return bool(abs(np.corrcoef(ranks["value"], ranks["time"])[0, 1]) > SAME_AS_TIME)
 
 
-def _comes_again(found: NDArray[Any], row_times: NDArray[np.int64] | None) -> bool:
-    """Whether the values of the latest fifth of the rows have mostly been there before."""
+def _recurs(found: NDArray[Any], row_times: NDArray[np.int64] | None) -> bool:
+    """Whether most values of the latest fifth of the rows occurred before."""
     if row_times is None:
         return True
     known = np.flatnonzero(~pd.isna(found) & (row_times != MISSING))
@@ -132,15 +141,15 @@ def _numbers(
     if boolean:
         return (category,)
     if _follows_time(found, row_times):
-        return "counts on with the time of its row"
+        return "increases with the time of its row"
     number = NumberColumn.fit(name, found)
     known = found[~missing]
     if (known != np.rint(known)).any() or np.abs(known).max() > EXACT:
         return (number,)
-    # Codes such as a status mean nothing as numbers, ranks mean much: who is to know?
+    # A status code means nothing as a number, a rank does: encode small integers both ways.
     distinct = np.unique(known).size
     few = distinct <= FEW or distinct <= min(MOST_CODES, CODES_PER_ROW * known.size)
-    if few and len(category.categories) > 1 and _comes_again(found, row_times):
+    if few and len(category.categories) > 1 and _recurs(found, row_times):
         return (number, category)
     return (number,)
 
@@ -160,58 +169,58 @@ def _texts(
     distinct = pd.Series(known, dtype=object).nunique()
     if distinct <= FEW_NAMES or distinct <= min(MOST_NAMES, NAMES_PER_ROW * known.size):
         category = CategoryColumn.fit(name, found, numeric=False)
-        # Names that occur once each would all be unknown: as texts they are at least alike.
-        if (len(category.categories) > 1 or distinct <= FEW) and _comes_again(found, row_times):
+        # Categories seen only once would all be unknown; as texts they can be similar.
+        if (len(category.categories) > 1 or distinct <= FEW) and _recurs(found, row_times):
             return (category,)
-    # Of a few hundred names a network learns no language, only who is who.
-    bearable = max(1, distinct // TEXTS_PER_CHANNEL)
-    return (TextColumn.fit(name, found, text, min(channels, bearable)),)
+    # From a few hundred texts a network would only memorise which is which.
+    supported = max(1, distinct // TEXTS_PER_CHANNEL)
+    return (TextColumn.fit(name, found, text, min(channels, supported)),)
 
 
 def _lists(name: str, values: pd.Series) -> Fitted:
-    width = reading.vector_width(values)
+    width = vector_width(values)
     if width is not None:
-        return (VectorColumn.fit(name, reading.vectors(values, width)),)
-    lengths, flat = reading.lists(values)
+        return (VectorColumn.fit(name, read_vectors(values, width)),)
+    lengths, flat = read_lists(values)
     if not flat:
-        return f"no entry in the {len(values):,} lists before the cut"
+        return f"no entry in the {len(values):,} lists before the cutoff"
     return (BagColumn.fit(name, lengths, flat),)
 
 
 def _as_wanted(
     name: str, values: pd.Series, kind: str, wanted: str, text: str, channels: int
 ) -> Fitted:
-    """Fit a column as the type that the user gives it."""
+    """Fit a column as the type that the user chose."""
     found: Any
     if wanted == "numerical":
-        found = reading.numbers(values)
-        _must_be_read(values, ~np.isnan(found), wanted)
+        found = read_numbers(values)
+        _check_readable(values, ~np.isnan(found), wanted)
         return (NumberColumn.fit(name, found),)
     if wanted == "timestamp":
-        found = reading.moments(values)
-        _must_be_read(values, found != MISSING, wanted)
+        found = read_times(values)
+        _check_readable(values, found != MISSING, wanted)
         return (TimeColumn.fit(name, found),)
     if wanted == "multicategorical":
-        lengths, flat = reading.lists(values)
-        _must_be_read(values, lengths >= 0, wanted)
+        lengths, flat = read_lists(values)
+        _check_readable(values, lengths >= 0, wanted)
         return (BagColumn.fit(name, lengths, flat),)
     if wanted == "embedding" and kind == "list":
-        width = reading.vector_width(values)
+        width = vector_width(values)
         if width is None:
-            raise UsageError("embedding: the lists do not hold equally many numbers each.")
-        return (VectorColumn.fit(name, reading.vectors(values, width)),)
+            raise UsageError("embedding: the lists do not all hold the same number of numbers.")
+        return (VectorColumn.fit(name, read_vectors(values, width)),)
     if wanted == "embedding":
-        return (TextColumn.fit(name, reading.texts(values), text, channels),)
+        return (TextColumn.fit(name, read_texts(values), text, channels),)
     numeric = kind in ("number", "boolean")
-    found = reading.numbers(values) if numeric else reading.texts(values)
+    found = read_numbers(values) if numeric else read_texts(values)
     return (CategoryColumn.fit(name, found, numeric),)
 
 
-def _must_be_read(values: pd.Series, readable: NDArray[np.bool_], wanted: str) -> None:
-    known = ~reading.missing(values)
+def _check_readable(values: pd.Series, readable: NDArray[np.bool_], wanted: str) -> None:
+    known = ~missing_mask(values)
     if known.any() and not readable.any():
         example = values[known].iloc[0]
         raise UsageError(
-            f"{wanted}: none of the {int(known.sum()):,} values before the cut can be read so, "
-            f"for example {str(example)[:60]!r}."
+            f"{wanted}: none of the {int(known.sum()):,} values before the cutoff can be read, "
+            f"such as {str(example)[:60]!r}."
         )

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.features.text import TextModel, restore, text_model
+from relfrog.features.text import TextModel, restore_text_model, text_model
 from relfrog.support.times import MISSING
 
 __all__ = [
@@ -337,7 +337,7 @@ class TextColumn(Column):
         name, has_missing = record["name"], record["has_missing"]
         if not isinstance(name, str) or not isinstance(has_missing, bool):
             raise ValueError("the name or the flag of a text column is wrong")
-        return cls(name, has_missing, restore(record["model"], arrays))
+        return cls(name, has_missing, restore_text_model(record["model"], arrays))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,9 @@
-"""Columns as numbers for the network: types and statistics from rows before a cut.
+"""Encode columns as tensors, with types and statistics from rows before a cutoff.
 
-`fit_columns` looks at the rows that are known at the cut and decides what each column is;
-`Columns.encode` turns any rows of that schema, then or later, into tensors. Nothing that happens
-after the cut changes a type, a statistic, a vocabulary or a text model, and a row is encoded the
-same whatever other rows are there.
+`fit_columns` infers the type and the statistics of each column from rows known at the cutoff;
+`Columns.encode` turns any rows of that schema, earlier or later, into tensors. Rows after the
+cutoff change no type, statistic, vocabulary or text model, and the encoding of a row does not
+depend on other rows.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ NO_TYPES: Mapping[str, Mapping[str, str]] = {}
 
 
 class NewColumnWarning(RelFrogWarning):
-    """A table, column or category was not there when the columns were fitted, and is ignored."""
+    """A table, column or category is new since the columns were fitted, and is ignored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """How the columns of a database become numbers; see `fit_columns`.
+    """The encoding of all columns of a database; see `fit_columns`.
 
     Attributes:
-        tables: per table its columns.
-        before: the cut; later rows were not looked at.
-        text: the model for texts.
+        tables: the columns of each table.
+        before: the cutoff; later rows were not used.
+        text: the text model.
     """
 
     tables: dict[str, TableColumns]
@@ -54,17 +54,16 @@ class Columns:
     text: str = "ngrams"
 
     def encode(self, db: Database, names: Collection[str] | None = None) -> dict[str, Features]:
-        """Encode every row of a database of the same schema, whatever its time.
+        """Encode all rows of a database with the same schema, regardless of time.
 
-        A category that was not seen is the column's unknown; a value that cannot be read is
-        missing.
+        An unseen category is encoded as unknown; a value that cannot be read counts as missing.
 
         Args:
             db: the database.
             names: the tables to encode; by default all.
 
         Raises:
-            SchemaError: a table or a column is gone, or none of its values can be read.
+            SchemaError: a table or a column is missing, or none of its values can be read.
 
         Warns:
             NewColumnWarning: a table or a column is new; it is ignored.
@@ -78,14 +77,14 @@ class Columns:
             unreadable += [f"{name}.{column}" for column in dict.fromkeys(wrong)]
         if unreadable:
             raise SchemaError(
-                f"no value can be read as what it was before {self.before} in "
+                f"no value has the type it had before {self.before} in "
                 f"{_listed(unreadable, 'column')}. Undo the change of type, or fit the columns "
-                "again and train anew."
+                "again and train again."
             )
         return found
 
     def check(self, db: Database) -> None:
-        """Compare a database with the schema; raises and warns as `encode` does."""
+        """Compare a database with the schema; raise and warn as `encode` does."""
         gone = [name for name in self.tables if name not in db.table_dict]
         lost = [
             f"{name}.{column}"
@@ -97,8 +96,8 @@ class Columns:
         if gone or lost:
             parts = [_listed(gone, "table")] * bool(gone) + [_listed(lost, "column")] * bool(lost)
             raise SchemaError(
-                f"not in the database: {', and '.join(parts)}. Bring them back (a column of NULLs "
-                "will do), or fit the columns again and train anew."
+                f"not in the database: {', and '.join(parts)}. Restore them (a column of NULLs "
+                "is enough), or fit the columns again and train again."
             )
         keys = [
             f"{name}.{column}"
@@ -106,10 +105,10 @@ class Columns:
             for column in db.table_dict[name].fkey_col_to_pkey_table
             if table.encodes(column)
         ]
-        if keys:  # its values are no longer its own, but numbers of rows
+        if keys:  # its values are row numbers now
             raise SchemaError(
-                f"foreign key now, and a column with values before: {_listed(keys, 'column')}. "
-                "Undo that, or fit the columns again and train anew."
+                f"foreign keys now, but values when the columns were fitted: "
+                f"{_listed(keys, 'column')}. Undo that, or fit the columns again and train again."
             )
         for name, table in db.table_dict.items():
             if name not in self.tables:
@@ -124,10 +123,10 @@ class Columns:
             warnings.warn(f"{text} Fit the columns again to use it.", NewColumnWarning, 3)
 
     def frames(self, db: Database) -> dict[str, Any]:
-        """The same columns as PyTorch Frame's `TensorFrame`, per table.
+        """The same columns as PyTorch Frame's `TensorFrame`, by table.
 
         Raises:
-            SchemaError: a table or a column is gone.
+            SchemaError: a table or a column is missing.
         """
         from relfrog.features.tensor_frame import frame
 
@@ -135,13 +134,13 @@ class Columns:
         return {name: frame(t, db.table_dict[name].df) for name, t in self.tables.items()}
 
     def frame_stats(self, table: str) -> tuple[dict[Any, list[str]], dict[str, dict[Any, Any]]]:
-        """Column names by type and statistics by column, as PyTorch Frame's encoders take them."""
+        """Column names by type and statistics by column, for PyTorch Frame's encoders."""
         from relfrog.features.tensor_frame import frame_stats
 
         return frame_stats(self.tables[table])
 
     def save(self, folder: str | Path) -> None:
-        """Write ``columns.json`` and ``columns.safetensors`` into a folder."""
+        """Write ``columns.json`` and ``columns.safetensors`` to a folder."""
         from safetensors.numpy import save_file
 
         folder = Path(folder)
@@ -151,7 +150,7 @@ class Columns:
         for name, table in self.tables.items():
             for number, column in enumerate(table.columns):
                 for key, array in column.arrays().items():
-                    # By number: names may hold any character, and two columns may share one.
+                    # By number: names may hold any character, and two columns may share a name.
                     arrays[f"{len(tables)}.{number}.{key}"] = np.ascontiguousarray(array)
             tables[name] = {
                 "time_col": table.time_col,
@@ -168,7 +167,7 @@ class Columns:
         save_file(arrays, folder / "columns.safetensors")
         text = json.dumps(about, indent=1, allow_nan=False)
         (folder / "columns.json").write_text(text + "\n", encoding="utf-8")
-        # safetensors keeps everyone else out.
+        # safetensors makes the file readable only for its owner.
         (folder / "columns.safetensors").chmod((folder / "columns.json").stat().st_mode)
 
     @classmethod
@@ -186,7 +185,7 @@ class Columns:
             about = json.loads((folder / "columns.json").read_text(encoding="utf-8"))
             if about["format"] != FORMAT:
                 raise DatasetError(
-                    f"{folder}: columns of format {about['format']}; this version reads {FORMAT}. "
+                    f"{folder}: columns format {about['format']}, but this version reads {FORMAT}. "
                     "Fit them again."
                 )
             arrays: dict[str, dict[str, NDArray[Any]]] = {}
@@ -216,27 +215,27 @@ def fit_columns(
     text_channels: int = 32,
     types: Mapping[str, Mapping[str, str]] = NO_TYPES,
 ) -> Columns:
-    """Decide what each column is and take its statistics, from rows that are known at a cut.
+    """Infer the type and the statistics of each column from rows known at a cutoff.
 
-    Keys are no features. The time column of a table is.
+    Keys are not features; time columns are.
 
     Args:
         db: a RelBench database.
-        before: rows with a later time are not looked at; rows without a time are. There is no
-            default: whoever fits must say what may be known.
-        text: the model for texts, see `relfrog.features.text.text_model`.
+        before: the cutoff. Rows with a later time are not used; rows without a time are. There is
+            no default, so that the caller decides what may be known.
+        text: the text model, see `relfrog.features.text.text_model`.
         text_channels: numbers per text.
-        types: per table and column a type other than the one that is found: numerical,
-            categorical, multicategorical, timestamp, embedding, or skip.
+        types: types of columns by table, to replace the inferred ones: numerical, categorical,
+            multicategorical, timestamp, embedding, or skip.
 
     Raises:
-        UsageError: `before` is no time, a type is wrong, or there is no such text model.
+        UsageError: `before` is not a time, a type is wrong, or there is no such text model.
         SchemaError: a time column is missing or holds no times.
     """
     before = pd.Timestamp(before)
     if before is pd.NaT:
-        raise UsageError("before is no time. Give the time up to which rows may be looked at.")
-    text_model(text, text_channels)  # complains early
+        raise UsageError("before is not a time. Give the time up to which rows may be used.")
+    text_model(text, text_channels)  # fail early
     _check_types(db, types)
     tables = {}
     for name in sorted(db.table_dict):
@@ -275,17 +274,19 @@ def _check_types(db: Database, types: Mapping[str, Mapping[str, str]]) -> None:
                 raise UsageError(f"types: {name} has no column {column!r}. It has: {known}.")
             if wanted not in TYPES:
                 raise UsageError(
-                    f"types: {name}.{column} cannot be {wanted!r}. Choose among: "
+                    f"types: {name}.{column} cannot be {wanted!r}. Choose one of "
                     f"{', '.join(TYPES)}."
                 )
             if column == table.pkey_col or column in table.fkey_col_to_pkey_table:
-                raise UsageError(f"types: {name}.{column} is a key, which has no type. Omit it.")
+                raise UsageError(
+                    f"types: {name}.{column} is a key, which has no type. Leave it out."
+                )
 
 
 def _visible(
     name: str, table: Table, before: pd.Timestamp
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
-    """The times of the rows that are known at the cut, and which they are, as the graph sees it."""
+    """The times of the rows known at the cutoff, and a mask of them, as in the graph."""
     if table.time_col is None:
         return None, np.ones(len(table.df), bool)
     if table.time_col not in table.df:
@@ -302,5 +303,5 @@ def _visible(
 
 
 def _listed(names: list[str], what: str) -> str:
-    """How many there are, and which."""
+    """Count and list names."""
     return f"{len(names)} {what}{'s' * (len(names) != 1)} ({', '.join(map(str, names))})"

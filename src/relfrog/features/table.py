@@ -1,4 +1,4 @@
-"""The columns of a table, where each is found in the tensors, and the tensors."""
+"""The columns of a table, their places in the tensors, and the tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.features import values as reading
 from relfrog.features.column_kinds import (
     FIRST,
     NUM_QUANTILES,
@@ -22,26 +21,36 @@ from relfrog.features.column_kinds import (
     TimeColumn,
     VectorColumn,
 )
+from relfrog.features.values import (
+    missing_mask,
+    read_lists,
+    read_numbers,
+    read_texts,
+    read_times,
+    read_vectors,
+)
 from relfrog.support.times import MISSING
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Features", "TableColumns", "read"]
+__all__ = ["Features", "TableColumns", "read_column"]
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The rows of a table as tensors; `TableColumns` says what is where.
+    """The rows of a table as tensors; `TableColumns` describes their columns.
 
     Attributes:
-        dense: numbers, flags, parts of the calendar, texts. float32, shape [rows, dense_size].
-        codes: rows of one embedding table for all columns. int32, shape [rows, category columns].
-        moments: seconds since 1970 of the timestamp columns other than the table's own, NaN where
+        dense: numbers, flags for missing values, parts of dates, text vectors. float32, shape
+            [rows, dense_size].
+        codes: indices into one embedding table for all columns. int32, shape [rows, category
+            columns].
+        moments: seconds since 1970 of timestamp columns other than the table's own, NaN where
             missing. float64, shape [rows, moment columns].
         bag_offsets: where the entries of each row's lists begin in `bag_values`. int64, shape
             [rows + 1]; None if no column holds lists.
-        bag_values: rows of the same embedding table. int32.
+        bag_values: indices into the same embedding table. int32.
     """
 
     dense: torch.Tensor
@@ -54,7 +63,7 @@ class Features:
         return int(self.dense.shape[0])
 
     def to(self, device: torch.device | str) -> Features:
-        """The same on another device."""
+        """Copy to a device."""
         return Features(
             self.dense.to(device), self.codes.to(device), self.moments.to(device),
             None if self.bag_offsets is None else self.bag_offsets.to(device),
@@ -67,11 +76,11 @@ class TableColumns:
     """The columns of a table.
 
     Attributes:
-        columns: how each is encoded, in the order of the table; a column of few whole numbers
-            is there twice, as numbers and as categories.
+        columns: the encoding of each, in the order of the table; a column of few distinct
+            integers occurs twice, as number and as category.
         time_col: the time column, if the table has one.
-        known: all columns that the table had, keys too.
-        skipped: columns of which nothing is learned, and why.
+        known: all columns that the table had when it was fitted, including keys.
+        skipped: columns that are not encoded, and why.
     """
 
     columns: tuple[Column, ...]
@@ -92,17 +101,17 @@ class TableColumns:
 
     @cached_property
     def times(self) -> list[TimeColumn]:
-        """Timestamp columns, the table's own among them."""
+        """Timestamp columns, including the table's time column."""
         return [c for c in self.columns if isinstance(c, TimeColumn)]
 
     @cached_property
     def vectors(self) -> list[TextColumn | VectorColumn]:
-        """Columns of which each value becomes several numbers."""
+        """Columns whose values become vectors."""
         return [c for c in self.columns if isinstance(c, TextColumn | VectorColumn)]
 
     @cached_property
     def categories(self) -> list[CategoryColumn]:
-        """Columns of `codes`, in this order."""
+        """Category columns, in the order of `codes`."""
         return [c for c in self.columns if isinstance(c, CategoryColumn)]
 
     @cached_property
@@ -112,12 +121,12 @@ class TableColumns:
 
     @property
     def num_numerical(self) -> int:
-        """How many columns of `dense`, from the first, are numerical columns."""
+        """How many of the first columns of `dense` are numerical columns."""
         return len(self.numbers)
 
     @cached_property
     def dense_names(self) -> tuple[str, ...]:
-        """What each column of `dense` is."""
+        """A name for each column of `dense`."""
         names = [column.name for column in self.numbers]
         names += [f"{column.name} missing" for column in self.flagged]
         names += [f"{column.name} {part}" for column in self.times for part in column.parts]
@@ -137,14 +146,14 @@ class TableColumns:
 
     @property
     def dense_size(self) -> int:
-        """Columns of `dense`."""
+        """Number of columns of `dense`."""
         return len(self.dense_names)
 
     @cached_property
     def code_offsets(self) -> tuple[int, ...]:
-        """Where the slice of each of `categories`, and then of `bags`, begins; and the end.
+        """Where the codes of each of `categories`, then of `bags`, begin; and the end.
 
-        A slice holds a code for missing, one for unknown, and one per category.
+        Each column has a code for missing, one for unknown, and one per category.
         """
         coded: list[CategoryColumn | BagColumn] = [*self.categories, *self.bags]
         sizes = [FIRST + len(column.categories) for column in coded]
@@ -152,7 +161,7 @@ class TableColumns:
 
     @property
     def num_codes(self) -> int:
-        """Rows of the embedding table."""
+        """Number of rows of the embedding table."""
         return self.code_offsets[-1]
 
     @property
@@ -168,16 +177,16 @@ class TableColumns:
         return np.stack([column.quantiles for column in self.numbers])
 
     def encodes(self, column: str) -> bool:
-        """Whether a column is one of those that are encoded."""
+        """Whether a column is encoded."""
         return any(own.name == column for own in self.columns)
 
     def had_key(self, column: str) -> bool:
-        """Whether a column was there as a key."""
+        """Whether a column was a key when the columns were fitted."""
         values = column in self.skipped or self.encodes(column)
         return column in self.known and not values
 
     def encode(self, frame: pd.DataFrame, unreadable: list[str]) -> Features:
-        """Encode rows; columns of which no value can be read are appended to `unreadable`."""
+        """Encode rows; columns without any readable value are appended to `unreadable`."""
         import torch
 
         rows = len(frame)
@@ -189,7 +198,7 @@ class TableColumns:
         vectors = calendar + sum(len(column.parts) for column in self.times)
         number = code = moment = 0
         for column in self.columns:
-            found, readable = read(column, frame[column.name])
+            found, readable = read_column(column, frame[column.name])
             if not _fits(column, frame[column.name], readable):
                 unreadable.append(column.name)
             if column in self.flagged:
@@ -214,40 +223,40 @@ class TableColumns:
             elif isinstance(column, TextColumn | VectorColumn):
                 dense[:, vectors : vectors + column.channels] = column.encode(found)
                 vectors += column.channels
-        plain = [torch.from_numpy(array) for array in (dense, codes, moments)]
+        tensors = [torch.from_numpy(array) for array in (dense, codes, moments)]
         if not bags:
-            return Features(plain[0], plain[1], plain[2])
+            return Features(tensors[0], tensors[1], tensors[2])
         row, value = (np.concatenate(parts) for parts in zip(*bags, strict=True))
         offsets = np.zeros(rows + 1, np.int64)
         np.cumsum(np.bincount(row, minlength=rows), out=offsets[1:])
         value = value[np.argsort(row, kind="stable")].astype(np.int32)
         entries = torch.from_numpy(offsets), torch.from_numpy(value)
-        return Features(plain[0], plain[1], plain[2], *entries)
+        return Features(tensors[0], tensors[1], tensors[2], *entries)
 
 
 def _fits(column: Column, values: pd.Series, readable: NDArray[np.bool_]) -> bool:
-    """Whether a column still holds what it held: something can be read, or it is empty."""
+    """Whether a column still has its type: some value can be read, or all are missing."""
     if readable.any() or (
         isinstance(column, NumberColumn | CategoryColumn)
-        and pd.api.types.is_numeric_dtype(values.dtype)  # numbers, be they all infinite
+        and pd.api.types.is_numeric_dtype(values.dtype)  # even if all are infinite
     ):
         return True
-    return bool(reading.missing(values).all())
+    return bool(missing_mask(values).all())
 
 
-def read(column: Column, values: pd.Series) -> tuple[Any, NDArray[np.bool_]]:
-    """The values as `column.encode` takes them, and where there is one."""
+def read_column(column: Column, values: pd.Series) -> tuple[Any, NDArray[np.bool_]]:
+    """The values for `column.encode`, and a mask of the values that are present."""
     if isinstance(column, NumberColumn) or (isinstance(column, CategoryColumn) and column.numeric):
-        found = reading.numbers(values)
+        found = read_numbers(values)
         return found, ~np.isnan(found)
     if isinstance(column, TimeColumn):
-        moments = reading.moments(values)
+        moments = read_times(values)
         return moments, moments != MISSING
     if isinstance(column, BagColumn):
-        lengths, flat = reading.lists(values)
+        lengths, flat = read_lists(values)
         return (lengths, flat), lengths >= 0
     if isinstance(column, VectorColumn):
-        rows = reading.vectors(values, column.channels)
+        rows = read_vectors(values, column.channels)
         return rows, np.asarray(~np.isnan(rows).any(axis=1))
-    words = reading.texts(values)
+    words = read_texts(values)
     return words, np.array([word is not None for word in words], bool)

@@ -1,4 +1,4 @@
-"""The same columns for PyTorch Frame: its `TensorFrame`, and the statistics its encoders take."""
+"""Columns for PyTorch Frame: its `TensorFrame`, and the statistics for its encoders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relfrog.features.column_kinds import (
     TimeColumn,
     calendar,
 )
-from relfrog.features.table import read
+from relfrog.features.table import read_column
 from relfrog.support.times import MISSING
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["frame", "frame_stats"]
 
-#: Floats of 32 bits hold no more, and their squares are to be finite too.
+#: Numbers are clipped here, so that their squares are finite in 32 bits.
 LARGE = 1e18
 
 
 def _named(table: TableColumns) -> dict[str, Any]:
-    """The columns by name; one that is there twice is called so."""
+    """Columns by name; the second encoding of a column gets a suffix."""
     named: dict[str, Any] = {}
     taken = set(table.known)
     for column in table.columns:
@@ -75,7 +75,7 @@ def frame_stats(table: TableColumns) -> tuple[dict[Any, list[str]], dict[str, di
             own = {StatType.EMB_DIM: column.channels}
         stats[name] = own
     if not names:
-        # An encoder needs a column; this one says the same of every row.
+        # An encoder needs at least one column; this one is constant.
         names[stype.numerical] = ["constant"]
         five = [1.0] * 5
         own = {StatType.MEAN: 0.0, StatType.STD: 1.0, StatType.QUANTILES: five}
@@ -84,7 +84,7 @@ def frame_stats(table: TableColumns) -> tuple[dict[Any, list[str]], dict[str, di
 
 
 def frame(table: TableColumns, rows: pd.DataFrame) -> Any:
-    """A table's rows as a `TensorFrame`: raw numbers, -1 for categories that are not known."""
+    """A table's rows as a `TensorFrame`: raw numbers, and -1 for unknown categories."""
     import torch
     from torch_frame import TensorFrame, stype
     from torch_frame.data import MultiEmbeddingTensor, MultiNestedTensor
@@ -94,7 +94,7 @@ def frame(table: TableColumns, rows: pd.DataFrame) -> Any:
     if not table.columns:
         parts[stype.numerical].append(np.ones(len(rows)))
     for column in table.columns:
-        found, _ = read(column, rows[column.name])
+        found, _ = read_column(column, rows[column.name])
         if isinstance(column, NumberColumn):
             made: Any = np.clip(found, -LARGE, LARGE)
         elif isinstance(column, TimeColumn):
@@ -115,16 +115,16 @@ def frame(table: TableColumns, rows: pd.DataFrame) -> Any:
             values, offset = _nested(made, len(rows))
             tensors[kind] = MultiNestedTensor(len(rows), len(made), values, offset)
         else:
-            whole = torch.from_numpy(np.stack(made, axis=1))
-            tensors[kind] = whole.to(torch.float32) if kind == stype.numerical else whole
+            stacked = torch.from_numpy(np.stack(made, axis=1))
+            tensors[kind] = stacked.to(torch.float32) if kind == stype.numerical else stacked
     return TensorFrame(tensors, names, num_rows=len(rows))
 
 
 def _parts(column: TimeColumn, found: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Year, month, day, weekday, hour, minute, second; all but the year from 0. Shape [n, 7]."""
+    """Year, month, day, weekday, hour, minute, second; from 0, but for the year. Shape [n, 7]."""
     years, months, days, weekdays, minutes = calendar(found)
     seconds = found % DAY // 1_000_000 % 60
-    # PyTorch Frame refuses years before the first that the statistics know.
+    # PyTorch Frame rejects years before the first in the statistics.
     years = np.maximum(years, calendar(np.array([column.oldest]))[0][0])
     out = np.stack([years, months, days, weekdays, minutes // 60, minutes % 60, seconds], axis=1)
     out[found == MISSING] = -1
@@ -132,7 +132,7 @@ def _parts(column: TimeColumn, found: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _nested(bags: list[NDArray[np.int64]], rows: int) -> tuple[Any, Any]:
-    """Entries of all list columns, one row after the other, and where each list begins."""
+    """Entries of all list columns, row by row, and where each list begins."""
     import torch
 
     place = np.concatenate([row * len(bags) + i for i, (row, _) in enumerate(bags)])

