@@ -555,3 +555,13 @@ def test_new_categories_are_named_and_those_of_before_are_not(store: Path, tmp_p
     (run.folder / "unseen.json").write_text("[1]")
     with pytest.raises(relfrog.errors.RunError, match="damaged"):
         load_run(run.folder).predict()
+
+
+def test_a_run_that_a_killed_process_was_replacing_is_still_there(
+    store: Path, tmp_path: Path
+) -> None:
+    """Killed between the two renames of an overwrite: the old run was moved aside."""
+    run = fit(store, tmp_path / "run", model="mean")
+    expected = run.evaluate()
+    run.folder.rename(tmp_path / ".run.partial-1-old")
+    assert load_run(tmp_path / "run").evaluate() == expected

@@ -42,7 +42,14 @@ from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
 from relfrog.datasets.tasks import read_task_manifest
 from relfrog.errors import DatasetError, RunError, UsageError
-from relfrog.support.files import atomic_folder, locked, read_json, write_json, write_text
+from relfrog.support.files import (
+    atomic_folder,
+    locked,
+    read_json,
+    recover,
+    write_json,
+    write_text,
+)
 from relfrog.support.times import MISSING
 from relfrog.training.prepared import Prepared
 
@@ -225,6 +232,7 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Config]:
     Raises:
         RunError: It is no run folder, or is damaged.
     """
+    recover(folder.parent, folder.name)  # a killed process may have been replacing it
     if not is_run(folder):
         raise RunError(
             f"{folder} is no run folder. Make one: relfrog train DATASET TASK --out {folder}"
