@@ -36,7 +36,7 @@ def test_it_explains_what_predict_says(whole: Run) -> None:
 
 
 def test_nothing_later_is_used_and_the_newest_is_named(whole: Run) -> None:
-    tables = whole.tables
+    tables = whole.prepared.db.table_dict
     for at in ("2020-06-01", AT):
         found = explain(whole, "P12", at, rows=400)
         assert {share.table for share in found.tables} == {*whole.prepared.graph.num_rows}

@@ -148,7 +148,8 @@ def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Ex
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
     loader = prepared.loader(seeds)
     plan: Plan = next(iter(loader))
-    question = _Question(run, plan)
+    asked = _ListQuestion if prepared.target_table is not None else _Question
+    question = asked(run, plan)
     before = question.answer(plan)
     spots = _reachable(plan)
     seed = (prepared.task.entity_table, int(plan.batch.seeds[0]))
@@ -185,35 +186,25 @@ def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Ex
 class _Question:
     """The one number that is explained: which output, and how to compute it for a plan."""
 
+    request: ListRequest | None = None
+
     def __init__(self, run: Run, plan: Plan) -> None:
         self.network, self.plan, self.threads = run.network, plan, run.config.threads
         self.device = torch.device(run.device)
         self.features = {n: part.to(self.device) for n, part in run.prepared.features.items()}
-        self.kind = run.about["task_type"]
-        self.request: ListRequest | None = None
         self.column = 0
-        self.target = -1
-        output = self._predict(plan)
+        self.words = self._choose(run, self._predict(plan))
+
+    def _choose(self, run: Run, output: NDArray[Any]) -> str:
+        """Choose the number, the likeliest class where there are several; what it is, in words."""
         label = run.prepared.task.target_col
-        if self.kind == "recommendation":
-            self.target = int(output[0, 0, 0])
-            if self.target < 0:
-                raise TaskError("nothing can be recommended at that time.")
-            table = run.prepared.task.dst_entity_table
-            allowed = np.zeros(run.prepared.graph.num_rows[table], bool)
-            allowed[self.target] = True
-            self.request = ListRequest(1, allowed)
-            named = _keys(run, [table], [self.target])[0]
-            self.words = f"score of {table} {named}, the first of the list"
-        elif self.kind == "regression":
-            self.words = f"predicted {label}"
-        elif self.kind == "binary_classification":
-            self.words = f"probability of {label}"
-        else:
-            self.column = int(output[0].argmax())
-            classes = getattr(self.network.head, "classes", None)
-            value = self.column if classes is None else classes[self.column]
-            self.words = f"probability of {label} {value}"
+        if output.ndim == 1:
+            what = "predicted" if run.prepared.kind == "regression" else "probability of"
+            return f"{what} {label}"
+        self.column = int(output[0].argmax())
+        classes = run.about["labels"].get("classes")
+        value = self.column if classes is None else classes[self.column]
+        return f"probability of {label} {value}"
 
     def _predict(self, plan: Plan) -> NDArray[Any]:
         with torch.no_grad(), thread_limit(self.threads):
@@ -225,25 +216,48 @@ class _Question:
     def answer(self, plan: Plan) -> float:
         """The number."""
         found = self._predict(plan)
-        if self.kind == "recommendation":
-            return float(found[0, 0, 1])
         return float(found[0] if found.ndim == 1 else found[0, self.column])
+
+    def _aim(self, answer: Any) -> Tensor:
+        """What gradients are taken of: the raw output behind the number."""
+        aim: Tensor = answer[0, self.column]
+        return aim
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """How strongly each row bears on the raw output, by its gradient. Shapes [rows]."""
         output = self.network(self.plan.to(self.device), self.features)
-        if self.kind == "recommendation":
-            here = output.seeds.row == self.target
-            aim = output.seeds.sampled[here].sum() + output.seeds.seeds.pow(2).sum()
-        else:
-            aim = output.seeds[0, self.column]
         tables = list(output.states[0])
         states = [output.states[0][name] for name in tables]
-        found = torch.autograd.grad(aim, states, allow_unused=True)
+        found = torch.autograd.grad(self._aim(output.seeds), states, allow_unused=True)
         return {
             name: _bearing(state, slope)
             for name, state, slope in zip(tables, states, found, strict=True)
         }
+
+
+class _ListQuestion(_Question):
+    """The score of the first target of a list."""
+
+    def _choose(self, run: Run, output: NDArray[Any]) -> str:
+        self.target = int(output[0, 0, 0])
+        if self.target < 0:
+            raise TaskError("nothing can be recommended at that time.")
+        table = run.prepared.target_table
+        assert table is not None
+        allowed = np.zeros(run.prepared.graph.num_rows[table], bool)
+        allowed[self.target] = True
+        self.request = ListRequest(1, allowed)
+        named = _keys(run, [table], [self.target])[0]
+        return f"score of {table} {named}, the first of the list"
+
+    def answer(self, plan: Plan) -> float:
+        """The score."""
+        return float(self._predict(plan)[0, 0, 1])
+
+    def _aim(self, answer: Any) -> Tensor:
+        here = answer.row == self.target
+        aim: Tensor = answer.sampled[here].sum() + answer.seeds.pow(2).sum()
+        return aim
 
 
 def _bearing(state: Tensor, slope: Tensor | None) -> NDArray[Any]:

@@ -16,6 +16,9 @@ __all__ = ["REGIMES", "compute_metrics"]
 #: sees everything up to its own time.
 REGIMES = ("frozen", "rolling")
 
+#: By name, computed when asked for.
+Scores = dict[str, Callable[[], float]]
+
 
 def compute_metrics(
     kind: str,
@@ -33,57 +36,83 @@ def compute_metrics(
         label_std: standard deviation of the training labels, for NMAE.
         only: compute only this metric; by default all.
     """
-    import sklearn.metrics as skm
-    from relbench.metrics import map as ranking_map
-
-    scores: dict[str, Callable[[], float]]
-    if kind == "binary_classification":
-        truth, chosen = labels.astype(int), predicted >= 0.5
-        scores = {
-            "roc_auc": lambda: skm.roc_auc_score(truth, predicted),
-            "average_precision": lambda: skm.average_precision_score(truth, predicted),
-            "accuracy": lambda: skm.accuracy_score(truth, chosen),
-            "f1": lambda: skm.f1_score(truth, chosen),
-        }
-    elif kind == "regression":
-        truth = labels.astype(float)
-        scores = {
-            "mae": lambda: skm.mean_absolute_error(truth, predicted),
-            "rmse": lambda: skm.mean_squared_error(truth, predicted) ** 0.5,
-            "r2": lambda: skm.r2_score(truth, predicted),
-        }
-        if label_std:
-            scores["nmae"] = lambda: skm.mean_absolute_error(truth, predicted) / label_std
-    elif kind == "multiclass_classification":
-        truth, chosen = labels.astype(int), predicted.argmax(1)
-        scores = {
-            "accuracy": lambda: skm.accuracy_score(truth, chosen),
-            "macro_f1": lambda: skm.f1_score(truth, chosen, average="macro"),
-        }
-    elif kind == "recommendation":
-        lists = predicted[:, :, 0].astype(np.int64)
-        found = [np.isin(row, some) for row, some in zip(lists, labels, strict=True)]
-        hit: NDArray[Any] = np.array(found, bool).reshape(lists.shape)
-        count = np.array([len(some) for some in labels])
-        scores = {
-            "map": lambda: ranking_map(hit, count),
-            "precision": lambda: hit.mean(),
-            "recall": lambda: (hit.sum(1) / count).mean(),
-            "mrr": lambda: (hit / np.arange(1, lists.shape[1] + 1)).max(1).mean(),
-        }
-    else:
-        truth = np.stack(labels.tolist()).astype(int)
-        both = (truth.min(0) == 0) & (truth.max(0) == 1)  # ranking metrics need both values
-        scores = {
-            "roc_auc_macro": lambda: skm.roc_auc_score(truth[:, both], predicted[:, both]),
-            "average_precision_macro": lambda: skm.average_precision_score(
-                truth[:, both], predicted[:, both]
-            ),
-            "f1_macro": lambda: skm.f1_score(truth, predicted >= 0.5, average="macro"),
-        }
+    scores = _SCORES[kind](labels, predicted, label_std)
     if only is not None:
         scores = {only: scores[only]}
     return {name: _defined(score) for name, score in scores.items()}
+
+
+def _binary(labels: NDArray[Any], predicted: NDArray[Any], _: float | None) -> Scores:
+    import sklearn.metrics as skm
+
+    truth, chosen = labels.astype(int), predicted >= 0.5
+    return {
+        "roc_auc": lambda: skm.roc_auc_score(truth, predicted),
+        "average_precision": lambda: skm.average_precision_score(truth, predicted),
+        "accuracy": lambda: skm.accuracy_score(truth, chosen),
+        "f1": lambda: skm.f1_score(truth, chosen),
+    }
+
+
+def _regression(labels: NDArray[Any], predicted: NDArray[Any], std: float | None) -> Scores:
+    import sklearn.metrics as skm
+
+    truth = labels.astype(float)
+    scores: Scores = {
+        "mae": lambda: skm.mean_absolute_error(truth, predicted),
+        "rmse": lambda: skm.mean_squared_error(truth, predicted) ** 0.5,
+        "r2": lambda: skm.r2_score(truth, predicted),
+    }
+    if std:
+        scores["nmae"] = lambda: skm.mean_absolute_error(truth, predicted) / std
+    return scores
+
+
+def _multiclass(labels: NDArray[Any], predicted: NDArray[Any], _: float | None) -> Scores:
+    import sklearn.metrics as skm
+
+    truth, chosen = labels.astype(int), predicted.argmax(1)
+    return {
+        "accuracy": lambda: skm.accuracy_score(truth, chosen),
+        "macro_f1": lambda: skm.f1_score(truth, chosen, average="macro"),
+    }
+
+
+def _multilabel(labels: NDArray[Any], predicted: NDArray[Any], _: float | None) -> Scores:
+    import sklearn.metrics as skm
+
+    truth = np.stack(labels.tolist()).astype(int)
+    both = (truth.min(0) == 0) & (truth.max(0) == 1)  # ranking metrics need both values
+    ranked = truth[:, both], predicted[:, both]
+    return {
+        "roc_auc_macro": lambda: skm.roc_auc_score(*ranked),
+        "average_precision_macro": lambda: skm.average_precision_score(*ranked),
+        "f1_macro": lambda: skm.f1_score(truth, predicted >= 0.5, average="macro"),
+    }
+
+
+def _recommendation(labels: NDArray[Any], predicted: NDArray[Any], _: float | None) -> Scores:
+    from relbench.metrics import map as ranking_map
+
+    lists = predicted[:, :, 0].astype(np.int64)
+    found = [np.isin(row, some) for row, some in zip(lists, labels, strict=True)]
+    hit: NDArray[Any] = np.array(found, bool).reshape(lists.shape)
+    count = np.array([len(some) for some in labels])
+    return {
+        "map": lambda: ranking_map(hit, count),
+        "precision": lambda: hit.mean(),
+        "recall": lambda: (hit.sum(1) / count).mean(),
+        "mrr": lambda: (hit / np.arange(1, lists.shape[1] + 1)).max(1).mean(),
+    }
+
+
+_SCORES: dict[str, Callable[[NDArray[Any], NDArray[Any], float | None], Scores]] = {
+    "binary_classification": _binary,
+    "regression": _regression,
+    "multiclass_classification": _multiclass,
+    "multilabel_classification": _multilabel,
+    "recommendation": _recommendation,
+}
 
 
 def _defined(score: Callable[[], float]) -> float:
