@@ -314,7 +314,7 @@ def test_a_leak_through_labels_is_found(run: relfrog.Run, monkeypatch: pytest.Mo
             }
         )
 
-    monkeypatch.setattr("relfrog.training.prepared.add_label_history", early)
+    monkeypatch.setattr("relfrog.training.opened.add_label_history", early)
     leaking = certify(load_run(run.folder))
     leaking.predict(VAL + pd.Timedelta("5 days"))
     assert not leaking.certificate.holds

@@ -39,8 +39,8 @@ def test_points_of_a_run(run: relfrog.Run) -> None:
 
 
 def test_a_run_without_rows(store: Path, tmp_path: Path, run: relfrog.Run) -> None:
-    other = relfrog.Run(run.folder, run.about, run.config.__class__(model="popularity"))
-    with pytest.raises(relfrog.errors.UsageError, match="popularity has no embeddings"):
+    other = fit(store, tmp_path / "mean", model="mean")
+    with pytest.raises(relfrog.errors.RunError, match="mean is no network: no embeddings"):
         differences(other)
     with pytest.raises(relfrog.errors.UsageError, match="pairs must be 1 or more"):
         differences(run, pairs=0)

@@ -531,7 +531,7 @@ def test_ctrl_c_says_how_to_go_on(runs: Path, tmp_path: Path) -> None:
     assert words[:2] == ["relfrog", "train"]
     assert words[3:] == ["buys", "--out", str(out), "--resume"]
     assert Path(words[2]).samefile(runs / "store")
-    with pytest.raises(library.RunError, match="has not ended"):
+    with pytest.raises(library.errors.RunError, match="has not ended"):
         library.load_run(out)
     assert (out / "checkpoint.safetensors").exists()
     assert not list(out.glob(".*partial*"))

@@ -117,9 +117,9 @@ def test_no_job_outlives_who_gave_it(tmp_path: Path, how: signal.Signals) -> Non
 def test_a_script_without_a_guard_is_run_once(shop: Path, tmp_path: Path) -> None:
     script = tmp_path / "study.py"
     script.write_text(f"""
-import relfrog
+from relfrog.experiments import experiment
 print("begin", flush=True)
-found = relfrog.experiment(
+found = experiment(
     "structure", datasets=[{str(shop)!r}], tasks=["buys", "spends"], seeds=1, jobs=2, out="out",
     settings={ {**QUICK, "epochs": 1}!r},
 )

@@ -233,5 +233,5 @@ def test_to_pyg_without_features() -> None:
     assert "tf" not in data["spoke"]
     assert data["spoke", "f2p_hub", "hub"].edge_index.tolist() == [[0, 1, 2], [0, 0, 0]]
     assert data["hub", "rev_f2p_hub", "spoke"].edge_index.tolist() == [[0, 0, 0], [0, 1, 2]]
-    with pytest.raises(UsageError, match="pass db"):
+    with pytest.raises(UsageError, match="Pass db"):
         graph.to_pyg(col_to_stype={})

@@ -170,7 +170,9 @@ def test_a_class_that_was_not_seen_is_never_right() -> None:
     (grad,) = torch.autograd.grad(loss, out)
     assert (grad[1] == 0).all()
     # ... and counts as wrong in the metrics.
-    scores = compute_metrics(head.kind, head.truth(labels), head.predict(out.detach()).numpy())
+    scores = compute_metrics(
+        head.kind, head.truth({"classes": head.classes}, labels), head.predict(out.detach()).numpy()
+    )
     assert scores["accuracy"] == pytest.approx(2 / 3)
 
 
@@ -179,7 +181,7 @@ def test_classes_keep_their_type(classes: list) -> None:
     head = build("multiclass_classification", np.array(classes))
     predicted = head.predict(torch.eye(3) * 9).numpy()
     np.testing.assert_allclose(predicted.sum(1), 1, rtol=1e-6)
-    found = head.columns(predicted)
+    found = head.columns({"classes": classes}, predicted)
     assert found["prediction"].tolist() == classes
     assert found["prediction"].dtype.kind == np.array(classes).dtype.kind
     assert list(found)[1:] == [f"probability_{value}" for value in classes]
@@ -203,5 +205,6 @@ def test_nothing_to_predict(kind: str) -> None:
     head = build(kind, LABELS[kind][0])
     predicted = head.predict(head(torch.zeros(0, SIZE)))
     assert len(predicted) == 0
-    for column in head.columns(predicted.detach().numpy()).values():
+    about = head.describe(LABELS[kind][0])
+    for column in head.columns(about, predicted.detach().numpy()).values():
         assert len(column) == 0

@@ -364,7 +364,7 @@ def test_counts_are_kept_within_bounds(shop: Path, monkeypatch: pytest.MonkeyPat
     first = int(graph.ticks(pd.Series([VAL]))[0])
     for tick in range(first, first + 10):
         popularity.at(tick)
-    assert 1 <= len(popularity._kept) <= 3
+    assert 1 <= len(popularity._cache) <= 3
 
 
 def test_a_ranker_bears_many_candidates(

@@ -69,5 +69,5 @@ def test_what_is_new_is_named_and_what_is_gone_is_an_error(stored: Path) -> None
         assert load_run(run).predict("2020-11-01")["prediction"].between(0, 1).all()
     assert any("orders.channel: 1 category ('telepathy')" in str(w.message) for w in said)
     orders.drop(columns=["channel", "amount"]).to_parquet(db / "orders.parquet")
-    with pytest.raises(SchemaError, match=r"orders\.amount.*orders\.channel.*Bring them back"):
+    with pytest.raises(SchemaError, match=r"orders\.amount.*orders\.channel.*Restore them"):
         load_run(run).predict("2020-11-01")

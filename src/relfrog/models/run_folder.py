@@ -247,7 +247,7 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Config]:
         settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
         config = Config(**parse_settings(settings))
     except (
-        OSError, yaml.YAMLError, RecursionError, AttributeError, ValueError, UsageError
+        OSError, yaml.YAMLError, RecursionError, AttributeError, TypeError, ValueError, UsageError
     ) as error:  # fmt: skip
         text = " ".join(str(error).split())
         raise RunError(f"{folder}: config.yaml is damaged ({text}). Train again.") from None
