@@ -84,18 +84,20 @@ def test_columns_know_nothing_after_the_validation_time(
 def test_label_sql_prints_nothing(
     store: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """DuckDB shows how far a long query is, where data should be; here after a millisecond."""
+    """DuckDB shows how far a long query is, where data should be; here soon."""
     connect = duckdb.connect
 
     def talkative(**options: Any) -> duckdb.DuckDBPyConnection:
         connection = connect(**options)
         connection.execute("SET enable_progress_bar = true")
-        connection.execute("SET progress_bar_time = 1")
+        connection.execute("SET progress_bar_time = 200")
         return connection
 
     monkeypatch.setattr(duckdb, "connect", talkative)
     db = relfrog.open_dataset(store).get_db()
-    slow = "SELECT count(*) AS n FROM range(9000) a, range(9000) b WHERE a.range * b.range % 7 = 3"
+    slow = (
+        "SELECT count(*) AS n FROM range(11000) a, range(11000) b WHERE a.range * b.range % 7 = 3"
+    )
     found = run_sql(slow, db, [TEST], pd.Timedelta("1 day"))
     assert capfd.readouterr() == ("", "")
     with talkative(config={"threads": 1}) as loud:

@@ -1,0 +1,142 @@
+"""Several models, and what validation makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import relfrog
+from relfrog import load_run
+from relfrog.cli import cli
+from relfrog.kinds import TASK_KINDS
+from relfrog.models.auto import choose
+from relfrog.models.boosting import BoostedTrees
+from relfrog.runs.train import RunInterrupted
+from relfrog.training.budget import Budget
+from relfrog.training.callbacks import Callback
+from small_store import QUICK, VAL
+
+
+@pytest.mark.slow
+def test_what_is_not_clearly_worse_is_averaged() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=2000)
+    noisy = {name: truth + rng.normal(size=2000) for name in ("a", "b")}
+    blend = choose(TASK_KINDS["regression"], truth, noisy)
+    assert blend.weights == {"a": 0.5, "b": 0.5}
+    assert blend.sure > 0.9
+    far = {**noisy, "far": truth + 3 * rng.normal(size=2000)}
+    assert choose(TASK_KINDS["regression"], truth, far).weights == {"a": 0.5, "b": 0.5}
+    good = truth + 0.1 * rng.normal(size=2000)
+    blend = choose(TASK_KINDS["regression"], truth, {"bad": noisy["a"], "good": good})
+    assert blend.weights == {"good": 1.0}
+    error = rng.normal(size=200)
+    factor = np.where(rng.permutation(200) < 100, 0.5, 1.55)  # errs like the best, a little more
+    near = {"best": truth[:200] + error, "second": truth[:200] + factor * error}
+    blend = choose(TASK_KINDS["regression"], truth[:200], near)
+    assert np.abs(error).mean() < blend.score  # the average is worse, but not clearly
+    assert blend.best == "best"
+    assert blend.weights == {"best": 0.5, "second": 0.5}
+    few = choose(
+        TASK_KINDS["binary_classification"], np.array([0, 1]), {"a": np.zeros(2), "b": np.ones(2)}
+    )
+    assert few.weights == {"a": 0.5, "b": 0.5}
+    never = choose(
+        TASK_KINDS["binary_classification"], np.ones(3), {"a": np.zeros(3), "b": np.ones(3)}
+    )
+    assert np.isnan(never.score)
+
+
+@pytest.mark.slow
+def test_auto_holds_its_members_and_goes_on(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
+    given = {**QUICK, "epochs": 1, "trials": 1}
+
+    def interrupt(*_: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BoostedTrees, "fit", interrupt)
+        with pytest.raises(RunInterrupted, match=r"--out \S*auto --resume"):
+            relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
+    kept = (tmp_path / "auto/members/recent/run.json").stat().st_mtime_ns
+    run = relfrog.train(store, "buys", tmp_path / "auto", resume=True)
+    assert (tmp_path / "auto/members/recent/run.json").stat().st_mtime_ns == kept
+    assert set(run.blend["members"]) == {"mean", "global-mean", "recent", "lightgbm", "frog"}
+    assert sum(run.blend["weights"].values()) == pytest.approx(1)
+    scores = {n: m["val"]["rolling"]["roc_auc"] for n, m in run.blend["members"].items()}
+    assert run.metrics["val"]["rolling"]["roc_auc"] >= max(scores.values()) - 1e-9
+    assert load_run(run.folder).evaluate("test", "frozen") == run.metrics["test"]["frozen"]
+    assert len(run.predict(VAL)) == 20
+    assert "roles" in CliRunner().invoke(cli, ["roles", str(run.folder)]).output
+
+
+def test_auto_keeps_to_its_time(store: Path, tmp_path: Path) -> None:
+    given = {**QUICK, "minutes": 0.01}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("relfrog.training.budget.time.monotonic", iter(range(0, 10**6, 100)).__next__)
+        run = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
+    assert list(run.blend["members"]) == ["mean"]
+    assert "frog" in run.blend["skipped"]
+
+
+@pytest.mark.slow
+def test_auto_leaves_time_for_the_network(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search may use half of what is left, and ends when that is over."""
+    ends: dict[str, float] = {}
+    real = BoostedTrees.fit
+
+    def fit(self: Any, folder: Path, budget: Budget, callbacks: Any, *, resume: bool) -> None:
+        ends["lightgbm"] = budget.until
+        real(self, folder, Budget(0.0), callbacks, resume=resume)  # it is over at once
+
+    monkeypatch.setattr(BoostedTrees, "fit", fit)
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
+    given = {**QUICK, "epochs": 30, "patience": 30, "trials": 5, "minutes": 600.0}
+    began = monotonic()
+
+    class Watch(Callback):
+        def on_epoch(self, trainer: Any, record: Any) -> None:
+            ends.setdefault("frog", trainer.budget.until)
+            if record.epoch == 1:
+                trainer.budget = Budget(0.0)
+
+    auto = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given,
+                         callbacks=[Watch()])  # fmt: skip
+    assert 290 * 60 < ends["lightgbm"] - began < 310 * 60
+    assert 590 * 60 < ends["frog"] - began < 610 * 60
+    assert len(load_run(auto.folder / "members" / "lightgbm").history()) == 1
+    assert load_run(auto.folder / "members" / "frog").about["epochs"] == 2
+
+
+@pytest.mark.slow
+def test_auto_takes_finished_runs_over(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**QUICK, "epochs": 1, "trials": 1}
+    runs = {
+        name: relfrog.train(store, "buys", tmp_path / name, model=name, settings=given).folder
+        for name in ("frog", "recent")
+    }
+    other = relfrog.train(store, "buys", tmp_path / "m", model="mean", settings={**given, "lr": 1})
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
+    auto = relfrog.train(
+        store, "buys", tmp_path / "auto", model="auto", settings=given,
+        members={**runs, "mean": other.folder, "lightgbm": tmp_path / "nowhere"},
+    )  # fmt: skip
+    for name, folder in runs.items():
+        taken = auto.folder / "members" / name / "run.json"
+        assert taken.read_bytes() == (folder / "run.json").read_bytes()
+    # Other settings, or nothing there: it trains its own.
+    assert load_run(auto.folder / "members" / "mean").config.lr == auto.config.lr != other.config.lr
+    assert "lightgbm" in auto.blend["members"]
+    assert auto.about["seconds"] >= load_run(runs["frog"]).about["seconds"]
