@@ -32,6 +32,7 @@ from relfrog.datasets.tasks import load_task
 from relfrog.errors import DatasetError, RelFrogWarning, RunError, UsageError
 from relfrog.nn.network import Network
 from relfrog.runs.train import RunInterrupted
+from relfrog.support.memory import is_out_of_memory
 from relfrog.training import memory_check as memory
 from relfrog.training.callbacks import Callback
 from relfrog.training.opened import OpenedTask
@@ -55,7 +56,7 @@ def whole(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint after every step."""
     trainer = functools.partial(Trainer, checkpoint_seconds=-1.0)
-    monkeypatch.setattr("relfrog.models.fit.Trainer", trainer)
+    monkeypatch.setattr("relfrog.models.network.Trainer", trainer)
 
 
 @contextmanager
@@ -251,7 +252,7 @@ def test_another_number_of_threads_is_said(store: Path, tmp_path: Path) -> None:
     ],
 )
 def test_errors_that_mean_too_little_memory(error: Exception, short: bool) -> None:
-    assert memory.is_out_of_memory(error) == short
+    assert is_out_of_memory(error) == short
 
 
 def trainer_of(store: Path, folder: Path, **given: Any) -> Trainer:
