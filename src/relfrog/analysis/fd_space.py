@@ -168,10 +168,9 @@ def _scored(run: Run, apart: dict[str, tuple[NDArray[Any], NDArray[Any]]]) -> di
     """Area under the ROC curve by the scorers of the run."""
     from sklearn.metrics import roc_auc_score
 
-    from relfrog.support.files import load_tensors
+    from relfrog.training.weights import load_weights
 
-    tensors = load_tensors(run.folder / "model.safetensors")
-    learned = {k[3:]: v.double().numpy() for k, v in tensors.items() if k.startswith("fd.")}
+    learned = {k: v.double().numpy() for k, v in load_weights(run.folder, "fd").items()}
     number = {str(key): i for i, key in enumerate(run.prepared.graph.foreign_keys)}
     found = {}
     for name, (true, wrong) in apart.items():

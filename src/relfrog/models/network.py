@@ -27,10 +27,10 @@ from relfrog.training.inference import predict_seeds
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 from relfrog.training.trainer import Trainer
+from relfrog.training.weights import FILE, named_part
 
 __all__ = ["FILE", "SELECTED", "WORK", "NetworkModel"]
 
-FILE = "model.safetensors"
 #: Of a refitted model: the folder of what validation had selected.
 SELECTED = "chosen"
 #: Folders that are there while training goes on: with and without label history, and the refit.
@@ -125,9 +125,8 @@ class NetworkModel(Model):
     def network(self) -> Network:
         """The network with its weights."""
         network = self.prepared.network(self.labels, self.gates)
-        weights = {k[8:]: v for k, v in self.weights.items() if k.startswith("network.")}
         try:
-            network.load_state_dict(weights)
+            network.load_state_dict(named_part(self.weights, "network"))
         except RuntimeError as error:
             text = " ".join(str(error).split())[:300]
             raise RunError(
