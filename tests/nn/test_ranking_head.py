@@ -129,8 +129,8 @@ def test_lists_from_a_part_of_many_targets(
     seeds = Seeds(every.rows[:1], every.times.iloc[:1], None)
     scores, _, (network, head) = slow_scores(prepared, seeds)
     (plan,) = list(prepared.loader(seeds))
-    monkeypatch.setattr(head, "MOST", 3)
-    monkeypatch.setattr(head, "AT_ONCE", 5)
+    monkeypatch.setattr(head, "MAX_TARGETS", 3)
+    monkeypatch.setattr(head, "CHUNK_SCORES", 5)
     allowed = np.ones(scores.shape[1], bool)
     banned = int(head.popularity.at(int(prepared.graph.ticks(seeds.times)[0])).order[0])
     allowed[banned] = False

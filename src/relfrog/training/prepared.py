@@ -171,18 +171,21 @@ class Prepared:
             staleness: see `Loader`.
         """
         config = self.config
-        answers = self.target_table
+        target_table = self.target_table
         hops = config.hops or config.layers + bool(self.routes)
+        whole = farthest(config.layers, self.routes)
+        if config.fd_final or target_table:
+            whole = hops + 1  # every layer computes all rows, so all of them have to be complete
         sampler = TemporalSampler(
             self.graph, self.task.entity_table, halving(config.neighbors, hops),
             mode=config.sharing, strategy=config.strategy, seed=config.seed, routes=self.routes,
-            # Where every layer computes all rows, all of them have to be whole.
-            whole=hops + 1 if config.fd_final or answers else farthest(config.layers, self.routes),
+            whole=whole,
         )  # fmt: skip
         return Loader(
             sampler, seeds.rows, seeds.times, config.batch_size, config.times_per_batch,
             cutoffs=None if cutoff is None else [cutoff] * len(seeds), staleness=staleness,
             prepare=lambda batch: make_plan(
-                batch, config.layers, self.routes, trim=not config.fd_final, answers=answers
+                batch, config.layers, self.routes, trim=not config.fd_final,
+                target_table=target_table,
             ),
         )  # fmt: skip
