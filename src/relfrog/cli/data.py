@@ -120,7 +120,7 @@ def inspect_command(dataset: str, as_json: bool, svg: Path | None, no_labels: bo
 
     found = inspect(dataset, labels=not no_labels)
     if svg is not None:
-        from relfrog.reporting.schema import schema_svg
+        from relfrog.reporting.schema_drawing import schema_svg
 
         try:
             svg.write_text(schema_svg(found), encoding="utf-8")
