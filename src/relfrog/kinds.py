@@ -107,7 +107,7 @@ class ModelKind:
 
 
 def _network(name: str, kinds: tuple[str, ...], roles: bool = False) -> ModelKind:
-    homes = dict.fromkeys(kinds, "relfrog.models.network:NetworkModel")
+    homes = dict.fromkeys(kinds, "relfrog.models.network_model:NetworkModel")
     return ModelKind(name, homes, network=True, learns=True, roles=roles)
 
 

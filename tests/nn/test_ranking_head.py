@@ -26,7 +26,7 @@ from relfrog.kinds import MODELS
 from relfrog.nn.ranking_head import RankingHead
 from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import write_json
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 from small_store import QUICK, TEST, VAL, change, fit, truncate, weights

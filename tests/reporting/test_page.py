@@ -151,7 +151,7 @@ def test_a_database_that_has_changed_is_said_to_have(
     place = Path(shutil.copytree(run.folder, tmp_path / "run"))
     other = Run(place, {**run.about, "dataset": str(changed)}, run.config)
     before = read(report(other)).sections
-    assert "the data were not looked at" in before["made"]
+    assert "the data were not read" in before["made"]
     words = read(report(other, fresh=True)).sections
     assert "the data have changed since" in words["made"]
     assert words["explained"] != before["explained"]

@@ -25,7 +25,7 @@ from relfrog.datasets.entities import key_frame
 from relfrog.errors import OutputError, TaskError, UsageError
 from relfrog.graph.popularity import ListRequest, joined_before
 from relfrog.models.model import Model
-from relfrog.models.network import NetworkModel
+from relfrog.models.network_model import NetworkModel
 from relfrog.runs.run import Run
 from relfrog.support.text import free_name
 from relfrog.support.times import MISSING

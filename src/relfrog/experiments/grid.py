@@ -15,16 +15,16 @@ from relfrog.config import Config, read_preset, resolve
 from relfrog.datasets.metrics import REGIMES
 from relfrog.errors import RelFrogError, UsageError
 from relfrog.experiments.pool import is_complete, run_job, run_jobs
-from relfrog.experiments.reachable import Place
+from relfrog.experiments.score_tables import main_metric
 from relfrog.experiments.studies import Variant
-from relfrog.experiments.tables import main_metric
+from relfrog.experiments.study_datasets import StudyDataset
 from relfrog.kinds import MODELS
 from relfrog.models.auto import member_names
 from relfrog.models.run_folder import is_run
 from relfrog.runs.run import load_run
 from relfrog.support.text import duration
 
-__all__ = ["Cell", "Shop", "result_entries"]
+__all__ = ["Cell", "GridRunner", "result_entries"]
 
 #: Settings that a study varies; at their defaults they are those of a run that sets nothing.
 _VARIED = ("model", "roles", "beta", "gamma", "threads")
@@ -45,7 +45,7 @@ class Cell:
         gates: frozen roles by route, if any.
     """
 
-    place: Place
+    place: StudyDataset
     task: str
     variant: str
     settings: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Cell:
         return self.place.kinds[self.task]
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The cell in words."""
         return f"{self.place.name} {self.task}, {self.variant}, seed {self.seed}"
 
@@ -120,7 +120,7 @@ def _suited(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def cell_for(
-    place: Place, task: str, variant: Variant, seed: int, settings: Mapping[str, Any],
+    place: StudyDataset, task: str, variant: Variant, seed: int, settings: Mapping[str, Any],
     size: str, preset: str | None, gates: Mapping[str, float] | None = None,
 ) -> Cell:  # fmt: skip
     """A cell of a variant; names of dataset and task are put into the preset's name."""
@@ -161,7 +161,7 @@ def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
 
 
 @dataclass(eq=False)
-class Shop:
+class GridRunner:
     """Where cells become runs.
 
     Attributes:
@@ -248,7 +248,7 @@ class Shop:
             several = open_cells[number]
             left = (time.monotonic() - started) / done * (len(jobs) - done)
             ahead = f"; about {duration(left)} left" if done < len(jobs) else ""
-            at = f"[{kept + done}/{total}] {several[0].told}"
+            at = f"[{kept + done}/{total}] {several[0].label}"
             if "error" not in answer:
                 try:
                     said = self._validation(several[0])
@@ -260,9 +260,9 @@ class Shop:
                     answer = {"error": str(error)}
             text = " ".join(str(answer["error"]).split())
             if answer.get("unfit"):
-                self.skip(f"skipped: {several[0].told}: {text}")
+                self.skip(f"skipped: {several[0].label}: {text}")
             else:
-                self.failed.append(f"{several[0].told}: {text}")
+                self.failed.append(f"{several[0].label}: {text}")
                 self.say(f"{at} failed: {text}{ahead}")
 
     def _validation(self, cell: Cell) -> str:

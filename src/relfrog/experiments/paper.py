@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-__all__ = ["PaperTask", "citation", "paper_figures", "paper_tasks", "search_space"]
+__all__ = ["PaperTask", "citation", "paper_tasks", "published_scores", "search_space"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def paper_tasks(study: str = "main") -> tuple[PaperTask, ...]:
     return tuple(found)
 
 
-def paper_figures(study: str) -> dict[str, dict[str, tuple[float, float | None]]]:
+def published_scores(study: str) -> dict[str, dict[str, tuple[float, float | None]]]:
     """Per task and variant of a study the mean and, where it is given, the deviation."""
     return {
         task: {variant: (figure[0], figure[1]) for variant, figure in row.items()}

@@ -10,10 +10,22 @@ from typing import Any
 import pandas as pd
 
 from relfrog.datasets.metrics import REGIMES
-from relfrog.experiments.figures import compare_values, compare_variants, plot_pairs, plot_shares
-from relfrog.experiments.paper import citation, paper_figures
+from relfrog.experiments.paper import citation, published_scores
+from relfrog.experiments.score_tables import (
+    ScoreSummary,
+    escape_cell,
+    main_metric,
+    markdown_table,
+    score_tables,
+    summarize,
+)
 from relfrog.experiments.studies import Study
-from relfrog.experiments.tables import Tally, cell, main_metric, markdown, score_tables, tally
+from relfrog.experiments.study_charts import (
+    compare_values,
+    compare_variants,
+    plot_pairs,
+    plot_shares,
+)
 
 __all__ = ["render", "role_shares"]
 
@@ -34,7 +46,7 @@ def render(study: Study, results: Mapping[str, Any]) -> dict[str, str]:
         results: the content of `results.json`.
     """
     runs = results["runs"]
-    figures = paper_figures(study.published) if study.published else {}
+    figures = published_scores(study.published) if study.published else {}
     files: dict[str, str] = {}
     if study.name == "structure":
         files |= _structure(results)
@@ -68,7 +80,7 @@ def render(study: Study, results: Mapping[str, Any]) -> dict[str, str]:
     lines += [f"![{study.title}]({name})\n" for name in files]
     for word in ("skipped", "failed"):
         if results.get(word):
-            said = [cell(text.removeprefix("skipped: ")) for text in results[word]]
+            said = [escape_cell(text.removeprefix("skipped: ")) for text in results[word]]
             lines += [f"{word.capitalize()}:", "", *(f"- {text}" for text in said), ""]
     files["table.md"] = "\n".join(lines).rstrip() + "\n"
     return files
@@ -82,7 +94,7 @@ def _seeds(runs: Sequence[Mapping[str, Any]]) -> str:
     return "none" if not sizes else str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
 
 
-def _tallies(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str, str], Tally]:
+def _tallies(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str, str], ScoreSummary]:
     """By dataset, task, regime and variant."""
     values: dict[tuple[str, str, str, str], list[Any]] = {}
     percent = {}
@@ -91,7 +103,7 @@ def _tallies(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str, str
         at = run["dataset"], run["task"], run["regime"], run["variant"]
         values.setdefault(at, []).append(run["metrics"].get(metric.name))
         percent[at] = metric.percent
-    return {at: tally(some, percent[at]) for at, some in values.items()}
+    return {at: summarize(some, percent[at]) for at, some in values.items()}
 
 
 def _shown_metric(runs: Sequence[Mapping[str, Any]], dataset: str, task: str) -> str:
@@ -102,7 +114,7 @@ def _shown_metric(runs: Sequence[Mapping[str, Any]], dataset: str, task: str) ->
 
 def _compared(study: Study, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """A chart per regime: each task with all of its variants."""
-    panels: dict[str, dict[str, dict[str, Tally]]] = {}
+    panels: dict[str, dict[str, dict[str, ScoreSummary]]] = {}
     for (dataset, task, regime, variant), score in _tallies(runs).items():
         title = f"{dataset} {task}, {_shown_metric(runs, dataset, task)}"
         panels.setdefault(regime, {}).setdefault(title, {})[variant] = score
@@ -118,7 +130,7 @@ def _sensitivity(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     for (dataset, task, regime, variant), score in _tallies(runs).items():
         setting, _, value = variant.partition("=")
         found[regime, dataset, task, setting, float(value)] = value, score
-    panels: dict[str, dict[str, dict[str, Tally]]] = {}
+    panels: dict[str, dict[str, dict[str, ScoreSummary]]] = {}
     for (regime, dataset, task, setting, _), (value, score) in sorted(found.items()):
         title = f"{dataset} {task}, {_shown_metric(runs, dataset, task)} over {setting}"
         panels.setdefault(regime, {}).setdefault(title, {})[value] = score
@@ -145,13 +157,14 @@ def _structure(results: Mapping[str, Any]) -> dict[str, str]:
             known = [found[question] for found in several if found.get(question)]
             means[question] = {a: fmean(f[a] for f in known) for a in answers} if known else {}
             cells += [
-                tally([100 * f[a] for f in known]).text(True) if known else "none" for a in answers
+                summarize([100 * f[a] for f in known]).text(True) if known else "none"
+                for a in answers
             ]
         drawn[f"{dataset} {task}"] = means
-        rows.append([cell(f"{dataset} {task}"), kind.split("_")[0], *cells])
+        rows.append([escape_cell(f"{dataset} {task}"), kind.split("_")[0], *cells])
     headers = ["task", "type", *(f"{q}: {a}" for q, answers in QUESTIONS.items() for a in answers)]
     lines = ["### Learned roles, shares in %", ""]
-    lines += markdown(headers, rows)
+    lines += markdown_table(headers, rows)
     lines += [
         "", "Of routes of the database itself, by their gate after training; undecided is a route "
         "that nothing was sent along. Directions: of pairs of co-occurrence routes that are each "
@@ -179,7 +192,7 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
         keys = sorted({key for e in mine for key in e["separation"]})
 
         def over_seeds(variant: str, pick: Any, own: Any = mine) -> str:
-            figure = tally([pick(e) for e in own if e["variant"] == variant])
+            figure = summarize([pick(e) for e in own if e["variant"] == variant])
             if not figure.seeds:
                 return "none"
             spread = "" if figure.deviation is None else f" ± {figure.deviation:.3f}"
@@ -187,7 +200,7 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
 
         for key in keys:
             cells = [over_seeds(v, lambda e, k=key: e["separation"].get(k)) for v in variants]
-            rows.append([cell(f"{dataset} {task}"), cell(key), *cells])
+            rows.append([escape_cell(f"{dataset} {task}"), escape_cell(key), *cells])
 
         def average(entry: Any, by: str = "separation") -> float | None:
             values = entry.get(by, {}).values()
@@ -195,11 +208,13 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
             return fmean(known) if known else None
 
         cells = [over_seeds(v, average) for v in variants]
-        rows.append([cell(f"{dataset} {task}"), "mean over keys", *cells])
+        rows.append([escape_cell(f"{dataset} {task}"), "mean over keys", *cells])
         cells = [over_seeds(v, lambda e: average(e, "scored")) for v in variants]
-        rows.append([cell(f"{dataset} {task}"), "mean over keys, by the learned score", *cells])
+        rows.append(
+            [escape_cell(f"{dataset} {task}"), "mean over keys, by the learned score", *cells]
+        )
         cells = [over_seeds(v, lambda e: e["silhouette"]) for v in variants]
-        rows.append([cell(f"{dataset} {task}"), "silhouette", *cells])
+        rows.append([escape_cell(f"{dataset} {task}"), "silhouette", *cells])
         seed = min(e["seed"] for e in mine)
         clouds = [e for e in mine if e["seed"] == seed and e.get("points")]
         said = "; ".join(f"{row[1]}: " + ", ".join(row[2:]) for row in rows[-len(keys) - 2 :])
@@ -208,7 +223,7 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
         note = f"Columns: {', '.join(variants)}. {said}"
         if clouds:
             files[f"fd-space-{name}.svg"] = plot_pairs(title, clouds, note)
-    lines += markdown(["task", "foreign key", *variants], rows)
+    lines += markdown_table(["task", "foreign key", *variants], rows)
     files["more.md"] = "\n".join([*lines, ""])
     return files
 

@@ -19,10 +19,10 @@ from typing import Any
 from relfrog._version import __version__
 from relfrog.config import Config, parse_settings, resolve
 from relfrog.errors import RunError, UsageError, unknown
-from relfrog.experiments.grid import Cell, Shop, cell_for, result_entries
-from relfrog.experiments.reachable import Place, find_places
+from relfrog.experiments.grid import Cell, GridRunner, cell_for, result_entries
 from relfrog.experiments.render import render, role_shares
 from relfrog.experiments.studies import Study, Variant, find_study
+from relfrog.experiments.study_datasets import StudyDataset, find_datasets
 from relfrog.experiments.tune import Tuned, tune
 from relfrog.runs.run import load_run
 from relfrog.runs.train import RunInterrupted
@@ -100,8 +100,8 @@ def experiment(
     kept = Path(runs).expanduser() if runs else shared
     _check_folder(folder, name)
     count = int(given.get("threads", Config.threads))
-    shop = Shop(kept, jobs, count, folder / "log.txt", say or _silent)
-    places = find_places([str(d) for d in datasets], tasks, study.default_tasks(), shop.skip)
+    runner = GridRunner(kept, jobs, count, folder / "log.txt", say or _silent)
+    places = find_datasets([str(d) for d in datasets], tasks, study.default_tasks(), runner.skip)
     if not places:
         raise RunError(
             "no dataset is within reach. Name folders: --datasets FOLDER; the names and addresses "
@@ -115,11 +115,11 @@ def experiment(
         trials=trials if name == "tune" else None, set=[f"{k}={v}" for k, v in given.items()],
     )  # fmt: skip
     grid = _Grid(study, variants, places, seeds or study.seeds, given, size, preset)
-    work = _Work(study, shop, folder, command)
+    work = _Work(study, runner, folder, command)
     with locked(folder):
         try:
             if study.name == "tune":
-                work.tuned = tune(grid.cell, places, shop, grid.seeds, trials, folder, given)
+                work.tuned = tune(grid.cell, places, runner, grid.seeds, trials, folder, given)
                 for found in work.tuned:
                     for cell in found.cells:
                         work.add(cell)
@@ -180,14 +180,14 @@ class _Grid:
     """The cells of a study."""
 
     def __init__(
-        self, study: Study, variants: Sequence[Variant], places: Sequence[Place], seeds: int,
+        self, study: Study, variants: Sequence[Variant], places: Sequence[StudyDataset], seeds: int,
         settings: Mapping[str, Any], size: str, preset: str | None,
     ) -> None:  # fmt: skip
         self.study, self.variants, self.places, self.seeds = study, variants, places, seeds
         self.settings, self.size, self.preset = settings, size, preset
 
     def cell(
-        self, place: Place, task: str, variant: Variant, seed: int,
+        self, place: StudyDataset, task: str, variant: Variant, seed: int,
         gates: Mapping[str, float] | None = None,
     ) -> Cell:  # fmt: skip
         """One of them."""
@@ -209,8 +209,8 @@ class _Grid:
 class _Work:
     """What has been done, and the files about it."""
 
-    def __init__(self, study: Study, shop: Shop, folder: Path, command: str) -> None:
-        self.study, self.shop, self.folder, self.command = study, shop, folder, command
+    def __init__(self, study: Study, runner: GridRunner, folder: Path, command: str) -> None:
+        self.study, self.runner, self.folder, self.command = study, runner, folder, command
         self.cells: list[Cell] = []
         self.entries: list[list[dict[str, Any]]] = []
         self.order: list[Cell] = []
@@ -219,10 +219,10 @@ class _Work:
 
     def run(self, cells: Sequence[Cell], look: Callable[[Cell], Path] | None = None) -> list[Cell]:
         """Run cells that fit; results are written after each."""
-        fit = self.shop.fitting(cells)
+        fit = self.runner.fitting(cells)
         self.order += fit
         done = []
-        for cell in self.shop.run(fit, look or (lambda cell: None)):
+        for cell in self.runner.run(fit, look or (lambda cell: None)):
             self.add(cell)
             done.append(cell)
             self._save()
@@ -231,11 +231,11 @@ class _Work:
     def add(self, cell: Cell) -> None:
         """A run is there."""
         self.cells.append(cell)
-        self.entries.append(result_entries(cell, self.shop.runs))
+        self.entries.append(result_entries(cell, self.runner.runs))
 
     def differences_file(self, cell: Cell) -> Path:
         """Where the differences of a run are kept."""
-        place = self.shop.runs / "differences"
+        place = self.runner.runs / "differences"
         place.mkdir(exist_ok=True)
         return place / f"{cell.key()}.json"
 
@@ -249,7 +249,7 @@ class _Work:
             "study": self.study.name, "title": self.study.title, "paper": self.study.paper,
             "command": self.command, "relfrog": __version__,
             "runs": [entry for _, entries in ordered for entry in entries],
-            "skipped": self.shop.skipped, "failed": self.shop.failed,
+            "skipped": self.runner.skipped, "failed": self.runner.failed,
         }  # fmt: skip
         if self.study.name == "structure":
             found["structure"] = [self._about(cell) | self._shares(cell) for cell, _ in ordered]
@@ -270,7 +270,7 @@ class _Work:
         }  # fmt: skip
 
     def _shares(self, cell: Cell) -> dict[str, Any]:
-        roles = load_run(cell.folder(self.shop.runs)).roles()
+        roles = load_run(cell.folder(self.runner.runs)).roles()
         return {"shares": role_shares(roles, cell.place.tables)}
 
     def _differences(self, cell: Cell, points: bool) -> dict[str, Any]:
@@ -301,12 +301,12 @@ def _transfer(grid: _Grid, work: _Work) -> None:
     learned = work.run(grid.cells())
     cells = []
     for source in learned:
-        roles = load_run(source.folder(work.shop.runs)).roles()
+        roles = load_run(source.folder(work.runner.runs)).roles()
         gates = dict(zip(roles["route"], roles["gate"], strict=True))
         for target in learned:
             if (target.place, target.seed) != (source.place, source.seed):
                 continue
-            own = load_run(target.folder(work.shop.runs)).roles()["route"]
+            own = load_run(target.folder(work.runner.runs)).roles()["route"]
             # Routes through earlier labels differ between tasks: a gate that is not there is open
             # half-way.
             missing = [route for route in own if route not in gates]

@@ -20,11 +20,11 @@ import yaml
 
 from relfrog.config import read_preset
 from relfrog.errors import RunError, UsageError
-from relfrog.experiments.grid import Cell, Shop
+from relfrog.experiments.grid import Cell, GridRunner
 from relfrog.experiments.paper import search_space
-from relfrog.experiments.reachable import Place
+from relfrog.experiments.score_tables import escape_cell, main_metric, markdown_table
 from relfrog.experiments.studies import Variant
-from relfrog.experiments.tables import cell, main_metric, markdown
+from relfrog.experiments.study_datasets import StudyDataset
 from relfrog.runs.run import load_run
 from relfrog.support.files import write_text
 from relfrog.support.text import duration
@@ -48,9 +48,9 @@ class Tuned:
 
 
 def tune(
-    make: Callable[[Place, str, Variant, int], Cell],
-    places: Sequence[Place],
-    shop: Shop,
+    make: Callable[[StudyDataset, str, Variant, int], Cell],
+    places: Sequence[StudyDataset],
+    runner: GridRunner,
     seeds: int,
     trials: int,
     folder: Path,
@@ -61,7 +61,7 @@ def tune(
     Args:
         make: makes a cell of a dataset, a task, settings and a seed.
         places: datasets and tasks.
-        shop: where cells are run.
+        runner: where cells are run.
         seeds: over which a trial's validation score is averaged.
         trials: per task.
         folder: for journals and presets.
@@ -78,7 +78,7 @@ def tune(
     found = []
     for place in places:
         for task in place.kinds:
-            one = _Search(place, task, make, shop, seeds, trials, folder, space)
+            one = _Search(place, task, make, runner, seeds, trials, folder, space)
             found.append(one.run(fixed))
     return found
 
@@ -87,7 +87,8 @@ class _Search:
     """The search for one task."""
 
     def __init__(
-        self, place: Place, task: str, make: Callable[..., Cell], shop: Shop, seeds: int,
+        self, place: StudyDataset, task: str, make: Callable[..., Cell], runner: GridRunner,
+        seeds: int,
         trials: int, folder: Path, space: Mapping[str, list[Any]],
     ) -> None:  # fmt: skip
         try:
@@ -99,7 +100,7 @@ class _Search:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.optuna, self.place, self.task, self.make = optuna, place, task, make
-        self.shop, self.seeds, self.trials = shop, seeds, trials
+        self.runner, self.seeds, self.trials = runner, seeds, trials
         self.metric = main_metric(place.kinds[task])
         self.space: dict[str, Any] = {
             name: optuna.distributions.CategoricalDistribution(values)
@@ -142,7 +143,7 @@ class _Search:
         """Try settings until there are as many as asked for; then choose."""
         before = len(self._tried())
         goal = min(self.trials, math.prod(len(d.choices) for d in self.space.values()))
-        self.shop.say(f"{self.place.name} {self.task}: {goal} trials, {before} of them there")
+        self.runner.say(f"{self.place.name} {self.task}: {goal} trials, {before} of them there")
         started, news = time.monotonic(), True
         while (done := len(self._tried())) < goal:
             # Another seed each time, or a search that goes on would begin with the same draws; and
@@ -155,7 +156,7 @@ class _Search:
                 else samplers.RandomSampler(seed=seed)
             )
             asked = [
-                self.study.ask(self.space) for _ in range(min(self.shop.processes, goal - done))
+                self.study.ask(self.space) for _ in range(min(self.runner.processes, goal - done))
             ]
             for trial, score in self._scores(asked):
                 known = len(self._tried())
@@ -169,7 +170,7 @@ class _Search:
                     settings = ", ".join(f"{k}={v}" for k, v in trial.params.items())
                     said = "failed" if math.isnan(score) else f"val {self.metric.name} {score:.4f}"
                     left = (time.monotonic() - started) / (ended - before) * (goal - ended)
-                    self.shop.say(
+                    self.runner.say(
                         f"[{ended}/{goal}] {self.place.name} {self.task}, {settings}: {said}; "
                         f"about {duration(left)} left"
                     )
@@ -180,7 +181,7 @@ class _Search:
         """The score of each trial; NaN where a run failed."""
         cells = {trial.number: self._cells(trial.params) for trial in asked}
         everything = [one for several in cells.values() for one in several]
-        finished = set(self.shop.run(everything, quiet=True))
+        finished = set(self.runner.run(everything, quiet=True))
         return [
             (trial, self._score(own) if finished.issuperset(own) else math.nan)
             for trial in asked
@@ -195,7 +196,7 @@ class _Search:
         """The mean validation score, in the regime that selects."""
         scores = []
         for one in cells:
-            run = load_run(one.folder(self.shop.runs))
+            run = load_run(one.folder(self.runner.runs))
             scores.append(run.metrics["val"][run.config.regime][self.metric.name])
         return fmean(scores)
 
@@ -206,7 +207,7 @@ class _Search:
         complete.sort(key=lambda trial: trial.value, reverse=self.metric.higher)
         best = complete[0]
         cells = self._cells(best.params)
-        there = list(self.shop.run(cells, quiet=True))  # again, where runs were removed
+        there = list(self.runner.run(cells, quiet=True))  # again, where runs were removed
         if len(there) < len(cells):
             raise RunError(f"{self.place.name} {self.task}: the best runs are gone. See log.txt.")
         base = read_preset(cells[0].preset) if cells[0].preset else {}
@@ -221,10 +222,10 @@ class _Search:
             [str(trial.number), *(str(trial.params[name]) for name in names), f"{trial.value:.4f}"]
             for trial in complete
         ]
-        title = cell(f"{self.place.name} {self.task}")
+        title = escape_cell(f"{self.place.name} {self.task}")
         lines = [
             f"### {title}: trials by validation", "",
-            *markdown(["trial", *names, f"validation {self.metric.name}"], rows, left=0), "",
+            *markdown_table(["trial", *names, f"validation {self.metric.name}"], rows, left=0), "",
             f"Chosen settings: `relfrog train ... --preset {self.preset.name}`", "",
         ]  # fmt: skip
         about = {

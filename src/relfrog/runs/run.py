@@ -20,13 +20,13 @@ from relfrog.graph.popularity import ListRequest
 from relfrog.models.auto import read_blend
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model
-from relfrog.models.network import SELECTED, NetworkModel
+from relfrog.models.network_model import SELECTED, NetworkModel
 from relfrog.models.run_folder import read_run, resume_command
 from relfrog.nn.network import Network
 from relfrog.nn.roles import role_of
-from relfrog.runs.answers import ANSWERS
+from relfrog.runs.prediction_format import PREDICTION_FORMATS
 from relfrog.support.files import read_json
-from relfrog.training.opened import OpenedTask, open_task
+from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
@@ -118,7 +118,7 @@ class Run:
             several labels a probability for each. For a recommendation one row per entity and
             rank, the best first: both keys, the time, `rank` from 1, and `score`.
         """
-        answers = ANSWERS[self.about["task_type"]]
+        answers = PREDICTION_FORMATS[self.about["task_type"]]
         answers.check(k=k, targets=targets, exclude_known=exclude_known)
         task = self.prepared.task
         table = task.entity_table

@@ -21,11 +21,11 @@ from relfrog.models.run_folder import (
     schema_fingerprint,
     versions,
 )
-from relfrog.runs.beside import FILE, score_baselines
+from relfrog.runs.quick_baselines import FILE, score_baselines
 from relfrog.runs.run import Run, chosen_device, load_run
 from relfrog.support.files import locked, read_json, write_json
 from relfrog.training.callbacks import Callback, announce
-from relfrog.training.opened import open_task
+from relfrog.training.opened_task import open_task
 from relfrog.training.prepared import Prepared
 
 __all__ = ["RunInterrupted", "train"]

@@ -31,7 +31,7 @@ from relfrog.nn.task_heads import HEADS, Targets
 from relfrog.training.seeds import Seeds
 
 if TYPE_CHECKING:
-    from relfrog.training.opened import OpenedTask
+    from relfrog.training.opened_task import OpenedTask
 
 __all__ = ["Prepared", "routes_of"]
 

@@ -11,7 +11,15 @@ from typing import Any
 from relfrog.datasets.metrics import REGIMES
 from relfrog.kinds import TASK_KINDS
 
-__all__ = ["METRICS", "Metric", "Tally", "main_metric", "marked", "score_tables", "tally"]
+__all__ = [
+    "METRICS",
+    "Metric",
+    "ScoreSummary",
+    "main_metric",
+    "marked",
+    "score_tables",
+    "summarize",
+]
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ def main_metric(kind: str) -> Metric:
 
 
 @dataclass(frozen=True)
-class Tally:
+class ScoreSummary:
     """One figure over several seeds.
 
     Attributes:
@@ -66,13 +74,13 @@ class Tally:
         return shown if self.deviation is None else f"{shown} ± {self.deviation:.{digits}f}"
 
 
-def tally(values: Iterable[float | None], percent: bool = False) -> Tally:
+def summarize(values: Iterable[float | None], percent: bool = False) -> ScoreSummary:
     """Mean and sample deviation of values; those that are not defined are left out."""
     factor = 100.0 if percent else 1.0
     known = [factor * v for v in values if v is not None and not math.isnan(v)]
     if not known:
-        return Tally(float("nan"), None, 0)
-    return Tally(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
+        return ScoreSummary(float("nan"), None, 0)
+    return ScoreSummary(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
 
 
 def marked(texts: Sequence[str], values: Sequence[float | None], higher: bool) -> list[str]:
@@ -122,7 +130,7 @@ def score_tables(
         for (dataset, task), name in zip(tasks, names, strict=True):
             for regime in REGIMES:
                 own = [
-                    tally(
+                    summarize(
                         [
                             run["metrics"].get(metric.name) for run in mine
                             if (run["dataset"], run["task"], run["regime"], run["variant"])
@@ -135,30 +143,37 @@ def score_tables(
                 rows.append(_row(f"{dataset} {task}", regime, own, metric))
             if name in published:
                 figures = [published[name].get(variant) for variant in columns]
-                nothing = Tally(float("nan"), None, 0)
-                paper = [nothing if f is None else Tally(f[0], f[1], 5) for f in figures]
+                nothing = ScoreSummary(float("nan"), None, 0)
+                paper = [nothing if f is None else ScoreSummary(f[0], f[1], 5) for f in figures]
                 rows.append(_row(f"{dataset} {task}", "the paper, frozen", paper, metric))
-        parts += [f"### {metric.title}", "", *markdown(["task", "regime", *columns], rows), ""]
+        parts += [
+            f"### {metric.title}",
+            "",
+            *markdown_table(["task", "regime", *columns], rows),
+            "",
+        ]
     return "\n".join(parts)
 
 
-def _row(task: str, regime: str, tallies: Sequence[Tally], metric: Metric) -> list[str]:
+def _row(task: str, regime: str, tallies: Sequence[ScoreSummary], metric: Metric) -> list[str]:
     texts = [t.text(metric.percent) if t.seeds else "" for t in tallies]
     values = [t.mean if t.seeds else None for t in tallies]
-    return [cell(task), regime, *marked(texts, values, metric.higher)]
+    return [escape_cell(task), regime, *marked(texts, values, metric.higher)]
 
 
-def cell(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Text for a cell of a Markdown table, whatever names it holds."""
     safe = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;")
     return safe.replace("|", "\\|")
 
 
-def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> list[str]:
+def markdown_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2
+) -> list[str]:
     """The lines of a Markdown table; all but the first columns are numbers."""
     line = ["---" if number < left else "--:" for number in range(len(headers))]
     return [
-        f"| {' | '.join(map(cell, headers))} |",
+        f"| {' | '.join(map(escape_cell, headers))} |",
         f"|{'|'.join(line)}|",
         *(f"| {' | '.join(row)} |" for row in rows),
     ]

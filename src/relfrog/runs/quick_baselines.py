@@ -18,7 +18,7 @@ from relfrog.models.boosting import QuickBoostedTrees
 from relfrog.models.model import Model
 from relfrog.models.rankers import QuickBoostedRanker
 from relfrog.training.callbacks import Callback, announce
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 
 __all__ = ["FILE", "score_baselines"]
 

@@ -15,14 +15,14 @@ from relfrog.datasets.tasks import read_task_manifest, task_names
 from relfrog.errors import RelFrogError, UsageError, unknown
 from relfrog.experiments.paper import paper_tasks
 
-__all__ = ["Place", "find_places"]
+__all__ = ["StudyDataset", "find_datasets"]
 
 #: Seconds within which RelBench's host must answer.
 PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
-class Place:
+class StudyDataset:
     """A dataset within reach.
 
     Attributes:
@@ -40,13 +40,13 @@ class Place:
     prints: dict[str, str] = field(repr=False)
 
 
-def find_places(
+def find_datasets(
     datasets: Sequence[str],
     tasks: Sequence[str],
     usual: Sequence[str],
     skip: Callable[[str], None],
     patience: float = PATIENCE,
-) -> list[Place]:
+) -> list[StudyDataset]:
     """The datasets within reach with the tasks to run.
 
     Args:
@@ -63,7 +63,7 @@ def find_places(
     asked = list(dict.fromkeys(datasets or (name.partition("/")[0] for name in usual)))
     remote = [name for name in asked if not Path(name).expanduser().is_dir()]
     silent = _unanswered(remote, patience)
-    places: list[Place] = []
+    places: list[StudyDataset] = []
     seen: list[str] = []
     for address in asked:
         if address in silent:
@@ -91,7 +91,9 @@ def find_places(
     return places
 
 
-def _place(opened: Dataset, address: str, tasks: Sequence[str], usual: Sequence[str]) -> Place:
+def _place(
+    opened: Dataset, address: str, tasks: Sequence[str], usual: Sequence[str]
+) -> StudyDataset:
     """An opened dataset with the tasks that are wanted of it."""
     folder = Path(opened.dataset_dir)
     local = Path(address).expanduser()
@@ -115,7 +117,7 @@ def _place(opened: Dataset, address: str, tasks: Sequence[str], usual: Sequence[
         own = _fingerprint(place / "manifest.yaml", sorted(place.glob("*.parquet")))
         prints[task] = base + own
     where = str(local.resolve()) if local.is_dir() else address
-    return Place(name, where, kinds, frozenset(opened.manifest.tables), prints)
+    return StudyDataset(name, where, kinds, frozenset(opened.manifest.tables), prints)
 
 
 def _fingerprint(manifest: Path, files: Sequence[Path]) -> str:

@@ -1,4 +1,4 @@
-"""Answers as tables with the source's keys: what may be asked of each type of task."""
+"""PredictionFormat as tables with the source's keys: what may be asked of each type of task."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from relfrog.support.text import free_name
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = ["ANSWERS", "Answers"]
+__all__ = ["PREDICTION_FORMATS", "PredictionFormat"]
 
 
-class Answers(Protocol):
+class PredictionFormat(Protocol):
     """What may be asked of a type of task, and what is answered."""
 
     def check(self, *, k: int | None, targets: Keys | None, exclude_known: bool) -> None:
@@ -43,7 +43,7 @@ class Answers(Protocol):
         """Predictions as a table."""
 
 
-class EntityAnswers:
+class EntityFormat:
     """One row per entity: its key, the time, and what is predicted."""
 
     def check(self, *, k: int | None, targets: Keys | None, exclude_known: bool) -> None:
@@ -72,7 +72,7 @@ class EntityAnswers:
         return frame
 
 
-class ListAnswers:
+class RankedListFormat:
     """One row per entity and rank: both keys, the time, the rank and the score."""
 
     def check(self, *, k: int | None, targets: Keys | None, exclude_known: bool) -> None:
@@ -96,6 +96,6 @@ class ListAnswers:
 
 
 #: By RelBench's name of the type of task.
-ANSWERS: dict[str, Answers] = {
-    **dict.fromkeys(ENTITY_KINDS, EntityAnswers()), "recommendation": ListAnswers(),
+PREDICTION_FORMATS: dict[str, PredictionFormat] = {
+    **dict.fromkeys(ENTITY_KINDS, EntityFormat()), "recommendation": RankedListFormat(),
 }  # fmt: skip

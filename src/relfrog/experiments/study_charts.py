@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relfrog.experiments.tables import Tally
+from relfrog.experiments.score_tables import ScoreSummary
 from relfrog.reporting.charts import axis, chart, colour, intervals, layers
 from relfrog.reporting.html import BLUE, GREEN, GREY, MUTED, ORANGE, PURPLE, standalone
 
 __all__ = ["Panels", "compare_values", "compare_variants", "plot_pairs", "plot_shares"]
 
 #: Per title of a panel, per name of a variant or value, its score.
-Panels = Mapping[str, Mapping[str, Tally]]
+Panels = Mapping[str, Mapping[str, ScoreSummary]]
 #: Colours of foreign keys.
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, "#a08a10", "#7463c9", "#c24b4b", "#4f8f96", "#8a6d5b",
            "#6b8f23", "#3d63d6", "#cc7fb4", "#b8863b", "#17a2a2", "#9a4fd0", GREY)  # fmt: skip
@@ -23,7 +23,7 @@ def _figure(text: str, specs: Sequence[Mapping[str, Any]], columns: int, **more:
     return standalone(chart({"concat": list(specs), "columns": columns, **more}, text))
 
 
-def _rows(scores: Mapping[str, Tally]) -> list[dict[str, Any]]:
+def _rows(scores: Mapping[str, ScoreSummary]) -> list[dict[str, Any]]:
     spread = {name: score.deviation or 0.0 for name, score in scores.items()}
     return [
         {"name": name, "value": score.mean, "low": score.mean - spread[name],
