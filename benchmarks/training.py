@@ -42,7 +42,7 @@ from relfrog.graph.loader import Loader
 from relfrog.graph.relational import build_graph
 from relfrog.graph.sampler import TemporalSampler, halving
 from relfrog.nn.dependency import Dependencies
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 from relfrog.training.trainer import Trainer

@@ -1,4 +1,4 @@
-"""The types of task and the models, each stated once: names, metrics, and what serves what."""
+"""The registries of task types and models: names, metrics, and which model supports which type."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ __all__ = ["ENTITY_KINDS", "MODELS", "TASK_KINDS", "ModelKind", "TaskKind", "mod
 
 @dataclass(frozen=True)
 class TaskKind:
-    """A type of task.
+    """A task type.
 
     Attributes:
         name: RelBench's name of it.
-        word: what `relfrog task --type` calls it.
+        word: its name for `relfrog task --type`.
         metric: the main metric, by which models are selected and compared.
-        higher: whether more of that metric is better.
+        higher: whether higher values of the metric are better.
         title: the metric as the heading of a table.
         percent: whether tables show the metric times 100.
         ranks: whether a prediction is a ranked list of targets rather than one label. Scores of
             lists have no common scale, so predictions of two models cannot be averaged.
+        scalar: whether a prediction is a single number.
+        probability: whether predictions are probabilities.
     """
 
     name: str
@@ -32,9 +34,11 @@ class TaskKind:
     title: str
     percent: bool = True
     ranks: bool = False
+    scalar: bool = False
+    probability: bool = True
 
     def better(self, new: float, best: float | None) -> bool:
-        """Whether a value of the main metric is better than the best so far; NaN never is."""
+        """Whether a value of the main metric beats the best so far; NaN never beats a number."""
         if new != new:
             return best is None
         if best is None or best != best:
@@ -42,12 +46,12 @@ class TaskKind:
         return new > best if self.higher else new < best
 
 
-#: By RelBench's name.
+#: Task types by RelBench's name.
 TASK_KINDS: dict[str, TaskKind] = {
     kind.name: kind
     for kind in (
         TaskKind("binary_classification", "binary", "roc_auc", True,
-                 "Binary classification: ROC-AUC in % ↑"),
+                 "Binary classification: ROC-AUC in % ↑", scalar=True),
         TaskKind("multiclass_classification", "multiclass", "accuracy", True,
                  "Several classes: accuracy in % ↑"),
         TaskKind(
@@ -55,25 +59,26 @@ TASK_KINDS: dict[str, TaskKind] = {
             "Several labels: ROC-AUC in % ↑",
         ),
         TaskKind("regression", "regression", "mae", False,
-                 "Regression: mean absolute error ↓", percent=False),
+                 "Regression: mean absolute error ↓", percent=False, scalar=True,
+                 probability=False),
         TaskKind("recommendation", "recommendation", "map", True,
-                 "Recommendation: MAP in % ↑", ranks=True),
+                 "Recommendation: MAP in % ↑", ranks=True, probability=False),
     )
 }  # fmt: skip
-#: The types of task with one label per entity.
+#: The task types with one label per entity.
 ENTITY_KINDS = tuple(name for name, kind in TASK_KINDS.items() if not kind.ranks)
 
 
 @dataclass(frozen=True)
 class ModelKind:
-    """A model as `relfrog train --model` names it.
+    """A model of `relfrog train --model`.
 
     Attributes:
         name: its name.
-        homes: per type of task that it serves the class, or `module:name` to load it when needed.
+        homes: its class for each task type that it supports, or `module:name` to import it lazily.
         network: whether it is a graph network.
-        learns: whether it fits weights to labels, so that it can be refitted with more of them.
-        roles: whether it has roles of tables.
+        learns: whether it fits parameters to labels, so that it can be refitted with more of them.
+        roles: whether it has table roles.
     """
 
     name: str
@@ -84,16 +89,16 @@ class ModelKind:
 
     @property
     def task_kinds(self) -> tuple[str, ...]:
-        """The types of task that it serves."""
+        """The task types that it supports."""
         return tuple(self.homes)
 
     @property
     def baseline(self) -> bool:
-        """Whether it stands beside other models: no network, and not made of others."""
+        """Whether it is a baseline: neither a network nor an ensemble."""
         return not self.network and self.name != "auto"
 
     def load(self, kind: str) -> Any:
-        """The class for a type of task."""
+        """Import its class for a task type."""
         home = self.homes[kind]
         if isinstance(home, type):
             return home
@@ -102,7 +107,7 @@ class ModelKind:
 
 
 def _network(name: str, kinds: tuple[str, ...], roles: bool = False) -> ModelKind:
-    homes = dict.fromkeys(kinds, "relfrog.models.network:NetworkModel")
+    homes = dict.fromkeys(kinds, "relfrog.models.network_model:NetworkModel")
     return ModelKind(name, homes, network=True, learns=True, roles=roles)
 
 
@@ -111,7 +116,7 @@ def _past(name: str, home: str, kinds: tuple[str, ...]) -> ModelKind:
 
 
 _LABELS, _RANKERS = "relfrog.models.past_labels", "relfrog.models.rankers"
-#: Every model, registered with the types of task that it serves. The order is that of tables.
+#: All models, with the task types that they support, in the order of tables.
 MODELS: dict[str, ModelKind] = {
     model.name: model
     for model in (
@@ -143,5 +148,5 @@ MODELS: dict[str, ModelKind] = {
 
 
 def models_for(kind: str) -> list[ModelKind]:
-    """The models that serve a type of task."""
+    """The models that support a task type."""
     return [model for model in MODELS.values() if kind in model.homes]

@@ -129,7 +129,7 @@ def test_rows_used_are_those_that_a_change_can_reach(run: relfrog.Run, shop: Pat
     """Blank one order after the other: the entities whose answer moves are among its users."""
     from relfrog.analysis.rows_used import rows_behind
     from relfrog.training.inference import predict_seeds
-    from relfrog.training.opened import OpenedTask
+    from relfrog.training.opened_task import OpenedTask
     from relfrog.training.seeds import Seeds
 
     ready = run.prepared
@@ -314,7 +314,7 @@ def test_a_leak_through_labels_is_found(run: relfrog.Run, monkeypatch: pytest.Mo
             }
         )
 
-    monkeypatch.setattr("relfrog.training.opened.add_label_history", early)
+    monkeypatch.setattr("relfrog.training.opened_task.add_label_history", early)
     leaking = certify(load_run(run.folder))
     leaking.predict(VAL + pd.Timedelta("5 days"))
     assert not leaking.certificate.holds

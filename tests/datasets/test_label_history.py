@@ -16,7 +16,7 @@ from relfrog.datasets.label_history import add_label_history, known_labels, labe
 from relfrog.datasets.tasks import load_task
 from relfrog.features.columns import fit_columns
 from relfrog.graph.relational import build_graph
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 from small_store import END, HORIZON, QUICK, TASKS, TEST, VAL
 

@@ -11,7 +11,7 @@ import pytest
 from relfrog import import_database, inspect
 from relfrog.cli.summaries import inspection
 from relfrog.errors import DatasetError
-from relfrog.reporting.schema import schema_svg
+from relfrog.reporting.schema_drawing import schema_svg
 from relfrog.testing import random_database
 
 

@@ -22,15 +22,19 @@ from click.testing import CliRunner
 import relfrog
 from relfrog.cli import cli
 from relfrog.config import read_preset
-from relfrog.experiments import experiment
+from relfrog.experiments import experiment, study_datasets
 from relfrog.experiments import grid as cells
-from relfrog.experiments import reachable as places
 from relfrog.experiments import study_run as experiments
-from relfrog.experiments.figures import compare_values, compare_variants, plot_pairs, plot_shares
-from relfrog.experiments.paper import paper_figures, paper_tasks, search_space
+from relfrog.experiments.paper import paper_tasks, published_scores, search_space
 from relfrog.experiments.render import role_shares
+from relfrog.experiments.score_tables import marked, summarize
 from relfrog.experiments.studies import STUDIES
-from relfrog.experiments.tables import marked, tally
+from relfrog.experiments.study_charts import (
+    compare_values,
+    compare_variants,
+    plot_pairs,
+    plot_shares,
+)
 from relfrog.kinds import MODELS
 from relfrog.runs.train import RunInterrupted
 from relfrog.training.trainer import Trainer
@@ -368,10 +372,10 @@ def test_a_run_in_progress_is_taken_up_again(
 def test_what_cannot_be_reached_is_skipped(
     study: Callable[..., Any], shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "_ask", lambda name, found: time.sleep(5))
+    monkeypatch.setattr(study_datasets, "_ask", lambda name, found: time.sleep(5))
     said: list[str] = []
     started = time.monotonic()
-    found = places.find_places(
+    found = study_datasets.find_datasets(
         ["rel-avito", "rel-event", str(shop)], ["buys"], [], said.append, 0.2
     )
     assert time.monotonic() - started < 3
@@ -380,11 +384,11 @@ def test_what_cannot_be_reached_is_skipped(
         f"skipped: dataset {n} cannot be reached (no answer within 0 s)"
         for n in ("rel-avito", "rel-event")
     ]
-    monkeypatch.setattr(places, "_ask", lambda name, found: found.update({name: "gone"}))
+    monkeypatch.setattr(study_datasets, "_ask", lambda name, found: found.update({name: "gone"}))
     with pytest.raises(relfrog.errors.RunError, match="no dataset is within reach"):
         experiment("fd", out=tmp_path / "none")
     said.clear()
-    assert places.find_places([str(tmp_path)], [], [], said.append) == []
+    assert study_datasets.find_datasets([str(tmp_path)], [], [], said.append) == []
     assert "manifest.yaml is missing" in said[0]
 
 
@@ -440,15 +444,15 @@ def test_the_papers_tasks_and_figures() -> None:
         f"rel-{name}" for name in ("avito", "event", "f1", "hm", "stack", "trial")
     }
     assert all(task.address.endswith(f"/{task.dataset}") for task in tasks)
-    figures = paper_figures("main")
+    figures = published_scores("main")
     assert figures["rel-f1/driver-dnf"]["frog"] == (74.39, 0.85)
-    assert paper_figures("fd")["rel-f1/driver-dnf"]["no L_emb"] == (73.25, None)
+    assert published_scores("fd")["rel-f1/driver-dnf"]["no L_emb"] == (73.25, None)
     ours = {variant.name for variant in STUDIES["main"].variants}  # names are spelled as ours
     assert ours > set(MODELS)
     assert {model for row in figures.values() for model in row} <= ours
     for name in ("roles", "fd"):
         variants = {v.name for v in STUDIES[name].variants}
-        assert all(row.keys() <= variants for row in paper_figures(name).values())
+        assert all(row.keys() <= variants for row in published_scores(name).values())
 
 
 def test_best_and_second_are_marked() -> None:
@@ -466,20 +470,25 @@ def test_best_and_second_are_marked() -> None:
 
 
 def test_mean_and_deviation() -> None:
-    found = tally([0.5, 0.7, None, math.nan], percent=True)
+    found = summarize([0.5, 0.7, None, math.nan], percent=True)
     assert found.text(True) == "60.00 ± 14.14"
     assert found.seeds == 2
-    assert [tally([v]).text(False) for v in (3.0, 44.7536, 12610.732)] == [
+    assert [summarize([v]).text(False) for v in (3.0, 44.7536, 12610.732)] == [
         "3.0000",
         "44.754",
         "12611",
     ]
-    assert tally([]).text(True) == "none"
+    assert summarize([]).text(True) == "none"
 
 
 def test_figures_take_any_names() -> None:
     odd = '<script>alert("&")</script>'
-    scores = {odd: tally([1.0, 1.5]), "b": tally([1.0]), "c": tally([]), "d": tally([-3e6])}
+    scores = {
+        odd: summarize([1.0, 1.5]),
+        "b": summarize([1.0]),
+        "c": summarize([]),
+        "d": summarize([-3e6]),
+    }
     for compare in (compare_variants, compare_values):
         title = check_svg(compare(odd, {odd: scores, "empty": {}})).findtext("{*}title") or ""
         assert title.startswith(f"{odd}. {odd}: {odd} 1.25, b 1, d -3e+06. empty")

@@ -35,7 +35,7 @@ from relfrog.runs.train import RunInterrupted
 from relfrog.support.memory import is_out_of_memory
 from relfrog.training import memory_check as memory
 from relfrog.training.callbacks import Callback
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.trainer import Trainer
 from small_store import QUICK, change, copied, fit, weights
 
@@ -56,7 +56,7 @@ def whole(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint after every step."""
     trainer = functools.partial(Trainer, checkpoint_seconds=-1.0)
-    monkeypatch.setattr("relfrog.models.network.Trainer", trainer)
+    monkeypatch.setattr("relfrog.models.network_model.Trainer", trainer)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from relbench.base import Database
 from helpers import examples
 from oracles.relational_databases import seeded, table
 from relfrog.graph.relational import ForeignKey, RelationalGraph, build_graph
-from relfrog.models.aggregates.columns import Cell, fit_cells
-from relfrog.models.aggregates.plan import (
+from relfrog.models.aggregates.encoded_columns import EncodedColumn, fit_encoded_columns
+from relfrog.models.aggregates.feature_plan import (
     CROWD,
     FULL,
     LIGHT,
@@ -26,7 +26,7 @@ from relfrog.models.aggregates.plan import (
     Anchor,
     Measure,
     Stream,
-    make_plan,
+    plan_features,
 )
 from relfrog.models.aggregates.query import Aggregator
 from relfrog.support.times import MISSING
@@ -37,13 +37,13 @@ HORIZON = 2 * DAY
 ABSENT = 7
 
 
-def cells_of(db: Database) -> dict[str, list[tuple[Cell, Any]]]:
+def encodings_of(db: Database) -> dict[str, list[tuple[EncodedColumn, Any]]]:
     """Of each table its numbers, some of them missing, and the same as few levels."""
     found = {}
     for name, part in db.table_dict.items():
         x = part.df["x"].astype(float).where(part.df["x"] != ABSENT)
-        number = Cell(name, "x", "number", 3.5)
-        level = Cell(name, "x", "category", 0.0, ("1", "2"))
+        number = EncodedColumn(name, "x", "number", 3.5)
+        level = EncodedColumn(name, "x", "category", 0.0, ("1", "2"))
         found[name] = [(number, number.encode(x)), (level, level.encode(x))]
     return found
 
@@ -84,7 +84,7 @@ class Loop:
         return sorted(found)
 
     def value(self, measure: Measure, when: int, row: int) -> float:
-        name = measure.cell.table
+        name = measure.encoded.table
         if measure.via is not None:
             row = int(self.graph.parent(measure.via)[row])
             if row < 0 or self.own(name, row) > when:
@@ -137,19 +137,19 @@ class Loop:
 
 def streams_of(db: Database, graph: RelationalGraph, entity: str) -> list[Stream]:
     """Every stream that there can be at a table: children, their children, all rows."""
-    cells = {name: [cell for cell, _ in some] for name, some in cells_of(db).items()}
+    encodings = {name: [encoded for encoded, _ in some] for name, some in encodings_of(db).items()}
     keys = graph.foreign_keys
 
     def measures(name: str, others: list[ForeignKey]) -> tuple[Measure, ...]:
-        number, level = cells[name]
+        number, level = encodings[name]
         own = (Measure(number, None, -1, FULL), Measure(level, None, 1, SHARE))
-        return own + tuple(Measure(cells[k.parent][0], k, -1, LIGHT) for k in others)
+        return own + tuple(Measure(encodings[k.parent][0], k, -1, LIGHT) for k in others)
 
-    found = [Stream((), entity, (Measure(cells[entity][0], None, -1, CROWD),))]
+    found = [Stream((), entity, (Measure(encodings[entity][0], None, -1, CROWD),))]
     for key in keys:
         if key.parent == entity:
             others = [k for k in keys if k.table == key.table and k != key]
-            codes = (cells[key.table][1],)
+            codes = (encodings[key.table][1],)
             found.append(
                 Stream((key,), key.table, measures(key.table, others), codes, tuple(others))
             )
@@ -168,10 +168,10 @@ def test_each_feature_is_that_of_a_loop(case: Any) -> None:
     graph = build_graph(db)
     limits = graph.ticks(times)
     loop = Loop(db, graph)
-    with Aggregator(graph, cells_of(db), HORIZON) as aggregator:
+    with Aggregator(graph, encodings_of(db), HORIZON) as aggregator:
         for stream in streams_of(db, graph, entity):
             owners = rows if stream.keys else np.zeros_like(rows)
-            found, pointers = aggregator.ask(stream, owners, limits)
+            found, pointers = aggregator.aggregate(stream, owners, limits)
             slow = [
                 loop.features(stream, int(o), int(t)) for o, t in zip(owners, limits, strict=True)
             ]
@@ -204,10 +204,10 @@ def test_later_rows_change_nothing(case: Any, other: int) -> None:
     answers = []
     for version in (db, Database(changed)):
         graph = build_graph(version)
-        with Aggregator(graph, cells_of(version), HORIZON) as aggregator:
+        with Aggregator(graph, encodings_of(version), HORIZON) as aggregator:
             answers.append(
                 [
-                    aggregator.ask(stream, rows, graph.ticks(times))[0]
+                    aggregator.aggregate(stream, rows, graph.ticks(times))[0]
                     for stream in streams_of(version, graph, entity)
                     if stream.keys
                 ]
@@ -222,11 +222,11 @@ def test_nobody_and_empty_tables_have_nothing() -> None:
         "b": table({"x": [], "k0": []}, {"k0": "a"}),
     })  # fmt: skip
     graph = build_graph(db)
-    cells = cells_of(db)
+    encodings = encodings_of(db)
     key = graph.foreign_keys[0]
-    stream = Stream((key,), "b", (Measure(cells["b"][0][0], None, -1, FULL),))
-    with Aggregator(graph, cells, HORIZON) as aggregator:
-        found, _ = aggregator.ask(stream, np.array([0, -1, 1]), np.array([0, 5, MISSING]))
+    stream = Stream((key,), "b", (Measure(encodings["b"][0][0], None, -1, FULL),))
+    with Aggregator(graph, encodings, HORIZON) as aggregator:
+        found, _ = aggregator.aggregate(stream, np.array([0, -1, 1]), np.array([0, 5, MISSING]))
     assert (found[:, :4] == 0).all()
     assert np.isnan(found[:, 4:]).all()
 
@@ -236,10 +236,10 @@ def test_small_spreads_of_large_numbers_survive() -> None:
     x = 1e9 + np.arange(6)
     db = Database({"a": table({"x": [0]}), "b": table({"x": x, "k0": [0] * 6}, {"k0": "a"})})
     graph = build_graph(db)
-    cell = Cell("b", "x", "number", 1e9)
-    stream = Stream((graph.foreign_keys[0],), "b", (Measure(cell, None, -1, ("std",)),))
-    with Aggregator(graph, {"b": [(cell, cell.encode(pd.Series(x)))]}, HORIZON) as aggregator:
-        found, _ = aggregator.ask(stream, np.array([0]), np.array([0]))
+    encoded = EncodedColumn("b", "x", "number", 1e9)
+    stream = Stream((graph.foreign_keys[0],), "b", (Measure(encoded, None, -1, ("std",)),))
+    with Aggregator(graph, {"b": [(encoded, encoded.encode(pd.Series(x)))]}, HORIZON) as aggregator:
+        found, _ = aggregator.aggregate(stream, np.array([0]), np.array([0]))
     assert found[0, -1] == pytest.approx(np.std(np.arange(6)), rel=1e-6)
 
 
@@ -261,25 +261,27 @@ def test_small_spreads_of_large_numbers_survive() -> None:
 )
 def test_what_a_column_gives(values: Any, kinds: list[str]) -> None:
     column = pd.Series(values)
-    cells = fit_cells("t", "c", column)
-    assert [cell.kind for cell in cells] == kinds
-    for cell in cells:
-        again = Cell.from_json(cell.to_json())
-        assert again == cell
-        found = cell.encode(column)
+    encodings = fit_encoded_columns("t", "c", column)
+    assert [encoded.kind for encoded in encodings] == kinds
+    for encoded in encodings:
+        again = EncodedColumn.from_json(encoded.to_json())
+        assert again == encoded
+        found = encoded.encode(column)
         assert (np.isnan(found) == column.isna().to_numpy()).all()
         assert np.isfinite(found[~np.isnan(found)] ** 2).all()
 
 
 def test_the_plan_keeps_within_its_room_and_says_what_it_left_out() -> None:
     keys = [ForeignKey(f"c{i}", "k", "e") for i in range(30)]
-    cells = {k.table: [Cell(k.table, f"x{j}", "number") for j in range(10)] for k in keys}
-    plan = make_plan("e", "h", keys, cells, {k.table: i for i, k in enumerate(keys)})
+    encodings = {
+        k.table: [EncodedColumn(k.table, f"x{j}", "number") for j in range(10)] for k in keys
+    }
+    plan = plan_features("e", "h", keys, encodings, {k.table: i for i, k in enumerate(keys)})
     width = len(plan.own) + sum(len(anchor.features) for anchor in plan.anchors)
     assert width <= MOST_FEATURES
     assert plan.left_out
     assert any(isinstance(a, Anchor) and a.streams[0].table == "c29" for a in plan.anchors)
-    assert not make_plan("e", "h", keys, cells, {}, parts="own").anchors
+    assert not plan_features("e", "h", keys, encodings, {}, parts="own").anchors
 
 
 def test_nobody_asks_for_the_latest_row_of_a_stream_that_found_no_room() -> None:
@@ -287,8 +289,10 @@ def test_nobody_asks_for_the_latest_row_of_a_stream_that_found_no_room() -> None
     keys = [ForeignKey(name, "k", "e") for name in tables]
     keys += [ForeignKey(name, "team", f"t{name}") for name in tables]
     keys += [ForeignKey(f"small{name}", "team", f"t{name}") for name in tables]
-    cells = {name: [Cell(name, f"x{i}", "number") for i in range(30)] for name in tables}
-    plan = make_plan("e", "h", keys, cells, {})
+    encodings = {
+        name: [EncodedColumn(name, f"x{i}", "number") for i in range(30)] for name in tables
+    }
+    plan = plan_features("e", "h", keys, encodings, {})
     assert plan.left_out[:2] == ("wide1 by k", "wide2 by k")
     assert "last wide2 by k, team smallwide2 by team" in plan.left_out
     asked = {stream for anchor in plan.anchors for stream in anchor.streams if not anchor.key}

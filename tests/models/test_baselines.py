@@ -22,7 +22,7 @@ from relfrog.models.boosting import BoostedTrees, QuickBoostedTrees
 from relfrog.models.model import Model
 from relfrog.models.past_labels import RecentMean
 from relfrog.runs.train import RunInterrupted
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 from small_store import HORIZON, TEST, change, copied, fit, truncate
 
 KINDS = {

@@ -26,7 +26,7 @@ from relfrog.kinds import MODELS
 from relfrog.nn.ranking_head import RankingHead
 from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import write_json
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 from small_store import QUICK, TEST, VAL, change, fit, truncate, weights
@@ -129,8 +129,8 @@ def test_lists_from_a_part_of_many_targets(
     seeds = Seeds(every.rows[:1], every.times.iloc[:1], None)
     scores, _, (network, head) = slow_scores(prepared, seeds)
     (plan,) = list(prepared.loader(seeds))
-    monkeypatch.setattr(head, "MOST", 3)
-    monkeypatch.setattr(head, "AT_ONCE", 5)
+    monkeypatch.setattr(head, "MAX_TARGETS", 3)
+    monkeypatch.setattr(head, "CHUNK_SCORES", 5)
     allowed = np.ones(scores.shape[1], bool)
     banned = int(head.popularity.at(int(prepared.graph.ticks(seeds.times)[0])).order[0])
     allowed[banned] = False

@@ -35,7 +35,7 @@ from relfrog.nn.batch_plan import Links, Plan, make_plan
 from relfrog.nn.heads import Head
 from relfrog.nn.network import Network
 from relfrog.nn.task_heads import HEADS
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 
 #: What `completion` can be set to.

@@ -18,7 +18,7 @@ from relfrog.errors import RunError, UsageError
 from relfrog.models.boosting import BoostedTrees
 from relfrog.reporting import report
 from relfrog.reporting.html import Markup, amount, join, model_name, sheet, signed, tag
-from relfrog.reporting.schema import draw_schema, read_schema
+from relfrog.reporting.schema_drawing import draw_schema, read_schema
 from report_cases import EVIL, evil_report, forty, moved
 from small_store import QUICK, copied, fit
 
@@ -102,7 +102,7 @@ def test_a_whole_report(run: Run, tmp_path: Path) -> None:
     assert words["explained"].count("newest time used") == 3
     for text in ("2020-08-01", "2020-10-01", "fingerprint", "torch", "peak memory", "batch_size"):
         assert text in words["made"]
-    assert "the data are the same now" in words["made"]
+    assert "the data are unchanged" in words["made"]
     assert page.figures >= 14
     assert told
 
@@ -151,7 +151,7 @@ def test_a_database_that_has_changed_is_said_to_have(
     place = Path(shutil.copytree(run.folder, tmp_path / "run"))
     other = Run(place, {**run.about, "dataset": str(changed)}, run.config)
     before = read(report(other)).sections
-    assert "the data were not looked at" in before["made"]
+    assert "the data were not read" in before["made"]
     words = read(report(other, fresh=True)).sections
     assert "the data have changed since" in words["made"]
     assert words["explained"] != before["explained"]
@@ -213,9 +213,9 @@ def baselines(place: Path, value: float) -> None:
 def test_it_admits_defeat(run: Run, tmp_path: Path) -> None:
     place = Path(shutil.copytree(run.folder, tmp_path / "run"))
     for value, sentence in (
-        (0.999, "LightGBM does better|Mean of recent labels does better"),
+        (0.999, "LightGBM beats|Mean of recent labels beats"),
         (run.metrics["test"]["rolling"]["roc_auc"] - 1e-4, "may be noise"),
-        (0.2, "beats every simple answer|may be noise"),
+        (0.2, "beats every baseline|may be noise"),
     ):
         baselines(place, value)
         words = read(report(place)).sections["answer"]
@@ -257,10 +257,10 @@ def test_a_model_that_is_no_network(shop: Path, tmp_path: Path) -> None:
         == (words["predictions"])
     )
     for name in ("worth", "explained", "dependencies"):
-        assert "is no network" in words[name]
+        assert "is not a network" in words[name]
     assert "has none" in words["schema"]
     assert "no epochs" in words["training"]
-    assert model_name("popularity") in words["answer"]  # beside it
+    assert model_name("popularity") in words["answer"]  # a baseline
     assert "No baselines" not in words["answer"]
 
 
@@ -276,7 +276,7 @@ def test_auto_shows_its_members(
     (run.folder / "blend.json").write_text(json.dumps(blend))
     words = read(report(run)).sections["answer"]
     assert "No baselines" not in words
-    assert "simple answer" not in words
+    assert "baseline" not in words
     for member, known in blend["members"].items():
         assert model_name(member) in words
         scores = json.loads((run.folder / "members" / member / "metrics.json").read_text())
@@ -291,7 +291,7 @@ def test_auto_shows_its_members(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["mean", "recent", "lightgbm"])
-def test_simple_answers_stand_beside_every_model(
+def test_every_model_is_compared_with_baselines(
     model: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)

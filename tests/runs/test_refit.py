@@ -21,7 +21,7 @@ from relfrog.models.boosting import BoostedTrees
 from relfrog.models.rankers import BoostedRanker
 from relfrog.runs.train import RunInterrupted
 from relfrog.training.callbacks import Callback
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 from small_store import END, HORIZON, QUICK, TEST, VAL, change, copied, fit, weights
 
 

@@ -20,7 +20,7 @@ from relbench.base import Database, Table
 from relfrog.config import Config
 from relfrog.datasets import labels
 from relfrog.experiments.grid import Cell
-from relfrog.experiments.reachable import Place
+from relfrog.experiments.study_datasets import StudyDataset
 from relfrog.runs.run import load_run
 from relfrog.support.threads import thread_limit
 from small_store import fit
@@ -131,7 +131,7 @@ def test_labels_do_not_depend_on_the_number_of_cores() -> None:
 
 
 def test_a_run_of_an_experiment_is_called_the_same_with_the_default_number() -> None:
-    place = Place("x", "x", {"t": "regression"}, frozenset(), {"t": "print"})
+    place = StudyDataset("x", "x", {"t": "regression"}, frozenset(), {"t": "print"})
 
     def key(**settings: Any) -> str:
         return Cell(place, "t", "v", settings, 0).key()

@@ -33,7 +33,7 @@ from relfrog.nn.network import Network
 from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import locked
 from relfrog.support.text import duration
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.trainer import Callback, EpochRecord, Trainer
 from small_store import HORIZON, QUICK, TASKS, VAL, copied, fit, weights
 
@@ -125,7 +125,7 @@ def test_an_interrupted_run_ends_as_if_nothing_had_happened(
     fit(store, tmp_path / "whole", **settings)
     rng = random.Random()
     trainer = functools.partial(Trainer, checkpoint_seconds=rng.choice([0.0, 0.0, 30.0]))
-    monkeypatch.setattr("relfrog.models.network.Trainer", trainer)
+    monkeypatch.setattr("relfrog.models.network_model.Trainer", trainer)
     out, first, second = tmp_path / "parts", rng.randint(1, 8), rng.randint(1, 8)
     print(f"interrupted after {first} and {second} steps: {trainer.keywords}")
     with pytest.raises(RunInterrupted, match="--resume"):
@@ -157,14 +157,14 @@ def test_an_interruption_at_the_end_of_an_epoch(store: Path, tmp_path: Path) -> 
 def test_a_killed_process_loses_nothing(store: Path, tmp_path: Path) -> None:
     code = f"""
     import functools, sys
-    import relfrog.models.network
+    import relfrog.models.network_model
     from relfrog.training.trainer import Callback, Trainer
 
     class Tell(Callback):
         def on_step(self, trainer, loss):
             print(trainer.at.steps, flush=True)
 
-    relfrog.models.network.Trainer = functools.partial(Trainer, checkpoint_seconds=0.0)
+    relfrog.models.network_model.Trainer = functools.partial(Trainer, checkpoint_seconds=0.0)
     relfrog.train({str(store)!r}, "buys", {str(tmp_path / "parts")!r},
                   settings={ {**QUICK, "dropout": 0.3, "epochs": 6}!r}, callbacks=[Tell()])
     """

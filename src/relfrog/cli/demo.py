@@ -30,7 +30,7 @@ def run_demo(
     from relfrog.cli.terminal import TerminalProgress
     from relfrog.datasets.checks import check
     from relfrog.datasets.overview import inspect
-    from relfrog.reporting.schema import schema_svg
+    from relfrog.reporting.schema_drawing import schema_svg
 
     dataset = out / "flights"
     click.echo(f"$ relfrog import sqlite:///{out / 'flights.db'} {dataset} ...\n")

@@ -13,7 +13,7 @@ from relfrog.support.files import recover
 if TYPE_CHECKING:
     import pandas as pd
 
-    from relfrog.datasets.opened import OpenedDataset
+    from relfrog.datasets.opened_dataset import OpenedDataset
     from relfrog.datasets.protocols import Dataset
 
 __all__ = ["TableFile", "arrow_kind", "open_dataset", "read_tables", "source_keys"]
@@ -30,7 +30,7 @@ def open_dataset(name: str | Path) -> OpenedDataset:
     """
     import yaml
 
-    from relfrog.datasets.opened import OpenedDataset
+    from relfrog.datasets.opened_dataset import OpenedDataset
 
     path = Path(name).expanduser()
     if not path.exists():

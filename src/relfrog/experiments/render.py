@@ -1,4 +1,4 @@
-"""An experiment's results as a Markdown table and as charts."""
+"""Render the results of an experiment as Markdown tables and SVG charts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,27 @@ from typing import Any
 import pandas as pd
 
 from relfrog.datasets.metrics import REGIMES
-from relfrog.experiments.figures import compare_values, compare_variants, plot_pairs, plot_shares
-from relfrog.experiments.paper import citation, paper_figures
+from relfrog.experiments.paper import citation, published_scores
+from relfrog.experiments.score_tables import (
+    ScoreSummary,
+    escape_cell,
+    main_metric,
+    markdown_table,
+    score_tables,
+    summarize,
+)
 from relfrog.experiments.studies import Study
-from relfrog.experiments.tables import Tally, cell, main_metric, markdown, score_tables, tally
+from relfrog.experiments.study_charts import (
+    compare_values,
+    compare_variants,
+    plot_pairs,
+    plot_shares,
+)
 
 __all__ = ["render", "role_shares"]
 
 
-#: Where a study looks into structures: its questions, and their answers.
+#: Questions about the learned structure, and their possible answers.
 QUESTIONS = {
     "co-occurrence": ("node", "edge", "undecided"),
     "completion": ("node", "edge", "undecided"),
@@ -27,14 +39,14 @@ QUESTIONS = {
 
 
 def render(study: Study, results: Mapping[str, Any]) -> dict[str, str]:
-    """The files of a study by name: `table.md` and charts.
+    """Render the files of a study: `table.md` and charts, by file name.
 
     Args:
-        study: which.
+        study: the study.
         results: the content of `results.json`.
     """
     runs = results["runs"]
-    figures = paper_figures(study.published) if study.published else {}
+    figures = published_scores(study.published) if study.published else {}
     files: dict[str, str] = {}
     if study.name == "structure":
         files |= _structure(results)
@@ -68,7 +80,7 @@ def render(study: Study, results: Mapping[str, Any]) -> dict[str, str]:
     lines += [f"![{study.title}]({name})\n" for name in files]
     for word in ("skipped", "failed"):
         if results.get(word):
-            said = [cell(text.removeprefix("skipped: ")) for text in results[word]]
+            said = [escape_cell(text.removeprefix("skipped: ")) for text in results[word]]
             lines += [f"{word.capitalize()}:", "", *(f"- {text}" for text in said), ""]
     files["table.md"] = "\n".join(lines).rstrip() + "\n"
     return files
@@ -82,8 +94,8 @@ def _seeds(runs: Sequence[Mapping[str, Any]]) -> str:
     return "none" if not sizes else str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
 
 
-def _tallies(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str, str], Tally]:
-    """By dataset, task, regime and variant."""
+def _summaries(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str, str], ScoreSummary]:
+    """Score summaries by dataset, task, regime and variant."""
     values: dict[tuple[str, str, str, str], list[Any]] = {}
     percent = {}
     for run in runs:
@@ -91,7 +103,7 @@ def _tallies(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str, str
         at = run["dataset"], run["task"], run["regime"], run["variant"]
         values.setdefault(at, []).append(run["metrics"].get(metric.name))
         percent[at] = metric.percent
-    return {at: tally(some, percent[at]) for at, some in values.items()}
+    return {at: summarize(some, percent[at]) for at, some in values.items()}
 
 
 def _shown_metric(runs: Sequence[Mapping[str, Any]], dataset: str, task: str) -> str:
@@ -101,9 +113,9 @@ def _shown_metric(runs: Sequence[Mapping[str, Any]], dataset: str, task: str) ->
 
 
 def _compared(study: Study, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """A chart per regime: each task with all of its variants."""
-    panels: dict[str, dict[str, dict[str, Tally]]] = {}
-    for (dataset, task, regime, variant), score in _tallies(runs).items():
+    """A chart per regime that compares the variants of each task."""
+    panels: dict[str, dict[str, dict[str, ScoreSummary]]] = {}
+    for (dataset, task, regime, variant), score in _summaries(runs).items():
         title = f"{dataset} {task}, {_shown_metric(runs, dataset, task)}"
         panels.setdefault(regime, {}).setdefault(title, {})[variant] = score
     return {
@@ -113,12 +125,12 @@ def _compared(study: Study, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]
 
 
 def _sensitivity(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Two curves per task: over beta, and over gamma."""
+    """Curves over beta and gamma for each task."""
     found = {}
-    for (dataset, task, regime, variant), score in _tallies(runs).items():
+    for (dataset, task, regime, variant), score in _summaries(runs).items():
         setting, _, value = variant.partition("=")
         found[regime, dataset, task, setting, float(value)] = value, score
-    panels: dict[str, dict[str, dict[str, Tally]]] = {}
+    panels: dict[str, dict[str, dict[str, ScoreSummary]]] = {}
     for (regime, dataset, task, setting, _), (value, score) in sorted(found.items()):
         title = f"{dataset} {task}, {_shown_metric(runs, dataset, task)} over {setting}"
         panels.setdefault(regime, {}).setdefault(title, {})[value] = score
@@ -130,7 +142,7 @@ def _sensitivity(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _structure(results: Mapping[str, Any]) -> dict[str, str]:
-    """Shares of roles per task, over seeds."""
+    """Shares of roles per task, as a table and a chart."""
     entries: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for entry in results.get("structure", []):
         at = entry["dataset"], entry["task"], entry["task_type"]
@@ -145,13 +157,14 @@ def _structure(results: Mapping[str, Any]) -> dict[str, str]:
             known = [found[question] for found in several if found.get(question)]
             means[question] = {a: fmean(f[a] for f in known) for a in answers} if known else {}
             cells += [
-                tally([100 * f[a] for f in known]).text(True) if known else "none" for a in answers
+                summarize([100 * f[a] for f in known]).text(True) if known else "none"
+                for a in answers
             ]
         drawn[f"{dataset} {task}"] = means
-        rows.append([cell(f"{dataset} {task}"), kind.split("_")[0], *cells])
+        rows.append([escape_cell(f"{dataset} {task}"), kind.split("_")[0], *cells])
     headers = ["task", "type", *(f"{q}: {a}" for q, answers in QUESTIONS.items() for a in answers)]
     lines = ["### Learned roles, shares in %", ""]
-    lines += markdown(headers, rows)
+    lines += markdown_table(headers, rows)
     lines += [
         "", "Of routes of the database itself, by their gate after training; undecided is a route "
         "that nothing was sent along. Directions: of pairs of co-occurrence routes that are each "
@@ -162,7 +175,7 @@ def _structure(results: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _space(results: Mapping[str, Any]) -> dict[str, str]:
-    """Separation of true from mismatched pairs, per key; and a picture per task."""
+    """Separation of true from mismatched pairs per foreign key, and a chart per task."""
     entries = results.get("differences", [])
     if not entries:
         return {}
@@ -179,7 +192,7 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
         keys = sorted({key for e in mine for key in e["separation"]})
 
         def over_seeds(variant: str, pick: Any, own: Any = mine) -> str:
-            figure = tally([pick(e) for e in own if e["variant"] == variant])
+            figure = summarize([pick(e) for e in own if e["variant"] == variant])
             if not figure.seeds:
                 return "none"
             spread = "" if figure.deviation is None else f" ± {figure.deviation:.3f}"
@@ -187,7 +200,7 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
 
         for key in keys:
             cells = [over_seeds(v, lambda e, k=key: e["separation"].get(k)) for v in variants]
-            rows.append([cell(f"{dataset} {task}"), cell(key), *cells])
+            rows.append([escape_cell(f"{dataset} {task}"), escape_cell(key), *cells])
 
         def average(entry: Any, by: str = "separation") -> float | None:
             values = entry.get(by, {}).values()
@@ -195,11 +208,13 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
             return fmean(known) if known else None
 
         cells = [over_seeds(v, average) for v in variants]
-        rows.append([cell(f"{dataset} {task}"), "mean over keys", *cells])
+        rows.append([escape_cell(f"{dataset} {task}"), "mean over keys", *cells])
         cells = [over_seeds(v, lambda e: average(e, "scored")) for v in variants]
-        rows.append([cell(f"{dataset} {task}"), "mean over keys, by the learned score", *cells])
+        rows.append(
+            [escape_cell(f"{dataset} {task}"), "mean over keys, by the learned score", *cells]
+        )
         cells = [over_seeds(v, lambda e: e["silhouette"]) for v in variants]
-        rows.append([cell(f"{dataset} {task}"), "silhouette", *cells])
+        rows.append([escape_cell(f"{dataset} {task}"), "silhouette", *cells])
         seed = min(e["seed"] for e in mine)
         clouds = [e for e in mine if e["seed"] == seed and e.get("points")]
         said = "; ".join(f"{row[1]}: " + ", ".join(row[2:]) for row in rows[-len(keys) - 2 :])
@@ -208,22 +223,22 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
         note = f"Columns: {', '.join(variants)}. {said}"
         if clouds:
             files[f"fd-space-{name}.svg"] = plot_pairs(title, clouds, note)
-    lines += markdown(["task", "foreign key", *variants], rows)
+    lines += markdown_table(["task", "foreign key", *variants], rows)
     files["more.md"] = "\n".join([*lines, ""])
     return files
 
 
 def role_shares(roles: pd.DataFrame, tables: Collection[str]) -> dict[str, dict[str, float]]:
-    """Per question the share of each answer; empty where the question does not arise.
+    """The share of each answer, per question; empty if the question does not apply.
 
     Args:
-        roles: as `Run.roles` gives them.
-        tables: of the database; routes through the table of earlier labels do not count.
+        roles: the result of `Run.roles`.
+        tables: the tables of the database; routes through the label history are not counted.
 
     Returns:
         `co-occurrence` and `completion`: the shares of `node`, `edge` and `undecided`, which is a
-        route that nothing was sent along; `directions`: of pairs of co-occurrence routes that are
-        each other's reverse, both decided, the shares of `same` and `different` roles.
+        route without any match; `directions`: for pairs of co-occurrence routes that are each
+        other's reverse, both decided, the shares of `same` and `different` roles.
     """
     known = roles[roles[["u", "v", "w"]].isin(list(tables)).all(axis=1)]
     role = dict(zip(known["route"], known["role"], strict=True))
@@ -249,7 +264,7 @@ def _shares(answers: list[str], names: tuple[str, ...]) -> dict[str, float]:
 
 
 def _reversed(entry: Mapping[str, Any]) -> str:
-    """The route that goes the other way: `w <-[b]- v -[a]-> u` for `u <-[a]- v -[b]-> w`."""
+    """The reverse of a route: `w <-[b]- v -[a]-> u` for `u <-[a]- v -[b]-> w`."""
     u, v, w = entry["u"], entry["v"], entry["w"]
     middle = entry["route"][len(u) + 1 : len(entry["route"]) - len(w) - 1]
     between = f" {v} "

@@ -1,7 +1,7 @@
-"""`auto`: trains the trivial models, LightGBM and FROG, and takes the best or a blend of them.
+"""`auto`: trains simple baselines, LightGBM and FROG, and uses the best or a blend of two.
 
-Each member is a run folder of its own under `members`; `blend.json` says which of them answer, and
-what all of them score on validation. All of them share one opened task.
+Each member has a run folder under `members`; `blend.json` holds the weights of the blend and the
+validation scores of all members. All members share one opened task.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ __all__ = ["AutoModel", "Blend", "choose", "member_names", "read_blend"]
 
 
 def member_names(kind: str) -> list[str]:
-    """What `auto` trains for a type of task, the quickest first."""
+    """The members of `auto` for a task type, the quickest first."""
     names = [model.name for model in models_for(kind) if model.baseline]
     return [*sorted(names, key=lambda name: name == "lightgbm"), "frog"]
 
 
 def member_settings(name: str, config: Config) -> Config:
-    """What a member is trained with."""
+    """The settings of a member."""
     settings = asdict(config) | {"model": name}
     if name != "frog":
         settings["roles"] = "learned"
@@ -53,7 +53,7 @@ def member_settings(name: str, config: Config) -> Config:
 
 
 def read_blend(folder: Path) -> dict[str, Any]:
-    """Which members of a run of `auto` answer, with which weights, and what all of them score.
+    """Read `blend.json`: the weights of the blend, and the scores of all members.
 
     Raises:
         RunError: The file is missing or damaged.
@@ -69,28 +69,28 @@ def read_blend(folder: Path) -> dict[str, Any]:
 
 
 class AutoModel(Model):
-    """Several models, of which the best or a blend of the best two answers."""
+    """An ensemble: the best of several models, or a blend of the best two."""
 
     def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
         super().__init__(prepared, labels, **options)
         self._members: dict[str, Model] = {}
         self._weights: dict[str, float] = {}
         self._blend: dict[str, Any] = {}
-        #: Finished runs by model: members that need not be trained again if they are the same.
+        #: Finished runs by model, reused as members if their settings are the same.
         self.finished: Mapping[str, str | Path] = {}
 
     @property
     def members(self) -> dict[str, Model]:
-        """The members that answer."""
+        """The members with a weight in the blend."""
         return {name: self._members[name] for name in self._weights}
 
     def fit(
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Train all members for which there is time, and choose by validation.
+        """Train members within the time budget, and select by validation.
 
-        Members that are there already are taken as they are, or resumed where they stopped.
+        Finished members are reused, unfinished ones are resumed.
 
         Raises:
             RunError: No member could be trained.
@@ -111,14 +111,14 @@ class AutoModel(Model):
                 announce(callbacks, f"auto: {name} left out: {skipped[name]}")
                 continue
             announce(callbacks, f"auto: {name}")
-            # A search may use half of the time left: the network comes last and needs some too.
+            # A search may use half of the remaining time, as the network comes last.
             own = budget if MODELS[name].network else budget.half()
             try:
                 self._members[name], records[name] = self._member(
                     name, place, about, own, callbacks
                 )
             except RelFrogError as error:
-                # A member that does not fit the data is no reason to lose the others.
+                # The other members can still be used.
                 skipped[name] = str(error)
                 announce(callbacks, f"auto: {name} left out: {error}")
         if not self._members:
@@ -136,7 +136,7 @@ class AutoModel(Model):
         self, name: str, place: Path, about: dict[str, Any], budget: Budget,
         callbacks: Sequence[Callback],
     ) -> tuple[Model, dict[str, Any]]:  # fmt: skip
-        """A member, trained, resumed or loaded, and what is recorded of it."""
+        """Train, resume or load a member; also return its record."""
         opened, config = self.prepared.opened, member_settings(name, self.prepared.config)
         begun = is_run(place)
         if begun:
@@ -158,10 +158,10 @@ class AutoModel(Model):
         return model, _record(place, theirs)
 
     def _take_over(self, source: Path, place: Path, name: str, about: dict[str, Any]) -> float:
-        """Copy a finished run to be a member, if it is the one that would be trained.
+        """Copy a finished run as a member, if dataset, task and settings are the same.
 
         Returns:
-            The seconds that its training took; 0 if it is another.
+            The seconds that its training took; 0 if it is not reused.
         """
         try:
             theirs, settings = read_run(source)
@@ -180,7 +180,7 @@ class AutoModel(Model):
         return float(theirs["seconds"])
 
     def _choose(self) -> Blend:
-        """The blend that validation scores favour."""
+        """Choose the blend by validation scores."""
         config = self.prepared.config
         val = self.prepared.seeds("val")
         cutoff = self.prepared.cutoff("val", config.regime)
@@ -191,7 +191,7 @@ class AutoModel(Model):
 
     @cached_property
     def selected(self) -> Model:
-        """The same blend of what validation had selected of each member."""
+        """The same blend of the members before their refit."""
         if not self.prepared.config.refit:
             return self
         other = self._copy()
@@ -201,11 +201,11 @@ class AutoModel(Model):
         return other
 
     def save(self, folder: Path) -> None:
-        """Which members answer; they themselves are in their folders already."""
+        """Write `blend.json`; the members are saved in their own folders."""
         write_json(folder / BLEND, self._blend)
 
     def load(self, folder: Path) -> None:
-        """The members that answer, each from its folder."""
+        """Load the members of the blend from their folders."""
         self._blend = read_blend(folder)
         self._weights = {name: float(w) for name, w in self._blend["weights"].items()}
         for name in self._weights:
@@ -217,7 +217,7 @@ class AutoModel(Model):
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
-        """The weighted mean of the members' predictions; of lists the one member's."""
+        """The weighted mean of the members' predictions; for lists, those of the best member."""
         if self.kind.ranks:
             return next(iter(self.members.values())).predict(seeds, cutoff, request)
         parts = [
@@ -228,25 +228,25 @@ class AutoModel(Model):
 
 
 def _record(place: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """What `blend.json` says of a member."""
+    """The entry of a member in `blend.json`."""
     return {"val": read_json(place / "metrics.json")["val"], "seconds": about["seconds"]}
 
 
-#: Draws of validation seeds, seeds in each, and the share of draws that a model must lose to be
-#: clearly worse.
+#: Bootstrap samples of the validation seeds, the most seeds in each, and the share of samples that
+#: a model must lose to be clearly worse.
 DRAWS, DRAWN, CLEARLY = 100, 20_000, 0.9
 
 
 @dataclass(frozen=True)
 class Blend:
-    """Weights of models, which sum to 1, and why.
+    """Weights of models, which sum to 1, and their evidence.
 
     Attributes:
-        weights: of the models that take part.
-        score: the validation metric of the blend.
+        weights: weights of the models in the blend.
+        score: validation metric of the blend.
         best: the best single model.
-        sure: the share of draws of validation seeds in which the average beats it; 0 where there
-            is none.
+        sure: share of bootstrap samples in which the average beats the best model; 0 without an
+            average.
     """
 
     weights: dict[str, float]
@@ -262,20 +262,20 @@ def choose(
     label_std: float | None = None,
     seed: int = 0,
 ) -> Blend:
-    """The best model, or the average of it and the second best.
+    """Choose the best model, or the average of the best two.
 
-    They are averaged evenly unless the second, or the average, is clearly worse: loses to the best
-    in nearly all draws of the validation seeds. Weights that are fitted to validation labels, or a
-    single winner of a close race, hold less of what they promise; and that the average scores a
-    little worse is no reason to leave it, since the best model's epoch or settings were chosen on
-    these very labels, which flatters it.
+    The two are averaged with equal weights unless the second, or the average, is clearly worse: it
+    loses to the best in nearly all bootstrap samples of the validation seeds. Weights fitted to
+    validation labels, or the winner of a close race, generalise less well. A slightly worse
+    validation score of the average is no reason against it: the best model's score is biased, as
+    its epoch or settings were selected on the same labels.
 
     Args:
-        kind: the type of task.
-        truth: labels as the metrics want them. Shape [seeds].
-        predicted: per model its predictions for the validation seeds.
-        label_std: spread of the training labels.
-        seed: of the draws.
+        kind: the task type.
+        truth: labels for the metrics. Shape [seeds].
+        predicted: predictions of each model for the validation seeds.
+        label_std: standard deviation of the training labels.
+        seed: random seed of the samples.
     """
 
     def score(values: NDArray[Any], rows: Any = slice(None)) -> float:
@@ -293,7 +293,7 @@ def choose(
     known = [score(predicted[first], rows) for rows in draws]
 
     def lost_and_won(values: NDArray[Any]) -> tuple[float, float]:
-        """The shares of draws in which the values lose to the best model, and win."""
+        """The shares of samples in which the values lose to the best model, and beat it."""
         drawn = [score(values, rows) for rows in draws]
         pairs = list(zip(drawn, known, strict=True))
         won = [kind.better(ours, theirs) for ours, theirs in pairs]

@@ -1,7 +1,7 @@
-"""LightGBM for tasks with one label per entity: on automatic features, or on own columns alone.
+"""LightGBM for tasks with one label per entity, on automatic features or only the own columns.
 
-Settings are searched at random within a stated number of trials, each stopped early by validation;
-the best few by the validation metric are averaged.
+Random search over a given number of trials, each with early stopping on validation; the best few by
+the validation metric are averaged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 Floats = NDArray[np.float32]
 
-#: Where the search begins; the other trials change some of it.
+#: Settings of the first trial; the other trials are sampled from `SEARCHED`.
 FIRST: dict[str, Any] = {
     "learning_rate": 0.05, "num_leaves": 15, "min_data_in_leaf": 50, "feature_fraction": 0.4,
     "bagging_fraction": 0.8, "lambda_l2": 1.0,
@@ -50,18 +50,18 @@ SEARCHED: dict[str, tuple[Any, ...]] = {
 
 
 class BoostedTrees(Model):
-    """Gradient-boosted trees on features that are cut at the time of the seed."""
+    """Gradient-boosted trees on features computed at the cut-off of each seed."""
 
     FILE = "lightgbm.json"
-    #: Seeds that a trial learns from, and the final models, at most.
+    #: The most training seeds of a trial, and of the final models.
     SEARCH_SEEDS, SEEDS = 30_000, 300_000
-    #: Rounds at most, and rounds without improvement.
+    #: The most boosting rounds, and the patience of early stopping.
     ROUNDS, PATIENCE = 2000, 60
-    #: Where the search begins.
+    #: Settings of the first trial.
     FIRST: ClassVar[dict[str, Any]] = FIRST
-    #: Models that are averaged.
+    #: Number of models to average.
     BEST = 3
-    #: Labels of a task with several; each has a model of its own.
+    #: The most labels of a multilabel task; each has a model of its own.
     MOST_LABELS = 30
 
     def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
@@ -71,7 +71,7 @@ class BoostedTrees(Model):
 
     @cached_property
     def maker(self) -> FeatureMaker:
-        """What makes features of seeds."""
+        """Computes the features of seeds."""
         maker = FeatureMaker(self.prepared, self.labels, self._saved)
         if self._saved is not None and self._saved.get("names") != maker.names:
             raise RunError("the features do not fit the dataset as it is now: train again.")
@@ -81,7 +81,7 @@ class BoostedTrees(Model):
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Search, and learn with the best settings."""
+        """Search for settings, and train with the best."""
         train, val = self.prepared.train_seeds, self.prepared.seeds("val")
         assert train is not None
         assert train.labels is not None
@@ -146,7 +146,7 @@ class BoostedTrees(Model):
             ]
 
     def save(self, folder: Path) -> None:
-        """As LightGBM's text, with what makes the features."""
+        """Write the models in LightGBM's text format, and the description of the features."""
         for number, models in enumerate(self.models):
             for part, model in enumerate(models):
                 write_booster(folder / f"lightgbm-{number}-{part}.txt", model)
@@ -154,7 +154,7 @@ class BoostedTrees(Model):
         write_json(folder / self.FILE, about | {"features": self.maker.to_json()})
 
     def load(self, folder: Path) -> None:
-        """From LightGBM's text."""
+        """Read the models and the description of the features."""
         found = read_json(folder / self.FILE)
         try:
             self._saved = dict(found["features"])
@@ -175,14 +175,14 @@ class BoostedTrees(Model):
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
-        """What the trees say."""
+        """The mean prediction of the models."""
         limits = self.limits(seeds, cutoff)
         return self._answer(
             self.models, self.maker.make(np.asarray(seeds.rows), limits, seeds.times)
         )
 
     def importance(self) -> pd.DataFrame:
-        """How much each feature has gained, the most first."""
+        """Feature importance by gain, sorted."""
         gain = np.zeros(len(self.maker.names))
         for models in self.models:
             for model in models:
@@ -191,7 +191,7 @@ class BoostedTrees(Model):
         return frame.sort_values("gain", ascending=False, kind="stable", ignore_index=True)
 
     def _stale(self, train: Seeds, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Up to when training seeds see: some time less than their own, where that is asked for."""
+        """Cut-offs of training seeds: random times before their own, if `staleness` is set."""
         limits = self.limits(train, None)
         most = self.prepared.config.staleness
         if not most:
@@ -208,7 +208,7 @@ class BoostedTrees(Model):
         return settings
 
     def _targets(self, seeds: Seeds) -> NDArray[np.float64]:
-        """Labels as LightGBM wants them: one column per model. Shape [seeds, models]."""
+        """Labels for LightGBM, one column per model. Shape [seeds, models]."""
         assert seeds.labels is not None
         if self.kind.name == "multilabel_classification":
             return np.stack([np.asarray(row, float) for row in seeds.labels])
@@ -219,7 +219,7 @@ class BoostedTrees(Model):
         seen: Floats | None = None, z: NDArray[np.float64] | None = None,
         rounds: Sequence[int] = (),
     ) -> list[Any]:  # fmt: skip
-        """One model for each column of y, stopped early, or for as many rounds as are given."""
+        """Train a model per column of y, with early stopping or for the given rounds."""
         if seen is None or z is None:
             seen, z = x[:0], y[:0]
         return [
@@ -235,7 +235,7 @@ class BoostedTrees(Model):
         given: dict[str, Any] = {
             "objective": "binary", "metric": "auc", "verbosity": -1, "bagging_freq": 1,
             "seed": self.prepared.config.seed, "deterministic": True, "force_col_wise": True,
-            # One thread: the same model each time, and no quarrel with others over cores.
+            # One thread, for reproducibility and to leave the cores to other processes.
             "num_threads": 1, "feature_pre_filter": False,
         }  # fmt: skip
         if self.kind.name == "regression":
@@ -245,7 +245,7 @@ class BoostedTrees(Model):
         elif self.kind.name == "multiclass_classification":
             classes = len(self.labels["classes"])
             given |= {"objective": "multiclass", "metric": "multi_logloss", "num_class": classes}
-            # A class not seen in training has no number.
+            # Classes unseen in training have no index.
             x, y, seen, z = x[y >= 0], y[y >= 0], seen[z >= 0], z[z >= 0]
         if len(np.unique(z)) < 2 and given["metric"] == "auc":
             given["metric"] = "binary_logloss"
@@ -259,7 +259,7 @@ class BoostedTrees(Model):
         return boosted(given | settings, data, rounds, valid, callbacks)
 
     def _answer(self, models: list[list[Any]], x: Floats) -> NDArray[Any]:
-        """The mean of the models, as the metrics want it."""
+        """The mean prediction of the models, for the metrics."""
         classes = len(self.labels.get("classes", ()))
         if not len(x):
             wide = classes or int(self.labels.get("labels", 0))
@@ -276,7 +276,7 @@ class BoostedTrees(Model):
 
 
 class QuickBoostedTrees(BoostedTrees):
-    """The same with few seeds and rounds, to stand beside a network."""
+    """A quick version with few seeds and rounds, as a baseline for networks."""
 
     SEARCH_SEEDS = SEEDS = 10_000
     ROUNDS, PATIENCE = 300, 30
@@ -284,14 +284,14 @@ class QuickBoostedTrees(BoostedTrees):
 
 
 def _some(seeds: Seeds, most: int, rng: np.random.Generator) -> Seeds:
-    """At most so many of the seeds, at random."""
+    """A random subset of at most `most` seeds."""
     if len(seeds) <= most:
         return seeds
     return seeds.take(np.sort(rng.permutation(len(seeds))[:most]))
 
 
 def load_lightgbm() -> Any:
-    """The library.
+    """Import LightGBM.
 
     Raises:
         RunError: It cannot be loaded.
@@ -307,10 +307,10 @@ def load_lightgbm() -> Any:
 def boosted(
     settings: dict[str, Any], data: Any, rounds: int, valid: list[Any], callbacks: list[Any]
 ) -> Any:
-    """A model trained on LightGBM's datasets.
+    """Train a LightGBM model.
 
     Raises:
-        RunError: LightGBM refuses.
+        RunError: LightGBM raises an error.
     """
     lightgbm = load_lightgbm()
     try:
@@ -320,7 +320,7 @@ def boosted(
 
 
 def write_booster(path: Path, model: Any) -> None:
-    """Write a model up to its best round, as LightGBM's text."""
+    """Write a model up to its best round, in LightGBM's text format."""
     write_text(path, model.model_to_string(num_iteration=model.best_iteration))
 
 

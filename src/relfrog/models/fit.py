@@ -1,4 +1,4 @@
-"""A model in its run folder: fitted into it, and loaded from it."""
+"""Fit a model into a run folder, and load it from one."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from relfrog.features.novelty import FILE as UNSEEN
 from relfrog.features.novelty import warn_of_new_categories
 from relfrog.kinds import MODELS
 from relfrog.models.model import Model
-from relfrog.models.network import SELECTED, WORK
+from relfrog.models.network_model import SELECTED, WORK
 from relfrog.models.run_folder import resume_command
 from relfrog.support.files import clear_partials, jsonable, locked, write_json, write_text
 from relfrog.support.threads import thread_limit
 from relfrog.training import checkpoint
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback
-from relfrog.training.opened import OpenedTask
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 
 __all__ = ["RunInterrupted", "fit_model", "load_model", "make_model", "prepare_for", "tidy"]
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """Training was interrupted; its message says how to go on."""
+    """Training was interrupted; the message says how to resume it."""
 
 
 def prepare_for(opened: OpenedTask, config: Config, columns: Columns | None = None) -> Prepared:
-    """What the model of these settings reads."""
+    """Prepare a task for the model of these settings."""
     model = MODELS[config.model].load(opened.kind)
     return opened.prepare(config, columns, encode=model.encoded)
 
@@ -45,13 +45,13 @@ def prepare_for(opened: OpenedTask, config: Config, columns: Columns | None = No
 def make_model(
     prepared: Prepared, about: dict[str, Any], device: str = "cpu", name: str | None = None
 ) -> Model:
-    """A model that has learned nothing yet.
+    """Create an unfitted model.
 
     Args:
-        prepared: what it reads.
-        about: of its run, as in `run.json`.
-        device: where to compute.
-        name: of the model; by default that of the settings.
+        prepared: the prepared task.
+        about: the content of `run.json`.
+        device: the device to compute on.
+        name: name of the model; by default that of the settings.
     """
     made: type[Model] = MODELS[name or prepared.config.model].load(prepared.kind)
     labels = about.get("labels")
@@ -70,22 +70,22 @@ def fit_model(
     callbacks: Sequence[Callback] = (),
     resume: bool = False,
 ) -> dict[str, Any]:
-    """Fit a model into a run folder that is begun: train, save, score, and call it complete.
+    """Fit a model into its run folder: train, save, score, and mark the run as complete.
 
     Args:
-        model: that of the folder's settings.
+        model: the model of the folder's settings.
         folder: the run folder.
-        about: of the run, as in `run.json`.
-        budget: when training has to end.
-        callbacks: notified of what happens.
-        resume: whether to go on from checkpoints.
+        about: the content of `run.json`.
+        budget: time budget of the training.
+        callbacks: notified of progress.
+        resume: whether to resume from checkpoints.
 
     Returns:
-        What `run.json` says now.
+        The new content of `run.json`.
 
     Raises:
         RunInterrupted: Ctrl-C; the run can be resumed.
-        RunError: There is no room left on the disk, or training failed.
+        RunError: The disk is full, or training failed.
     """
     started = time.monotonic()
     with locked(folder), thread_limit(model.prepared.config.threads):
@@ -102,7 +102,7 @@ def fit_model(
                 before = {regime: model.selected.score("test", regime) for regime in REGIMES}
                 facts["refit"] = {"before": before}
             write_json(folder / "metrics.json", metrics)
-            # Time that members had taken before they were taken over.
+            # Include the training time of members that were reused.
             took = time.monotonic() - started + facts.pop("seconds_before", 0.0)
             complete = {
                 **about, "labels": model.labels, "status": "complete", **facts,
@@ -124,7 +124,7 @@ def fit_model(
 
 
 def _save(model: Model, folder: Path) -> None:
-    """Write what was learned, and what it was learned with."""
+    """Write the fitted model, its columns, settings, roles and history."""
     model.save(folder)
     if model.selected is not model and not model.members:
         (folder / SELECTED).mkdir(exist_ok=True)
@@ -148,15 +148,15 @@ def load_model(
     device: str = "cpu",
     selected: bool = False,
 ) -> Model:
-    """The model of a complete run, reading the database as it is now.
+    """Load the model of a complete run, for the current state of the database.
 
     Args:
         folder: the run folder.
-        about: of the run, as in `run.json`.
-        config: its settings.
-        opened: its task.
-        device: where to compute.
-        selected: of a refitted model, whether to take what validation had selected.
+        about: the content of `run.json`.
+        config: the settings of the run.
+        opened: the task of the run.
+        device: the device to compute on.
+        selected: for a refitted model, whether to load the model selected by validation.
 
     Raises:
         RunError: A file is missing or damaged, or does not fit the database.
@@ -174,7 +174,7 @@ def load_model(
 
 
 def tidy(folder: Path) -> None:
-    """Remove what only an interrupted run needs."""
+    """Remove files that only an unfinished run needs."""
     clear_partials(folder)
     checkpoint.clear(folder)
     for name in WORK:

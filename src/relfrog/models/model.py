@@ -1,4 +1,4 @@
-"""The one interface of everything that learns: fit, save, load, predict."""
+"""The interface of all models: fit, save, load, predict."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ __all__ = ["Model"]
 
 
 class Model(ABC):
-    """Something that learns from a prepared task and answers seeds from what was known then.
+    """Learns from a prepared task, and predicts for seeds from what was known at their times.
 
-    Graph networks, boosted trees, counts of earlier labels and `auto` are the kinds of it;
-    `relfrog.kinds.MODELS` registers each with the types of task that it serves.
+    Graph networks, boosted trees, statistics of past labels and `auto` are models;
+    `relfrog.kinds.MODELS` registers each with the task types that it supports.
 
     Args:
         prepared: the database and the task.
-        labels: of the training labels, as `Prepared.describe_labels` says it.
-        device: where to compute.
-        gates: by route, where roles are fixed.
+        labels: description of the training labels, from `Prepared.describe_labels`.
+        device: the device to compute on.
+        gates: fixed gates by route, if roles are not learned.
     """
 
-    #: Whether it reads columns as numbers; otherwise it has the tables themselves.
+    #: Whether it reads columns encoded as tensors; otherwise it reads the tables themselves.
     encoded: ClassVar[bool] = False
 
     def __init__(
@@ -51,16 +51,16 @@ class Model(ABC):
     ) -> None:
         self.prepared, self.labels = prepared, labels
         self.device, self.gates = device, gates
-        #: One line each for `history.jsonl`: epochs, or settings that were tried.
+        #: The lines of `history.jsonl`: epochs, or trials of a search.
         self.trials: list[dict[str, Any]] = []
-        #: What `run.json` says of the fitted model.
+        #: Facts about the fitted model for `run.json`.
         self.facts: dict[str, Any] = {}
-        #: Where a refitted model keeps what validation had selected; None if it is the same.
+        #: The folder of the model selected by validation, for a refitted model; None otherwise.
         self.selected_folder: Path | None = None
 
     @property
     def kind(self) -> TaskKind:
-        """The type of task."""
+        """The task type."""
         return TASK_KINDS[self.prepared.kind]
 
     @abstractmethod
@@ -75,41 +75,41 @@ class Model(ABC):
         """Learn from the training labels.
 
         Args:
-            folder: of the run, for checkpoints.
-            budget: when it has to end.
-            callbacks: notified of what happens.
-            resume: whether to go on from the checkpoints in the folder.
+            folder: the run folder, for checkpoints.
+            budget: time budget.
+            callbacks: notified of progress.
+            resume: whether to resume from the checkpoints in the folder.
         """
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write what was learned."""
+        """Write the fitted state to a folder."""
 
     @abstractmethod
     def load(self, folder: Path) -> None:
-        """Read what was learned.
+        """Read the fitted state from a folder.
 
         Raises:
-            RunError: It is missing or damaged.
+            RunError: A file is missing or damaged.
         """
 
     @abstractmethod
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
-        """Predictions as the metrics want them, from rows up to each seed's time.
+        """Predict for seeds, from rows up to each seed's time, in the form of the metrics.
 
         Args:
-            seeds: whom for.
-            cutoff: where the database stops for all of them, if not at each one's own time.
-            request: of a recommendation: what the lists shall be.
+            seeds: entities and times.
+            cutoff: where the database ends for all seeds; None for each seed's own time.
+            request: for a recommendation, length and content of the lists.
         """
 
     @cached_property
     def selected(self) -> Model:
-        """What validation has selected: this model, unless it was refitted afterwards.
+        """The model selected by validation: this model, unless it was refitted afterwards.
 
-        A model that has learned from validation labels cannot be scored on them.
+        A model that was refitted on validation labels cannot be scored on them.
         """
         if self.selected_folder is None:
             return self
@@ -118,7 +118,7 @@ class Model(ABC):
         return other
 
     def _copy(self) -> Model:
-        """The same model, to be given other weights."""
+        """A shallow copy, to load other weights into."""
         other = copy(self)
         other.selected_folder = None
         vars(other).pop("selected", None)
@@ -126,15 +126,15 @@ class Model(ABC):
 
     @property
     def members(self) -> dict[str, Model]:
-        """The models that it is made of, by name; none unless it is made of others."""
+        """The members of an ensemble, by name; otherwise empty."""
         return {}
 
     def roles(self) -> list[dict[str, Any]]:
-        """The learned role of each route, for `roles.json`; none without a network."""
+        """The learned role of each route, for `roles.json`; empty without a network."""
         return []
 
     def limits(self, seeds: Seeds, cutoff: pd.Timestamp | None) -> NDArray[np.int64]:
-        """Up to when each seed sees, in ticks of the graph. Shape [seeds]."""
+        """The cut-off of each seed, in ticks of the graph. Shape [seeds]."""
         limits = self.prepared.graph.ticks(seeds.times)
         if cutoff is not None:
             limits = np.minimum(limits, self.prepared.graph.ticks([cutoff])[0])
@@ -147,11 +147,11 @@ class Model(ABC):
         return self.metrics(seeds, model.predict(seeds, self.prepared.cutoff(split, regime)))
 
     def truth(self, seeds: Seeds) -> NDArray[Any]:
-        """Labels as the metrics want them. Shape [seeds]."""
+        """Labels for the metrics. Shape [seeds]."""
         assert seeds.labels is not None
         return HEADS[self.kind.name].truth(self.labels, seeds.labels)
 
     def metrics(self, seeds: Seeds, predicted: NDArray[Any]) -> dict[str, float]:
-        """What predictions for these seeds are worth."""
+        """Metrics of predictions for seeds."""
         truth = self.truth(seeds)
         return compute_metrics(self.kind.name, truth, predicted, self.labels.get("std"))

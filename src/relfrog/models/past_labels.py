@@ -1,7 +1,7 @@
-"""Answers from earlier labels alone: of the entity itself, of its latest, of everyone.
+"""Baselines from past labels: means and medians, per entity or global, of all or recent labels.
 
-A label is known from the end of its window on. So each of these sees the labels whose windows had
-closed by the time of the seed, or by the time at which the database stops.
+A label is known from the end of its window on. So these models use the labels whose windows had
+closed by the time of the seed, or by the time at which the database ends.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Ints = NDArray[np.int64]
 
 
 def label_rows(kind: str, labels: NDArray[Any], about: dict[str, Any]) -> Floats:
-    """Labels as numbers whose mean is a prediction; NaN for an unknown class. Shape [n, outputs].
+    """Labels as numbers whose mean is a prediction; NaN for an unseen class. Shape [n, outputs].
 
-    A value, 0 or 1; for several classes 1 at the right one; for several labels 0 or 1 for each.
+    A value, or 0 or 1; one-hot for multiclass labels; 0 or 1 per label for multilabel ones.
     """
     if kind == "multilabel_classification":
         if not len(labels):
@@ -58,11 +58,11 @@ def label_rows(kind: str, labels: NDArray[Any], about: dict[str, Any]) -> Floats
 
 
 class PastLabels:
-    """All known labels, by entity and time; which of them a seed may see.
+    """All past labels, and lookup of those that a seed can see.
 
     Attributes:
-        values: labels as numbers, by entity and then by end of the window. Shape [labels, outputs].
-        in_time: the same in order of time.
+        values: labels as numbers, sorted by entity and end of window. Shape [labels, outputs].
+        in_time: the same, sorted by end of window.
     """
 
     def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
@@ -86,23 +86,23 @@ class PastLabels:
         return len(self._moments) + 1
 
     def own(self, rows: Ints, limits: Ints) -> tuple[Ints, Ints]:
-        """Where in `values` the labels that each seed sees of its own entity begin and end."""
+        """Begin and end in `values` of the labels of each seed's entity that it can see."""
         begin = np.searchsorted(self._places, rows * self._step)
         moment = np.searchsorted(self._moments, limits, "right")
         return begin, np.searchsorted(self._places, rows * self._step + moment)
 
     def all(self, limits: Ints) -> Ints:
-        """How many of `in_time` each seed sees."""
+        """Number of entries of `in_time` that each seed can see."""
         return np.searchsorted(self._ends, limits, "right")
 
 
 def slice_means(values: Floats, begin: Ints, end: Ints) -> Floats:
-    """Means of values[begin:end], NaN where that is empty. Shape [n, outputs]."""
+    """Means of values[begin:end], NaN for empty slices. Shape [n, outputs]."""
     found = np.full((len(begin), values.shape[1]), np.nan)
     some = np.flatnonzero(end > begin)
     if len(some):
         pairs = np.stack([begin[some], end[some]], 1).ravel()
-        # One row more, because the end of the last slice must be a row.
+        # reduceat needs a row at the end of the last slice.
         padded = np.concatenate([values, np.zeros((1, values.shape[1]))])
         sums = np.add.reduceat(padded, pairs, axis=0)[::2]
         found[some] = sums / (end - begin)[some, None]
@@ -110,7 +110,7 @@ def slice_means(values: Floats, begin: Ints, end: Ints) -> Floats:
 
 
 def slice_medians(values: Floats, begin: Ints, end: Ints) -> Floats:
-    """Medians of values[begin:end], NaN where that is empty. Shape [n, outputs]."""
+    """Medians of values[begin:end], NaN for empty slices. Shape [n, outputs]."""
     found = np.full((len(begin), values.shape[1]), np.nan)
     some = np.flatnonzero(end > begin)
     pairs, place = np.unique(np.stack([begin[some], end[some]], 1), axis=0, return_inverse=True)
@@ -121,14 +121,14 @@ def slice_medians(values: Floats, begin: Ints, end: Ints) -> Floats:
 
 
 class _PastModel(Model):
-    """Answers from earlier labels; where there are none, those of everyone by then."""
+    """Predicts from past labels of the entity; without any, from those of all entities."""
 
     FILE = "baseline.json"
-    #: Whether it is the median rather than the mean.
+    #: Whether to use the median rather than the mean.
     median: ClassVar[bool] = False
-    #: Whether it looks at the entity's own labels first.
+    #: Whether to use the entity's own labels first.
     own: ClassVar[bool] = True
-    #: How many of the latest labels of the entity it looks at; None for all.
+    #: The number of latest labels of the entity to use; None for all.
     last: int | None = None
 
     def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
@@ -137,14 +137,14 @@ class _PastModel(Model):
 
     @cached_property
     def past(self) -> PastLabels:
-        """All known labels."""
+        """All past labels."""
         return PastLabels(self.prepared, self.labels)
 
     def fit(
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Keep the answer for times at which no label was known yet."""
+        """Store the prediction for times before any label is known."""
         seeds = self.prepared.train_seeds
         assert seeds is not None
         assert seeds.labels is not None
@@ -152,12 +152,12 @@ class _PastModel(Model):
         self.constant = np.median(rows, 0) if self.median else np.mean(rows, 0)
 
     def save(self, folder: Path) -> None:
-        """As JSON."""
+        """Write JSON."""
         found = {"constant": self.constant.tolist(), "last": self.last}
         write_json(folder / self.FILE, found)
 
     def load(self, folder: Path) -> None:
-        """From JSON."""
+        """Read JSON."""
         found = read_json(folder / self.FILE)
         try:
             self.constant = np.array(found["constant"], float).reshape(-1)
@@ -171,7 +171,7 @@ class _PastModel(Model):
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
-        """The mean or median of what is known."""
+        """The mean or median of the known labels."""
         return self._answer(seeds, self.limits(seeds, cutoff), self.last)
 
     def _answer(self, seeds: Seeds, limits: Ints, last: int | None) -> NDArray[Any]:
@@ -186,43 +186,42 @@ class _PastModel(Model):
         everyone = middle(self.past.in_time, np.zeros_like(count), count)[place]
         found = np.where(np.isnan(found), everyone, found)
         found = np.where(np.isnan(found), self.constant, found)
-        single = self.kind.name in ("binary_classification", "regression")
-        return found[:, 0] if single else found
+        return found[:, 0] if self.kind.scalar else found
 
 
 class EntityMean(_PastModel):
-    """The mean of the entity's earlier labels: a value, a share, or the shares of classes."""
+    """The mean of the entity's past labels: a value, a share, or the shares of classes."""
 
 
 class EntityMedian(_PastModel):
-    """The median of the entity's earlier labels."""
+    """The median of the entity's past labels."""
 
     median = True
 
 
 class GlobalMean(_PastModel):
-    """The mean of everyone's earlier labels."""
+    """The mean of all past labels."""
 
     own = False
 
 
 class GlobalMedian(_PastModel):
-    """The median of everyone's earlier labels."""
+    """The median of all past labels."""
 
     own, median = False, True
 
 
 class RecentMean(_PastModel):
-    """The mean of the entity's last n labels; n by validation."""
+    """The mean of the entity's last n labels; n is selected by validation."""
 
-    #: The numbers of labels that are tried; None for all.
+    #: The candidates for n; None for all labels.
     TRIED = (1, 2, 3, 5, 10, 20, 50, None)
 
     def fit(
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Try each number on the validation seeds."""
+        """Select n on the validation seeds."""
         super().fit(folder, budget, callbacks, resume=resume)
         regime = self.prepared.config.regime
         metric = self.kind.metric

@@ -1,4 +1,4 @@
-"""Recommendations without a network: what most get, what one had before, and LightGBM on both."""
+"""Rankers without a network: popularity, past visits, and LightGBM's LambdaRank on both."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Ints = NDArray[np.int64]
 
 
 class Ranker(Model):
-    """Lists of targets for seeds, from what was known at their times.
+    """Recommends ranked lists of targets for seeds, from what was known at their times.
 
     Args:
         prepared: the database with its label history.
-        labels: of the training labels; `k` is the length of the lists.
+        labels: description of the training labels; `k` is the length of the lists.
     """
 
-    #: Whether labels of the last window say which targets are asked for most, or those of all time.
+    #: Whether popularity counts labels of the last window, or of all time.
     latest: ClassVar[bool] = True
 
     def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
@@ -56,29 +56,29 @@ class Ranker(Model):
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Nothing: counts of the past are all there is to know."""
+        """Do nothing: only counts of the past are used."""
 
     def save(self, folder: Path) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def load(self, folder: Path) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     @abstractmethod
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """Targets that are worth a thought: the number of the seed, the target, its score.
+        """Score candidate targets: index of the seed, target, score. Shapes [candidates] each.
 
-        Those that are not among them come later, the most asked for first.
+        Other targets rank below the candidates, by popularity.
 
         Args:
             seed: rows of the source table. Shape [n].
-            limits: up to when each sees. Shape [n].
+            limits: cut-off of each row. Shape [n].
         """
 
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[np.float64]:
-        """The best targets and their scores; -1 where there are no more. Shape [seeds, k, 2]."""
+        """The top k targets and their scores; -1 pads short lists. Shape [seeds, k, 2]."""
         request = request or ListRequest(self.k)
         limits = self.limits(seeds, cutoff)
         found = np.full((len(seeds), request.k, 2), -1.0)
@@ -88,8 +88,8 @@ class Ranker(Model):
         who, rows, scores = who[order], rows[order], scores[order]
         begin = np.searchsorted(who, np.arange(len(seeds) + 1))
         for tick in np.unique(limits):
-            standing = self.popularity.at(int(tick))
-            popular, visible = standing.order.numpy(), standing.visible.numpy()
+            snapshot = self.popularity.at(int(tick))
+            popular, visible = snapshot.order.numpy(), snapshot.visible.numpy()
             if request.allowed is not None:
                 popular, visible = popular[request.allowed[popular]], visible & request.allowed
             for i in np.flatnonzero(limits == tick):
@@ -100,7 +100,7 @@ class Ranker(Model):
                 own, marks = rows[begin[i] : begin[i + 1]], scores[begin[i] : begin[i + 1]]
                 own, marks = own[visible[own]], marks[visible[own]]
                 rest = popular[: request.k + len(own) + len(banned)]
-                # Below everything that has a score of its own, and in this order.
+                # Popular targets rank below all scored ones, in this order.
                 lowest = float(marks.min(initial=0.0))
                 both = np.concatenate([own, rest])
                 marks = np.concatenate([marks, lowest - 1.0 - np.arange(len(rest))])
@@ -111,22 +111,22 @@ class Ranker(Model):
 
 
 class PopularityRanker(Ranker):
-    """The same list for everyone: the targets with most labels so far, as the paper has it."""
+    """The same list for all seeds: the targets with the most labels so far, as in the paper."""
 
     latest = False
 
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """None: the most asked for come first."""
+        """No candidates: all targets rank by popularity."""
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
 
 
 class PastVisitRanker(Ranker):
-    """What was in the seed's own earlier labels, the most frequent first; then popularity."""
+    """Targets of the seed's own past labels, the most frequent first; then popularity."""
 
     latest = False
 
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """How often each was a label."""
+        """The number of times each target was a label of the seed."""
         who, label = children_at(self.graph, self.of_source, seed, limits)
         target = self.graph.parent(self.of_target)[label].astype(np.int64)
         pairs, count = np.unique(np.stack([who, target], 1), axis=0, return_counts=True)
@@ -136,17 +136,17 @@ class PastVisitRanker(Ranker):
 class BoostedRanker(Ranker):
     """LightGBM's LambdaRank on counts and columns of seed and target.
 
-    Candidates are what the seed was joined to before and what most get; features: how often and
-    how lately the two were joined, by earlier labels and by rows that name both, how much the
-    target is asked for, and the columns of both.
+    Candidates are the targets that the seed was joined to before, and the most popular ones.
+    Features are how often and how recently seed and target were joined, by past labels and by rows
+    that refer to both, the popularity of the target, and the columns of both.
     """
 
     encoded = True
-    #: Popular targets that every seed is asked about.
+    #: Popular targets among the candidates of every seed.
     POPULAR = 100
-    #: Targets that a seed was joined to, at most: LightGBM takes 10,000 candidates of a seed.
+    #: The most candidates that a seed was joined to: LightGBM allows 10,000 per seed.
     OWN = 5_000
-    #: Pairs that it learns from, at most.
+    #: The most pairs of seed and target to train on.
     PAIRS = 1_000_000
     ROUNDS, PATIENCE = 300, 30
     FILE = "lightgbm.txt"
@@ -159,7 +159,7 @@ class BoostedRanker(Ranker):
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Learn on training seeds, the latest first; stop by validation."""
+        """Train on the latest training seeds, with early stopping on validation."""
         lightgbm = load_lightgbm()
         train, val = (self.prepared.seeds(split) for split in ("train", "val"))
         sets = [self._data(self._latest(train)), self._data(val)]
@@ -170,33 +170,33 @@ class BoostedRanker(Ranker):
             "objective": "lambdarank", "metric": "map", "eval_at": [self.k], "verbosity": -1,
             "learning_rate": 0.05, "num_leaves": 31, "min_data_in_leaf": 50,
             "seed": self.prepared.config.seed, "lambdarank_truncation_level": 2 * self.k,
-            # With two threads, LambdaRank gave another model in one of twenty fits of the same
-            # data, `deterministic` or not; and left to itself LightGBM takes rows or columns
-            # first, whichever was faster in a trial.
+            # With two threads, LambdaRank gave a different model in one of twenty fits of the same
+            # data, even with `deterministic`; and by default LightGBM chooses row-wise or
+            # column-wise histograms by timing them.
             "deterministic": True, "force_col_wise": True, "num_threads": 1,
         }  # fmt: skip
-        # Without candidates at validation there is nothing to stop by.
+        # Without candidates in validation there is no early stopping.
         stop = [lightgbm.early_stopping(self.PATIENCE, verbose=False)] * len(data[1:])
         rounds = self.ROUNDS if stop else self.PATIENCE
         self.model = boosted(settings, data[0], rounds, data[1:], stop)
         if self.prepared.config.refit:
             announce(callbacks, "lightgbm: refit on training and validation labels")
             x, y, g = self._data(self._latest(self.prepared.opened.with_validation(train)))
-            # Without early stopping there is no best round, and all of them count.
+            # Without early stopping there is no best round: use all.
             rounds = self.model.best_iteration or rounds
             self.selected = self._copy()
             self.model = boosted(settings, lightgbm.Dataset(x, y, group=g), rounds, [], [])
 
     def save(self, folder: Path) -> None:
-        """As LightGBM's text."""
+        """Write LightGBM's text format."""
         write_booster(folder / self.FILE, self.model)
 
     def load(self, folder: Path) -> None:
-        """From LightGBM's text."""
+        """Read LightGBM's text format."""
         self.model = read_booster(folder / self.FILE)
 
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """What the model says of the candidates."""
+        """The model's scores of the candidates."""
         who, rows = self._candidates(seed, limits)
         if not len(who):
             return who, rows, np.zeros(0)
@@ -207,7 +207,7 @@ class BoostedRanker(Ranker):
         return who, rows, np.concatenate(found)
 
     def _latest(self, seeds: Seeds) -> Seeds:
-        """As many of the latest seeds as there may be pairs of."""
+        """A random sample of the latest seeds, within the limit on pairs."""
         most = max(1, self.PAIRS // (2 * self.POPULAR))
         order = np.argsort(seeds.times.to_numpy(), kind="stable")[::-1]
         rng = np.random.default_rng(self.prepared.config.seed)
@@ -216,7 +216,7 @@ class BoostedRanker(Ranker):
         return seeds.take(chosen)
 
     def _data(self, seeds: Seeds) -> tuple[NDArray[np.float32], NDArray[np.bool_], Ints]:
-        """Features, labels, and candidates per seed."""
+        """Features, labels, and number of candidates per seed."""
         limits = self.graph.ticks(seeds.times)
         who, rows = self._candidates(np.asarray(seeds.rows), limits)
         assert seeds.labels is not None
@@ -234,7 +234,7 @@ class BoostedRanker(Ranker):
         own = np.repeat(np.arange(len(seed)), np.diff(begin))
         ticks, moment = np.unique(limits, return_inverse=True)
         for i in np.flatnonzero(np.diff(begin) > self.OWN):
-            # Of very many those that are asked for most.
+            # Too many candidates: keep the most popular.
             named = self.popularity.at(int(limits[i])).named.numpy()
             named = named[known[begin[i] : begin[i + 1]]]
             least = np.argsort(-named, kind="stable")[self.OWN :]
@@ -251,11 +251,11 @@ class BoostedRanker(Ranker):
         return both[:, 0].copy(), both[:, 1].copy()
 
     def _features(self, seed: Ints, limits: Ints, who: Ints, rows: Ints) -> NDArray[np.float32]:
-        """Numbers of pairs of a seed and a target. Shape [pairs, features]."""
+        """Features of pairs of a seed and a target. Shape [pairs, features]."""
         ticks, moment = np.unique(limits, return_inverse=True)
-        standing = [self.popularity.at(int(t)).counts.numpy() for t in ticks]
+        snapshots = [self.popularity.at(int(t)).counts.numpy() for t in ticks]
         asked = np.empty((len(who), self.popularity.parts), np.float32)
-        for number, counts in enumerate(standing):
+        for number, counts in enumerate(snapshots):
             at = moment[who] == number
             asked[at] = counts[rows[at]]
         parts = [asked]
@@ -278,7 +278,7 @@ class BoostedRanker(Ranker):
     def _joined(
         self, first: ForeignKey, second: ForeignKey, seed: Ints, limits: Ints, who: Ints, rows: Ints
     ) -> NDArray[np.float32]:
-        """How often and how lately rows name both: count, share, windows since the last one."""
+        """Rows that refer to both: count, share, and windows since the last one."""
         owner, child = children_at(self.graph, first, seed, limits)
         target = self.graph.parent(second)[child].astype(np.int64)
         size = self.graph.num_rows[self.target]
@@ -305,7 +305,7 @@ class BoostedRanker(Ranker):
 
 
 class QuickBoostedRanker(BoostedRanker):
-    """The same with few pairs and rounds, to stand beside a network."""
+    """A quick version with few pairs and rounds, as a baseline for networks."""
 
     PAIRS = 100_000
     ROUNDS, PATIENCE = 100, 10

@@ -1,28 +1,29 @@
-"""Run folders: everything a run is, in plain files.
+"""Run folders: everything about a run, in plain files.
 
 ::
 
-    run.json             what was trained on what: dataset, task, labels, schema, versions, seconds
-    config.yaml          the settings, all of them
-    database.json        what it was trained on: tables, keys, times, the task, a fingerprint
-    columns.json         types and statistics of the columns, from rows before the validation cut
+    run.json             dataset, task, labels, schema, versions, duration
+    config.yaml          all settings
+    database.json        the training data: tables, keys, times, the task, a fingerprint
+    columns.json         types and statistics of the columns, from rows before the validation time
     columns.safetensors  their arrays
     model.safetensors    the weights with the best validation metric
     roles.json           the gate of each route
     history.jsonl        one line per epoch
     metrics.json         scores of the saved weights, by split and regime
-    baselines.json       scores of quick baselines beside it, by model, split and regime
-    unseen.json          categories of the database that the model has not seen, to name newer ones
-    report.html          what was learned, for people
-    shown.json           what the report computed from the data; with its arrays:
+    baselines.json       scores of quick baselines, by model, split and regime
+    unseen.json          categories that the model has not seen, to warn only of newer ones
+    report.html          the report
+    shown.json           what the report computed from the data, with its arrays:
     shown.safetensors
-    checkpoint.safetensors  where an interrupted run goes on; gone when it has ended
-    checkpoint-before.safetensors  the one before it, should it be damaged
+    checkpoint.safetensors         state of an unfinished run; removed at the end
+    checkpoint-before.safetensors  the checkpoint before it, in case it is damaged
 
-Models without a network have `baseline.json`, or `lightgbm.json` and LightGBM's text, in place of
-weights; `auto` has `blend.json` and the run folders of its members under `members`.
+Models without a network have `baseline.json`, or `lightgbm.json` and LightGBM's text files, instead
+of weights; `auto` has `blend.json` and the run folders of its members under `members`.
 
-Nothing in it is executed when it is opened: JSON, YAML (safe), safetensors and text alone.
+Opening a run folder executes nothing: it contains only JSON, YAML (read safely), safetensors and
+text.
 """
 
 from __future__ import annotations
@@ -89,17 +90,17 @@ def begin(
     overwrite: bool = False,
     **about: Any,
 ) -> dict[str, Any]:
-    """Make the folder of a run whose training begins now.
+    """Create the run folder before training.
 
     Args:
         folder: the run folder.
-        prepared: what the model will read.
+        prepared: the prepared task.
         config: the settings.
-        overwrite: whether a run that is there already is replaced.
-        about: of the run: its dataset, task and gates.
+        overwrite: whether to replace an existing run.
+        about: dataset, task and gates of the run.
 
     Returns:
-        What `run.json` says.
+        The content of `run.json`.
     """
     whole = {
         "format": FORMAT, "relfrog": __version__, "status": "training", **about,
@@ -117,7 +118,7 @@ def begin(
 
 
 def objection(folder: Path) -> str:
-    """Why a folder must not be replaced; empty if it is a run in which nothing runs."""
+    """Why a folder must not be replaced; empty for a run that no process is training."""
     if not folder.is_dir() or not is_run(folder):
         return "is no run folder"
     with locked(folder):
@@ -125,7 +126,7 @@ def objection(folder: Path) -> str:
 
 
 def schema_fingerprint(prepared: Prepared) -> str:
-    """What a model's weights depend on: tables, keys, and columns of the database itself."""
+    """A hash of what a model's weights depend on: tables, keys and columns of the database."""
     graph, columns, added = prepared.graph, prepared.columns, prepared.history
     content = {
         "tables": {
@@ -141,7 +142,7 @@ def schema_fingerprint(prepared: Prepared) -> str:
 
 
 def versions(config: Config) -> dict[str, str]:
-    """What decides the last digits of the weights, beside the data."""
+    """Versions and threads, which affect the last digits of the weights."""
     import torch
 
     return {
@@ -151,14 +152,14 @@ def versions(config: Config) -> dict[str, str]:
 
 
 def describe_database(prepared: Prepared, name: str) -> dict[str, Any]:
-    """Tables, foreign keys, split times and the task of this name, for `database.json`."""
+    """Describe tables, foreign keys, split times and a task, for `database.json`."""
     graph, task, dataset = prepared.graph, prepared.task, prepared.dataset
     manifest = dataset.manifest
     tables = []
     for table, rows in graph.num_rows.items():
         first, last = _span(prepared, table)
         spec = manifest.tables.get(table)
-        columns = prepared.columns.tables.get(table)  # not there where nothing was encoded
+        columns = prepared.columns.tables.get(table)  # None if nothing was encoded
         tables.append(
             {
                 "name": table, "rows": rows, "history": table == prepared.history,
@@ -205,7 +206,7 @@ def _span(prepared: Prepared, table: str) -> tuple[str | None, str | None]:
 
 
 def fingerprint(prepared: Prepared) -> str:
-    """A name for exactly these data: another value, row, key or time gives another name."""
+    """A hash of the data: it changes with any value, row, key or time."""
     digest = hashlib.blake2b(digest_size=12)
     graph = prepared.graph
     for part in (graph.parents, graph.times):
@@ -222,15 +223,15 @@ def fingerprint(prepared: Prepared) -> str:
     return digest.hexdigest()
 
 
-#: Of a run of `auto`: the folder of its members, and the file that says which of them answer.
+#: In a run of `auto`: the folder of its members, and the file with the weights of the blend.
 MEMBERS, BLEND = "members", "blend.json"
 
 
 def read_run(folder: Path) -> tuple[dict[str, Any], Config]:
-    """What `run.json` and `config.yaml` say, be the run complete or not.
+    """Read `run.json` and `config.yaml` of a run, complete or not.
 
     Raises:
-        RunError: It is no run folder, or is damaged.
+        RunError: It is not a run folder, or is damaged.
     """
     recover(folder.parent, folder.name)  # a killed process may have been replacing it
     if not is_run(folder):
@@ -255,7 +256,7 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Config]:
 
 
 def resume_command(folder: Path) -> str:
-    """How to go on with a run that was interrupted."""
+    """The command that resumes an interrupted run."""
     about = read_json(folder / "run.json")
     words = ["relfrog", "train", about["dataset"], about["task"], "--out", folder, "--resume"]
     return " ".join(shlex.quote(str(word)) for word in words)

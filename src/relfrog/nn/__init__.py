@@ -1,4 +1,4 @@
-"""The network: rows in, messages by node and by edge, predictions out."""
+"""The network: row encoders, node and edge messages, role gates, and a head per task type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over links, and their gradients, without a copy of the rows per link."""
+"""Aggregation over links (sum, mean, maximum) that does not copy a row for each of its links."""
 
 from __future__ import annotations
 
@@ -12,29 +12,37 @@ from torch.nn.functional import embedding_bag, linear
 from relfrog.nn.batch_plan import Links
 from relfrog.support.jit import compiled
 
-__all__ = ["Aggregation", "Known", "add_product", "aggregate", "first", "largest", "linked_sum",
-           "matched_sum"]  # fmt: skip
+__all__ = [
+    "AggregateCache",
+    "Aggregation",
+    "add_product",
+    "aggregate",
+    "first",
+    "largest",
+    "linked_sum",
+    "matched_sum",
+]  # fmt: skip
 
 
 class Aggregation(str, Enum):
-    """How the messages that reach a row become one."""
+    """How the messages that reach a row are combined."""
 
     SUM = "sum"
     MEAN = "mean"
     MAX = "max"
-    #: A mean in which recent rows count more, where rows have times; elsewhere the plain mean.
+    #: A mean weighted by learned recency for tables with times; otherwise the plain mean.
     RECENT = "recent"
 
 
-#: What has been aggregated in a layer, by the identity of the links or of the weights: routes on
-#: the same relation often have the same links to w.
-Known = dict[int, Tensor]
+#: Aggregates computed in a layer, by the id of the links or of the weights: routes on the same
+#: relation often share the links to w.
+AggregateCache = dict[int, Tensor]
 
 
 class _LinkedSum(torch.autograd.Function):
     """out[i] = sum over links j -> i of weight[link] * x[j]. Shapes: [sources, c] -> [targets, c].
 
-    The weights, if any, stand in the order of `Links.source`.
+    The weights, if any, are in the order of `Links.source`.
     """
 
     @staticmethod
@@ -81,7 +89,7 @@ class _MatchedSum(torch.autograd.Function):
 
 
 class _GatedSum(torch.autograd.Function):
-    """The same, with one more weight for each match. Shapes: gate [matches]."""
+    """`_MatchedSum` with an additional weight per match. Shapes: gate [matches]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, gate: Tensor, u: Links, v: Links) -> Tensor:
@@ -119,7 +127,7 @@ def _bags(x: Tensor, source: Tensor, begin: Tensor, weight: Tensor | None) -> Te
 
 
 def _products(x: Tensor, of_x: Tensor, y: Tensor, of_y: Tensor, begin: Tensor) -> Tensor:
-    """Sum of x[of_x] * y[of_y] between one beginning and the next.
+    """Segment sums of x[of_x] * y[of_y]; `begin` holds the segment boundaries.
 
     Shapes: [n, c], [links], [m, c], [links], [targets + 1] -> [targets, c].
     """
@@ -134,7 +142,7 @@ def _products(x: Tensor, of_x: Tensor, y: Tensor, of_y: Tensor, begin: Tensor) -
 
 @compiled
 def _sum_products(x: Any, of_x: Any, y: Any, of_y: Any, begin: Any, out: Any) -> None:
-    """`_products` without a copy of the rows per link."""
+    """`_products` without intermediate copies."""
     for i in range(len(out)):
         total = out[i]
         total[:] = 0.0
@@ -145,40 +153,40 @@ def _sum_products(x: Any, of_x: Any, y: Any, of_y: Any, begin: Any, out: Any) ->
 
 
 def first(x: Tensor, count: int) -> Tensor:
-    """The first so many rows. All of them are no slice, whose gradient would be a copy."""
+    """The first `count` rows; `x` itself if that is all, as the gradient of a slice is a copy."""
     return x if len(x) == count else x[:count]
 
 
 def add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    """Add x W^T to a total, which is overwritten where that can be.
+    """Add x W^T to `total`, in place if possible.
 
     Shapes: total [n, d], x [n, c], weight [d, c] -> [n, d].
     """
-    if torch.is_autocast_enabled(total.device.type):  # which casts for no such function
+    if torch.is_autocast_enabled(total.device.type):  # addmm_ is not autocast
         return total + linear(x, weight)
     return total.addmm_(x, weight.T)
 
 
 def linked_sum(x: Tensor, links: Links, weight: Tensor | None = None) -> Tensor:
-    """Sum, for each target, of the rows that are linked to it, each times the weight of its link.
+    """Sum of the rows linked to each target, each times the weight of its link.
 
     Shapes: x [sources or more, c], weight [links] -> [targets, c].
     """
-    weight = None if weight is None else weight.to(x.dtype)  # mixed precision mixes them
+    weight = None if weight is None else weight.to(x.dtype)  # dtypes may differ under autocast
     return _LinkedSum.apply(first(x, links.sources), weight, links)
 
 
 def matched_sum(
     x: Tensor, weight: Tensor, u: Links, v: Links, gate: Tensor | None = None
 ) -> Tensor:
-    """Sum, for each w of a route, of the u that reach it, each times the weight of its v.
+    """Sum, for each w of a route, of the rows u that reach it, each times the weight of its v.
 
     Args:
         x: rows u. Shape [sources or more, c].
-        weight: of rows v, by channel. Shape [sources or more, c].
-        u: links from u to w, one for each match.
+        weight: weights of rows v, by channel. Shape [sources or more, c].
+        u: links from u to w, one per match.
         v: links from v to w, in the same order.
-        gate: one more weight for each match. Shape [matches].
+        gate: additional weight of each match. Shape [matches].
     """
     x, weight = first(x, u.sources), first(weight, v.sources).to(x.dtype)
     if gate is None:
@@ -187,7 +195,7 @@ def matched_sum(
 
 
 def largest(x: Tensor, source: Tensor, begin: Tensor) -> Tensor:
-    """Maximum of the rows x[source] between one beginning and the next; 0 where there is none.
+    """Segment maxima of the rows x[source]; 0 for empty segments.
 
     Shapes: [n, c], [links], [targets + 1] -> [targets, c].
     """
@@ -196,21 +204,23 @@ def largest(x: Tensor, source: Tensor, begin: Tensor) -> Tensor:
     return embedding_bag(source, x, begin, mode="max", include_last_offset=True)
 
 
-def aggregate(x: Tensor, links: Links, how: Aggregation, known: Known | None = None) -> Tensor:
-    """Sum, mean or maximum of the rows linked to each target; 0 where there is none.
+def aggregate(
+    x: Tensor, links: Links, how: Aggregation, cache: AggregateCache | None = None
+) -> Tensor:
+    """Sum, mean or maximum of the rows linked to each target; 0 for targets without links.
 
     Shapes: [sources or more, c] -> [targets, c].
 
     Args:
         x: the senders.
-        links: from them to the receivers.
-        how: what becomes of several.
-        known: what has been computed of the same senders already, to be looked up and added to.
+        links: from senders to receivers.
+        how: sum, mean or maximum.
+        cache: aggregates of the same senders, looked up and added to.
     """
-    if known is not None:
-        if id(links) not in known:
-            known[id(links)] = aggregate(x, links, how)
-        return known[id(links)]
+    if cache is not None:
+        if id(links) not in cache:
+            cache[id(links)] = aggregate(x, links, how)
+        return cache[id(links)]
     if how is Aggregation.MAX:
         return largest(x, links.source, links.begin)
     total = linked_sum(x, links)

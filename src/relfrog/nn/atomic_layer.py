@@ -1,8 +1,8 @@
-"""Atomic routes with attention, after RelGNN: tables as nodes, but bridges are crossed in one step.
+"""Atomic routes with attention, after RelGNN: bridge tables are crossed in a single message.
 
-A table with one foreign key is joined to its parent and back. A table with several is a bridge:
-for every two of its keys, rows of one parent reach those of the other through it, in one message
-that fuses sender and bridge. What reaches a row along a route is weighed by attention.
+A table with one foreign key exchanges messages with its parent. A table with several is a bridge:
+for every two of its keys, rows of one parent reach rows of the other through it, in one message
+that fuses sender and bridge. The messages that reach a row along a route are weighted by attention.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["AtomicLayer", "AttentionMessage"]
 
 
 class AttentionMessage(nn.Module):
-    """Attention over all that reaches w along one route: through a bridge v, or from v itself.
+    """Multi-head attention over the matches of w along one route: through a bridge v, or from v.
 
-    A match sends m = V_v h_v + V_u h_u, and counts by the softmax, over the matches of w and per
-    head, of q . k / sqrt(c / heads) with q = Q h_w and k = K_v h_v + K_u h_u. Without a u there is
-    only v. What is summed up is projected once more.
+    A match sends m = V_v h_v + V_u h_u, weighted by the softmax, over the matches of w and per
+    head, of q . k / sqrt(c / heads) with q = Q h_w and k = K_v h_v + K_u h_u. Without a bridge
+    there is no u. The weighted sum is followed by an output projection.
 
     Shapes: h_u, h_v [sources, c], h_w [targets or more, c] -> [targets, c].
     """
@@ -42,7 +42,7 @@ class AttentionMessage(nn.Module):
         self.out = nn.Linear(channels, channels, bias=False)
 
     def forward(self, h_u: Tensor | None, h_v: Tensor, h_w: Tensor, links: RouteLinks) -> Tensor:
-        """The message; 0 for a row that nothing reaches."""
+        """The message; 0 for rows without a match."""
         v = links.v
         h_v = first(h_v, v.sources)
         keys = self.key_v(h_v).index_select(0, v.source)
@@ -60,7 +60,7 @@ class AttentionMessage(nn.Module):
 
 
 def attention(queries: Tensor, keys: Tensor, matches: Links) -> Tensor:
-    """Softmax of scaled products over the matches of each target.
+    """Softmax of scaled dot products over the matches of each target.
 
     Shapes: queries, keys [matches, heads, d] -> [matches, heads].
     """
@@ -78,7 +78,7 @@ def _split(x: Tensor, heads: int) -> Tensor:
 
 
 def _matches(links: Links) -> Links:
-    """Links from the matches themselves, in their order, to the targets."""
+    """Links whose sources are the matches themselves, in order, to their targets."""
     each = torch.arange(len(links), device=links.source.device)
     into = torch.repeat_interleave(links.begin.diff())
     ends = torch.arange(len(links) + 1, device=links.source.device)
@@ -88,9 +88,9 @@ def _matches(links: Links) -> Links:
 class AtomicLayer(nn.Module):
     """h_w <- dropout(relu(LayerNorm(h_w + W h_w + sum over routes of messages))).
 
-    A parent reaches its children as it is: there is one per key. Children of a table with one key
-    reach their parent by attention. Of a bridge, every other parent reaches a parent through it;
-    a row of a bridge that names one parent only sends nothing to it.
+    A parent sends to its children without attention, as each child has one parent per key. Rows of
+    a table with a single key send to their parent by attention. Through a bridge, parents send to
+    each other; a bridge row with only one parent sends nothing to it.
 
     Shapes: {table: [sources, c]} -> {table: [targets, c]}.
     """
@@ -117,13 +117,13 @@ class AtomicLayer(nn.Module):
     def forward(
         self, h: Mapping[str, Tensor], plan: LayerPlan, roles: None = None, ages: object = None
     ) -> dict[str, Tensor]:
-        """The next embedding of every row that the plan asks for.
+        """The next embedding of every row in the plan.
 
         Args:
-            h: the embeddings so far.
+            h: embeddings of the previous layer, per table.
             plan: what to compute.
-            roles: none: every table is a node.
-            ages: of no use here: attention learns what counts.
+            roles: unused, for the interface of `RoleLayer`: every table is a node.
+            ages: unused, for the interface of `RoleLayer`: attention weights the rows.
         """
         total = {}
         for name, own in zip(self.tables, self.self, strict=True):

@@ -1,15 +1,15 @@
-"""Which rows send to which, sorted both ways: the index that every message is computed with.
+"""The links of each layer, sorted by source and by target, for message passing without scatter.
 
-A message is a sum over links. On a CPU a sum over links that are sorted by their target takes an
-eighth of the time of an unsorted one and needs no copy of the rows; its gradient is the same sum
-with the links sorted by their source. Both orders are made here, in the threads that sample.
+A message is a sum over links. On a CPU, a sum over links sorted by target takes an eighth of the
+time of an unsorted one and does not copy the rows; its gradient is the same sum over links sorted
+by source. Both orders are computed here, in the sampling threads.
 
-Which links there are. A parent sends to all of its children, unless it is a seed that is not
-visible itself: such a row receives, but for other rows it does not exist yet. A child sends to its
-parent if it is at most one hop further from the seeds than the parent: those that were sampled
-for the parent, and others only if they came into the batch no further out. So what a layer
-computes for a row depends only on rows at most one hop further out per link, and leaving out
-rows that are too far away changes nothing.
+A parent sends to all of its children, unless it is a seed that is not visible itself: such a row
+receives messages, but does not exist yet for other rows. A child sends to its parent if it is at
+most one hop further from the seeds than the parent: children sampled for the parent, and other
+children only if they entered the batch no further out. So what a layer computes for a row depends
+only on rows at most one hop further out per link, and trimming rows that are too far away does not
+change the result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Links:
         begin: where the links of each target begin. int64, shape [targets + 1].
         target: targets of the links, sorted by source. int64, shape [links].
         begin_back: where the links of each source begin. int64, shape [sources + 1].
-        position: of each link of the second order in the first. int64, shape [links].
+        position: index in the target order of each link in the source order. int64, shape [links].
     """
 
     source: Tensor
@@ -57,12 +57,12 @@ class Links:
 
     @property
     def targets(self) -> int:
-        """Number of rows that may receive."""
+        """Number of rows that can receive."""
         return len(self.begin) - 1
 
     @property
     def sources(self) -> int:
-        """Number of rows that may send."""
+        """Number of rows that can send."""
         return len(self.begin_back) - 1
 
     @cached_property
@@ -71,7 +71,7 @@ class Links:
         return self.begin.diff().float()
 
     def to(self, device: torch.device | str) -> Links:
-        """The same on another device."""
+        """Copy to a device."""
         return Links(
             self.source.to(device), self.begin.to(device), self.target.to(device),
             self.begin_back.to(device), self.position.to(device),
@@ -80,11 +80,11 @@ class Links:
 
 @dataclass(frozen=True)
 class RouteLinks:
-    """The matches of a route: one link from u and one from v to w each, in the same order.
+    """The matches of a route, each as a link from u to w and a link from v to w, in one order.
 
     Attributes:
         u: links from u to w.
-        v: links from v to w; the very links of the relation where each of them has a match.
+        v: links from v to w; the relation's own `Links` object if every link has a match.
     """
 
     u: Links
@@ -96,10 +96,10 @@ class LayerPlan:
     """What one layer computes.
 
     Attributes:
-        targets: rows that it computes, per table: the first so many occurrences.
-        up: per foreign key the links from children to parents.
-        down: per foreign key the links from parents to children.
-        routes: the matches per route.
+        targets: number of rows to compute per table, a prefix of the occurrences.
+        up: links from children to parents, per foreign key.
+        down: links from parents to children, per foreign key.
+        routes: matches per route.
     """
 
     targets: Mapping[str, int]
@@ -110,12 +110,12 @@ class LayerPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A batch and what each layer computes of it.
+    """A batch, and what each layer computes.
 
     Attributes:
         batch: the sampled rows.
-        sizes: per table the occurrences that are needed at all.
-        layers: one plan per layer, the first layer first.
+        sizes: number of occurrences needed by any layer, per table.
+        layers: one plan per layer, in order.
     """
 
     batch: Batch
@@ -123,10 +123,10 @@ class Plan:
     layers: tuple[LayerPlan, ...]
 
     def to(self, device: torch.device | str) -> Plan:
-        """The same on another device."""
+        """Copy to a device."""
         if torch.device(device).type == "cpu":
             return self
-        moved: dict[int, Links] = {}  # links that were the same stay the same
+        moved: dict[int, Links] = {}  # shared links stay shared
 
         def move(links: Links) -> Links:
             if id(links) not in moved:
@@ -150,7 +150,7 @@ class Plan:
 
 @compiled
 def _sort(keys: Any, size: int) -> Any:
-    """Positions sorted by key, stable, and where each key begins."""
+    """Stable counting sort: positions sorted by key, and where each key begins."""
     begin = np.zeros(size + 1, np.int64)
     for key in keys:
         begin[key + 1] += 1
@@ -165,7 +165,7 @@ def _sort(keys: Any, size: int) -> Any:
 
 
 def link(source: Ints, target: Ints, sources: int, targets: int) -> Links:
-    """Sort links both ways."""
+    """Build `Links`: sort links by target and by source."""
     order, begin = _sort(target, targets)
     ordered = source[order]
     back, begin_back = _sort(ordered, sources)
@@ -173,11 +173,12 @@ def link(source: Ints, target: Ints, sources: int, targets: int) -> Links:
 
 
 def farthest(layers: int, routes: Iterable[Route]) -> int:
-    """Hops from the seeds to the farthest rows that a layer computes; see `make_plan`."""
+    """Distance in hops from the seeds to the farthest rows that a layer computes."""
     return _reach(routes) * max(layers - 1, 0)
 
 
 def _reach(routes: Iterable[Route]) -> int:
+    """Hops that one layer spans."""
     return 2 if tuple(routes) else 1
 
 
@@ -188,25 +189,25 @@ def make_plan(
     *,
     trim: bool = True,
     keys: Iterable[ForeignKey] | None = None,
-    answers: str | None = None,
+    target_table: str | None = None,
 ) -> Plan:
-    """What each layer has to compute so that the last one knows the seeds.
+    """Plan which rows each layer computes so that the last layer yields the seeds.
 
-    Routes reach two hops. So with routes layer l of L computes the rows within 2 (L - l) hops of
-    a seed, without them those within L - l.
+    A route spans two hops. With routes, layer l of L computes the rows within 2 (L - l) hops of a
+    seed; without routes, those within L - l.
 
     Args:
         batch: the sampled rows.
         layers: number of layers.
-        routes: those whose messages are computed.
-        trim: whether to leave out what the seeds do not need; if not, every layer computes every
-            row.
+        routes: routes whose messages are computed.
+        trim: whether to skip rows that the seeds do not depend on; otherwise every layer computes
+            every row.
         keys: foreign keys whose messages are computed; by default all.
-        answers: a table whose rows are wanted as well as the seeds, wherever they are. The last
-            layer then computes all rows of both tables, the others those of every table.
+        target_table: for recommendations, a table whose rows are scored as well. The last layer
+            then computes all rows of this table and of the seed table, earlier layers all rows.
     """
     routes = tuple(routes)
-    whole = not trim or answers is not None
+    whole = not trim or target_table is not None
     reach = _reach(routes)
     hops = {name: rows.hop.numpy() for name, rows in batch.tables.items()}
     pointers = {key: values.numpy() for key, values in batch.parents.items()}
@@ -218,7 +219,7 @@ def make_plan(
 
     unseen = {name: np.zeros(len(hop), bool) for name, hop in hops.items()}
     unseen[batch.seed_table][batch.seeds[batch.hidden()].numpy()] = True
-    nearby, seen = {}, {}  # may the child send to its parent? may the parent to the child?
+    nearby, seen = {}, {}  # masks: child sends to its parent, parent sends to its child
     for key, pointer in pointers.items():
         known = pointer >= 0
         near, there = np.zeros((2, len(pointer)), bool)
@@ -246,8 +247,8 @@ def make_plan(
     sizes = within(reach * layers)
     for layer in range(1, layers + 1):
         targets = within(reach * (layers - layer))
-        if trim and answers is not None and layer == layers:
-            wanted = (answers, batch.seed_table)
+        if trim and target_table is not None and layer == layers:
+            wanted = (target_table, batch.seed_table)
             targets = {name: count if name in wanted else 0 for name, count in targets.items()}
         sources = within(reach * (layers - layer + 1))
         up, down, pairs = {}, {}, {}

@@ -1,6 +1,6 @@
-"""Functional dependencies as a regulariser: a row determines its parent, also in the embedding.
+"""Functional-dependency regulariser: a row determines its parent, in the embedding space, too.
 
-diff = h_parent - h_child, for foreign-key pairs of the batch.
+Both losses are computed on diff = h_parent - h_child of the foreign-key pairs of a batch.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["Dependencies", "DependencyLosses", "Pairs"]
 
 
 class Pairs(NamedTuple):
-    """Some foreign-key pairs of a batch with their embeddings.
+    """Embeddings of foreign-key pairs of a batch.
 
     Attributes:
-        child: h of the children. Shape [pairs, c].
-        parent: h of their parents. Shape [pairs, c].
-        parent_row: which row of the database each parent is. int64, shape [pairs].
+        child: embeddings of the children. Shape [pairs, c].
+        parent: embeddings of their parents. Shape [pairs, c].
+        parent_row: index of the distinct row of each parent in the batch. int64, shape [pairs].
     """
 
     child: Tensor
@@ -30,7 +30,7 @@ class Pairs(NamedTuple):
     parent_row: Tensor
 
     def detach(self) -> Pairs:
-        """The same without a way back for gradients."""
+        """A copy detached from the computation graph."""
         return Pairs(self.child.detach(), self.parent.detach(), self.parent_row)
 
 
@@ -44,11 +44,12 @@ class DependencyLosses(NamedTuple):
 class Dependencies(nn.Module):
     """L_emb, Eq. (13), and L_pair, Eq. (15), with one subspace, shift and scorer per foreign key.
 
-    L_emb = |(diff - s) - P P^T (diff - s)|^2 with P of shape [c, c/4]. As the paper has it P is
-    free; with `orthonormal` its columns are, and the loss is the variance outside the subspace.
+    L_emb = |(diff - s) - P P^T (diff - s)|^2 with P of shape [c, c/4]. In the paper P is
+    unconstrained; with `orthonormal` its columns are orthonormal, and the loss is the variance
+    outside the subspace.
 
-    L_pair = -log(d(pos) / (d(pos) + sum of d(neg))), d(x) = exp(x / tau). The negatives of a
-    child are parents of other pairs, never its own. The scorer is an MLP on the difference; its
+    L_pair = -log(d(pos) / (d(pos) + sum of d(neg))), d(x) = exp(x / tau). Negative sampling draws
+    parents of other pairs, never the child's own. The scorer is an MLP on the difference; its
     first layer is linear, so parents and children are projected once, not per negative.
     """
 
@@ -94,7 +95,7 @@ class Dependencies(nn.Module):
         return self.pair_against(key, pairs, drawn, allowed)
 
     def pair_against(self, key: ForeignKey, pairs: Pairs, drawn: Tensor, allowed: Tensor) -> Tensor:
-        """L_pair with given negatives: the parents of the pairs `drawn`, where `allowed`.
+        """L_pair with the given negatives: the parents of the pairs `drawn`, where `allowed`.
 
         Shapes: drawn, allowed [pairs, negatives] -> [].
         """
@@ -106,7 +107,7 @@ class Dependencies(nn.Module):
         count, many = drawn.shape
         own = torch.arange(count, device=drawn.device).unsqueeze(1)
         everyone = torch.cat([own, drawn], 1).flatten()
-        # Not parent[everyone]: threads add up its gradient in another order every time.
+        # Not parent[everyone]: threads sum its gradient in a nondeterministic order.
         apart = parent.index_select(0, everyone).view(count, many + 1, -1) - child.unsqueeze(1)
         scores = score(apart.relu_()).squeeze(2) / self.tau
         wrong = torch.cat([torch.zeros_like(own, dtype=torch.bool), ~allowed], 1)

@@ -1,4 +1,4 @@
-"""From rows to vectors: the columns of a row, and how long ago it was."""
+"""Encoders: the columns of a row, its age relative to the seed, and the context of the seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relfrog.nn.aggregation import add_product
 __all__ = ["Recency", "RowEncoder", "SeedEncoder", "TimeEncoder", "age_parts", "time_parts"]
 
 MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86400.0, 31557600.0
-#: Where the pieces of the time encoding meet, in seconds.
+#: Knots of the piecewise linear time encoding, in seconds.
 KNOTS = (
     0.0, 1.0, 10.0, MINUTE, 10 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR,
     DAY, 2 * DAY, 4 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 60 * DAY, 120 * DAY, 240 * DAY,
@@ -24,9 +24,9 @@ KNOTS = (
 
 
 def time_parts(seconds: Tensor) -> Tensor:
-    """Time spans as pieces of a line over log time: how much of each piece has passed.
+    """Piecewise linear encoding of time spans over log time: the elapsed share of each piece.
 
-    0 for nothing known (NaN) and for negative spans. Shapes: [...] -> [..., len(KNOTS) - 1].
+    0 for missing (NaN) and negative spans. Shapes: [...] -> [..., len(KNOTS) - 1].
     """
     knots = torch.tensor(KNOTS, dtype=torch.float32, device=seconds.device).log1p()
     known = torch.log1p(seconds.nan_to_num(0.0).clamp(min=0.0)).float().unsqueeze(-1)
@@ -34,12 +34,12 @@ def time_parts(seconds: Tensor) -> Tensor:
 
 
 def age_parts(age: Tensor) -> Tensor:
-    """`time_parts` of ages, and whether a row has none. Shapes: [n] -> [n, len(KNOTS)]."""
+    """`time_parts` of ages, and a flag for rows without an age. Shapes: [n] -> [n, len(KNOTS)]."""
     return torch.cat([time_parts(age), age.isnan().float().unsqueeze(-1)], -1)
 
 
 class _Dense(nn.Linear):
-    """A linear layer, also of no inputs, which torch would warn of: tables may hold keys alone."""
+    """A linear layer that accepts 0 inputs without a warning: a table may have only keys."""
 
     def reset_parameters(self) -> None:
         if self.in_features:
@@ -49,12 +49,12 @@ class _Dense(nn.Linear):
 
 
 class RowEncoder(nn.Module):
-    """A row's own columns as one vector; the same row is the same vector for every seed.
+    """Encodes the columns of a row as one vector, which does not depend on the seed.
 
-    Each column is projected to `channels` and the columns are added up, as PyTorch Frame's
-    encoders with a sum over columns would, but as one product per table; then come residual
-    blocks x + W relu(LayerNorm(x)). Numbers are also given as pieces between quantiles, so that
-    the first layer can bend.
+    Each column is projected to `channels` and the columns are summed, as with PyTorch Frame's
+    encoders, but in one product per table; residual blocks x + W relu(LayerNorm(x)) follow.
+    Numbers are also encoded piecewise linearly between quantiles, so that the first layer can
+    represent nonlinear functions of them.
 
     Shapes: rows [n] -> [n, c].
     """
@@ -76,7 +76,7 @@ class RowEncoder(nn.Module):
         self.column_dropout = column_dropout
         starts = torch.tensor(columns.code_offsets[: len(columns.categories)], dtype=torch.int32)
         self.register_buffer("unknown", starts + 1, persistent=False)
-        # Which of the table's columns each input comes from: a column is hidden as a whole.
+        # The column that each input comes from: column dropout hides all inputs of a column.
         names = [*columns.dense_columns, *(c.name for c in columns.numbers for _ in range(bins))]
         coded = [column.name for column in columns.categories]
         numbers = {name: number for number, name in enumerate(dict.fromkeys([*names, *coded]))}
@@ -125,7 +125,7 @@ class RowEncoder(nn.Module):
         if self.codes is not None:
             if features.codes.shape[1]:
                 codes = features.codes.index_select(0, rows)
-                if kept is not None:  # so that unknown is something the network knows
+                if kept is not None:  # which also trains the embedding of unknown categories
                     codes = torch.where(kept[:, self.codes_from], codes, self.unknown)
                 x = x.add_(embedding_bag(codes.long(), self.codes.weight, mode="sum"))
             if features.bag_offsets is not None and features.bag_values is not None:
@@ -145,16 +145,16 @@ class RowEncoder(nn.Module):
 
 
 class Recency(nn.Module):
-    """How much a row counts in a weighted mean, by its age: one weight for each channel.
+    """The weight of a row in a mean as a function of its age, per channel.
 
-    exp(f(age)) with f a line in pieces. It begins as exp(-age / tau) with another tau for each
-    channel, from a day to decades, and no fading at all in a quarter of them: a mean over rows is
-    then, from the first step on, a memory of several lengths.
+    The weight is exp(f(age)) with f piecewise linear. It is initialised to exp(-age / tau), with a
+    different time constant tau per channel, from a day to decades, and to no decay in a quarter of
+    the channels, so that means cover several time scales from the first step on.
 
     Shapes: parts [n, pieces + 1] -> [n, c].
     """
 
-    #: Weights do not fall below exp of this: where all rows are old, the mean is a plain one.
+    #: Log weights are clamped to this: if all rows are old, the mean is an unweighted one.
     LEAST = -12.0
 
     def __init__(self, channels: int) -> None:
@@ -176,9 +176,10 @@ class Recency(nn.Module):
 
 
 class TimeEncoder(nn.Module):
-    """How long before the seed's time a row is, added to it.
+    """Adds the age of a row, relative to the time of the seed, to its vector.
 
-    Other timestamps of the row are encoded as spans to the seed's time, past and future apart.
+    Other timestamps of the row are encoded as spans to the seed's time, with separate weights for
+    past and future.
 
     Shapes: x [n, c], parts [n, pieces + 1], spans [n, t] -> [n, c].
     """
@@ -193,9 +194,9 @@ class TimeEncoder(nn.Module):
         """Encode occurrences of rows.
 
         Args:
-            x: their vectors.
-            parts: `age_parts` of the rows, where the table has times.
-            spans: seconds from other timestamps to the seed's time, NaN where there is none.
+            x: vectors of the rows.
+            parts: `age_parts` of the rows, if the table has times.
+            spans: seconds from other timestamps to the seed's time, NaN where missing.
         """
         if self.shift is not None and parts is not None:
             x = add_product(x + self.shift.bias, parts.to(x.dtype), self.shift.weight)
@@ -206,11 +207,11 @@ class TimeEncoder(nn.Module):
 
 
 class SeedEncoder(nn.Module):
-    """What is known at a seed's time beside the rows: the season, and how stale the database is.
+    """Adds the context of a seed: the season, and how stale the database is at its time.
 
-    Added to all rows of the seeds' table, seeds or not: who else is asked about at the same time
-    must not change a prediction. Also stands in for a row that is not visible to its own seed.
-    Where subgraphs are separate, the seed may be marked: other rows then know their way from it.
+    It is added to all rows of the seed table, seeds or not, so that a prediction does not depend on
+    the other seeds of the batch. It also replaces a row that is not visible to its own seed. If
+    subgraphs are separate, the seed can be marked by a learned vector (identity-aware GNN).
 
     Shapes: [n, c] -> [n, c].
     """
@@ -234,12 +235,12 @@ class SeedEncoder(nn.Module):
         """Encode rows of the seeds' table.
 
         Args:
-            x: their vectors. Shape [n, c].
-            group: which subgraph each belongs to. Shape [n].
-            hidden: which of them are seeds that are not visible themselves. Shape [n].
-            seconds: times of the subgraphs, since 1970. Shape [groups].
-            lags: seconds from the end of what they see to their times. Shape [groups].
-            seeds: which rows are the seeds, to be marked. Shape [seeds].
+            x: vectors of the rows. Shape [n, c].
+            group: subgraph of each row. Shape [n].
+            hidden: mask of the seeds that are not visible themselves. Shape [n].
+            seconds: times of the subgraphs, in seconds since 1970. Shape [groups].
+            lags: seconds from the cut-off of each subgraph to its time. Shape [groups].
+            seeds: positions of the seeds, to mark them. Shape [seeds].
         """
         turns = [2 * math.pi * (seconds / period % 1.0) for period in (YEAR, 7 * DAY, DAY)]
         season = torch.stack([f(t) for t in turns for f in (torch.sin, torch.cos)], 1).float()

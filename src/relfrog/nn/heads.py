@@ -1,4 +1,4 @@
-"""Heads: per type of task the output, the loss, and what a prediction is."""
+"""Heads: the output, the loss and the predictions of each task type."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["BinaryHead", "Head", "MulticlassHead", "MultilabelHead", "Regression
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What is recommended: what the head of a recommendation must know beside the labels.
+    """The targets of a recommendation, for its head.
 
     Attributes:
         table: the table of the targets.
         columns: its columns.
-        popularity: how often each target was joined before, at any time.
-        bins: pieces per number in the encoder of the targets.
-        column_dropout: share of their columns that are hidden while training.
+        popularity: how often each target was referred to by a given time.
+        bins: bins of the piecewise linear encoding of numbers.
+        column_dropout: probability of hiding a column of the targets in training.
     """
 
     table: str
@@ -40,12 +40,12 @@ class Targets:
 
 
 class Head(nn.Module, ABC):
-    """Two layers on the embedding of a seed, and what their output means.
+    """A two-layer MLP on the embedding of a seed, with its loss and predictions.
 
     Shapes: [n, c] -> [n, outputs].
     """
 
-    #: RelBench's name of the type of task.
+    #: RelBench's name of the task type.
     kind: ClassVar[str]
 
     def __init__(self, channels: int, outputs: int, dropout: float = 0.0) -> None:
@@ -60,43 +60,43 @@ class Head(nn.Module, ABC):
         return self.last(self.hidden(h))
 
     def read(self, h: Mapping[str, Tensor], plan: Plan) -> Any:
-        """The answer for the seeds of a batch, from what the last layer has made of the rows."""
+        """The output for the seeds of a batch, from the embeddings of the last layer."""
         return self(h[plan.batch.seed_table].index_select(0, plan.batch.seeds))
 
     def batch_loss(
-        self, answer: Any, plan: Plan, targets: Any, features: Mapping[str, Features]
+        self, output: Any, plan: Plan, targets: Any, features: Mapping[str, Features]
     ) -> Tensor:
         """The mean loss of a batch, given the targets of all seeds. Shape []."""
-        return self.loss(answer.float(), targets[plan.batch.seed_ids.to(answer.device)])
+        return self.loss(output.float(), targets[plan.batch.seed_ids.to(output.device)])
 
     def batch_predict(
-        self, answer: Any, plan: Plan, features: Mapping[str, Features], request: Any = None
+        self, output: Any, plan: Plan, features: Mapping[str, Features], request: Any = None
     ) -> Tensor:
         """The predictions for a batch. Shape [seeds, ...]."""
-        return self.predict(answer)
+        return self.predict(output)
 
     @classmethod
     @abstractmethod
     def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
-        """What the head must know of the training labels, for JSON."""
+        """Statistics of the training labels that the head needs, as JSON values."""
 
     @classmethod
     @abstractmethod
     def build(
         cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
     ) -> Head:
-        """A head for labels that `describe` has described.
+        """Create a head.
 
         Args:
-            about: of the labels.
+            about: the result of `describe`.
             channels: size of the embedding of a seed.
-            dropout: in the head.
-            targets: of a recommendation: the table of what is recommended.
+            dropout: dropout probability.
+            targets: the targets, for a recommendation.
         """
 
     @abstractmethod
     def targets(self, labels: NDArray[Any]) -> Any:
-        """Labels as the loss wants them."""
+        """Convert labels for `loss`."""
 
     @abstractmethod
     def loss(self, out: Tensor, target: Tensor) -> Tensor:
@@ -104,17 +104,17 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def truth(cls, about: dict[str, Any], labels: NDArray[Any]) -> NDArray[Any]:
-        """Labels as the metrics want them."""
+        """Convert labels for the metrics."""
         return labels
 
     @classmethod
     def columns(cls, about: dict[str, Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Predictions as columns of a table, by name."""
+        """Convert predictions to named columns of a table."""
         return {"prediction": predicted}
 
     @abstractmethod
     def predict(self, out: Tensor) -> Tensor:
-        """Predictions as RelBench's metrics want them. Shapes: [n, outputs] -> [n] or [n, k]."""
+        """Convert outputs to predictions for the metrics. Shapes: [n, outputs] -> [n] or [n, k]."""
 
 
 class BinaryHead(Head):
@@ -124,14 +124,14 @@ class BinaryHead(Head):
 
     @classmethod
     def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
-        """The share of positives, where the bias starts."""
+        """The share of positives, which initialises the bias."""
         return {"positive": float(np.mean(labels.astype(float)))}
 
     @classmethod
     def build(
         cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
     ) -> BinaryHead:
-        """One output, which starts at the share of positives."""
+        """One output, initialised to the share of positives."""
         head = cls(channels, 1, dropout)
         share = min(max(about["positive"], 1e-4), 1 - 1e-4)
         nn.init.constant_(head.last.bias, float(np.log(share / (1 - share))))
@@ -151,10 +151,10 @@ class BinaryHead(Head):
 
 
 class RegressionHead(Head):
-    """A value in the label's own unit; L1 loss.
+    """A value in the label's unit; L1 loss.
 
-    The network learns (label - centre) / scale. Predictions are clamped to the 2nd to 98th
-    percentile of the training labels.
+    The network predicts (label - centre) / scale. Predictions are clamped to the 2nd and 98th
+    percentiles of the training labels.
     """
 
     kind = "regression"
@@ -180,7 +180,7 @@ class RegressionHead(Head):
     def build(
         cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
     ) -> RegressionHead:
-        """One output, which starts at the median."""
+        """One output, initialised to the median."""
         head = cls(channels, about, dropout)
         nn.init.zeros_(head.last.bias)
         return head
@@ -200,7 +200,7 @@ class RegressionHead(Head):
 
 
 class MulticlassHead(Head):
-    """A probability per class; cross-entropy. A class not seen in training is never right."""
+    """A probability per class; cross-entropy. Classes unseen in training are never predicted."""
 
     kind = "multiclass_classification"
 
@@ -221,12 +221,12 @@ class MulticlassHead(Head):
         return cls(channels, about["classes"], dropout)
 
     def targets(self, labels: NDArray[Any]) -> Tensor:
-        """Numbers of the classes; -100, which the loss leaves out, for unknown ones."""
+        """Class indices; -100, which the loss ignores, for unseen classes."""
         return torch.from_numpy(self.truth({"classes": self.classes}, labels))
 
     @classmethod
     def truth(cls, about: dict[str, Any], labels: NDArray[Any]) -> NDArray[Any]:
-        """Numbers of the classes, -100 for unknown ones."""
+        """Class indices, -100 for unseen classes."""
         number = {value: place for place, value in enumerate(about["classes"])}
         return np.array([number.get(value, -100) for value in labels.tolist()], np.int64)
 
@@ -240,7 +240,7 @@ class MulticlassHead(Head):
 
     @classmethod
     def columns(cls, about: dict[str, Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """The likeliest class, and the probability of each."""
+        """The most likely class, and the probability of each class."""
         classes = about["classes"]
         rows = predicted.reshape(-1, len(classes))
         likeliest = np.array(classes, dtype=object)[rows.argmax(1)]
@@ -257,7 +257,7 @@ class MultilabelHead(Head):
 
     @classmethod
     def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
-        """How many labels there are."""
+        """The number of labels."""
         return {"labels": len(labels[0])}
 
     @classmethod

@@ -1,7 +1,7 @@
-"""The messages: from a row to a row it is joined to, and from u through v to w.
+"""Messages along foreign keys (v to w) and along routes (u through v to w).
 
-One module per relation or route and layer. All but one scalar in Eq. (11) is linear, so rows are
-projected, on whichever side of the sum there are fewer of them, and never single matches.
+There is one module per relation or route and layer. Except for one scalar in Eq. (11), messages are
+linear, so rows are projected rather than matches, on whichever side of the sum has fewer rows.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from relfrog.graph.routes import Completion, CoOccurrence, Paradigm
 from relfrog.nn.aggregation import (
+    AggregateCache,
     Aggregation,
-    Known,
     add_product,
     aggregate,
     first,
@@ -31,43 +31,43 @@ def _add_projected(
     project: nn.Linear,
     links: Links,
     how: Aggregation,
-    known: Known | None,
+    cache: AggregateCache | None,
 ) -> Tensor:
-    """Add W agg(x), projected on the side with fewer rows, to a total that may be overwritten.
+    """Add W agg(x), projected on the side with fewer rows, to `total`, possibly in place.
 
     Shapes: total [targets, c], x [sources, c] -> [targets, c].
     """
     if how is not Aggregation.MAX and links.sources < links.targets:
         projected = nn.functional.linear(first(x, links.sources), project.weight)
         return total.add_(aggregate(projected, links, how))
-    return add_product(total, aggregate(x, links, how, known), project.weight)
+    return add_product(total, aggregate(x, links, how, cache), project.weight)
 
 
-def _weighted(h_v: Tensor, weights: Tensor, known: Known) -> Tensor:
-    """Senders times their weights, once for all who ask. Shapes: [n, c] each -> [n, c]."""
-    found = known.get(id(weights))
+def _weighted(h_v: Tensor, weights: Tensor, cache: AggregateCache) -> Tensor:
+    """Senders times their weights, cached per weights. Shapes: [n, c] each -> [n, c]."""
+    found = cache.get(id(weights))
     if found is None:
-        found = known[id(weights)] = first(h_v, len(weights)) * weights
+        found = cache[id(weights)] = first(h_v, len(weights)) * weights
     return found
 
 
-def _one_share(weights: Tensor, links: Links, known: Known) -> Tensor:
-    """1 / the sum of the weights that reach each target, once per links. Shape [targets, c].
+def _reciprocal_weight_sum(weights: Tensor, links: Links, cache: AggregateCache) -> Tensor:
+    """1 / (sum of the weights that reach each target), cached per links. Shape [targets, c].
 
-    Several means share it: times it, each of them needs no division, nor the three of a gradient.
+    Several weighted means share it: a product is cheaper than a division, also in the gradient.
     """
-    found = known.get(-id(links))
+    found = cache.get(-id(links))
     if found is None:
-        found = known[-id(links)] = (linked_sum(weights, links) + 1e-9).reciprocal()
+        found = cache[-id(links)] = (linked_sum(weights, links) + 1e-9).reciprocal()
     return found
 
 
-def _weighted_mean(h_v: Tensor, weights: Tensor, links: Links, known: Known) -> Tensor:
-    """Mean of the senders, weighted by channel, once per links. Shape [targets, c]."""
-    found = known.get(id(links))
+def _weighted_mean(h_v: Tensor, weights: Tensor, links: Links, cache: AggregateCache) -> Tensor:
+    """Mean of the senders, weighted by channel, cached per links. Shape [targets, c]."""
+    found = cache.get(id(links))
     if found is None:
-        total = linked_sum(_weighted(h_v, weights, known), links)
-        found = known[id(links)] = total * _one_share(weights, links, known)
+        total = linked_sum(_weighted(h_v, weights, cache), links)
+        found = cache[id(links)] = total * _reciprocal_weight_sum(weights, links, cache)
     return found
 
 
@@ -88,7 +88,7 @@ class NodeMessage(nn.Module):
         self.aggregation = aggregation
         self.neighbor = nn.Linear(channels, channels)
         self.self = nn.Linear(channels, channels, bias=False)
-        # A mean forgets how many there were.
+        # A mean does not contain the number of neighbours.
         recent = aggregation is Aggregation.RECENT
         self.count = nn.Linear(1, channels, bias=False) if recent else None
 
@@ -98,11 +98,11 @@ class NodeMessage(nn.Module):
         h_w: Tensor,
         links: Links,
         weights: Tensor | None = None,
-        known: Known | None = None,
+        cache: AggregateCache | None = None,
     ) -> Tensor:
         """The whole message."""
         own = nn.functional.linear(first(h_w, links.targets), self.self.weight, self.neighbor.bias)
-        return self.add_neighbors(own, h_v, links, weights, known)
+        return self.add_neighbors(own, h_v, links, weights, cache)
 
     def add_neighbors(
         self,
@@ -110,20 +110,20 @@ class NodeMessage(nn.Module):
         h_v: Tensor,
         links: Links,
         weights: Tensor | None = None,
-        known: Known | None = None,
+        cache: AggregateCache | None = None,
     ) -> Tensor:
-        """Add the message but for bias and W2 h_w, which several relations can compute together.
+        """Add the message without bias and W2 h_w, which several relations compute together.
 
         Args:
-            total: what to add it to; may be overwritten. Shape [targets, c].
+            total: added to, possibly in place. Shape [targets, c].
             h_v: the senders.
-            links: from them to the receivers.
-            weights: how much each sender counts in the mean, by channel. Shape [sources, c].
-            known: what other relations of the layer have aggregated.
+            links: from senders to receivers.
+            weights: weight of each sender in the mean, by channel. Shape [sources, c].
+            cache: aggregates computed by other relations of the layer.
         """
         if weights is None:
-            return _add_projected(total, h_v, self.neighbor, links, self.aggregation, known)
-        mean = _weighted_mean(h_v, weights, links, {} if known is None else known)
+            return _add_projected(total, h_v, self.neighbor, links, self.aggregation, cache)
+        mean = _weighted_mean(h_v, weights, links, {} if cache is None else cache)
         total = add_product(total, mean, self.neighbor.weight)
         assert self.count is not None
         counts = links.counts.log1p().unsqueeze(1).to(mean.dtype)
@@ -133,7 +133,7 @@ class NodeMessage(nn.Module):
 class CoOccurrenceMessage(nn.Module):
     """Eq. (10): W [h_w || h_v || h_u], aggregated over the matches that reach w.
 
-    With weights for the rows v, the mean of h_v and of h_u over the matches is a weighted one.
+    With weights for the rows v, the means of h_v and h_u over the matches are weighted.
 
     Shapes: h_u, h_v [sources, c], h_w [targets or more, c] -> [targets, c].
     """
@@ -151,36 +151,36 @@ class CoOccurrenceMessage(nn.Module):
         h_v: Tensor,
         h_w: Tensor,
         links: RouteLinks,
-        known: Known | None = None,
+        cache: AggregateCache | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
         """The aggregated message."""
         counts = links.v.counts.unsqueeze(1)
         h_w = first(h_w, links.v.targets)
         if weights is not None:
-            known = {} if known is None else known
+            cache = {} if cache is None else cache
             total = self.w(h_w) * (counts > 0)
-            mean = _weighted_mean(h_v, weights, links.v, known)
+            mean = _weighted_mean(h_v, weights, links.v, cache)
             total = add_product(total, mean, self.v.weight)
             mean = matched_sum(h_u, weights, links.u, links.v)
-            mean = mean * _one_share(weights, links.v, known)
+            mean = mean * _reciprocal_weight_sum(weights, links.v, cache)
             return add_product(total, mean, self.u.weight)
         if self.aggregation is Aggregation.MAX:
-            # The maximum does not split into parts: here the matches are projected one by one.
+            # A maximum is not linear, so each match has to be projected.
             both = self.v(h_v).index_select(0, links.v.source) + self.u(h_u).index_select(
                 0, links.u.source
             )
             return self.w(h_w) * (counts > 0) + _largest_match(both, links)
         share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
         total = self.w(h_w) * share
-        total = _add_projected(total, h_v, self.v, links.v, self.aggregation, known)
-        return _add_projected(total, h_u, self.u, links.u, self.aggregation, known)
+        total = _add_projected(total, h_v, self.v, links.v, self.aggregation, cache)
+        return _add_projected(total, h_u, self.u, links.u, self.aggregation, cache)
 
 
 class CompletionMessage(nn.Module):
     """Eq. (11): W2 [h_w || sigmoid(f(h_v || h_u)) * W1 (h_v || h_u)], aggregated over the matches.
 
-    With weights for the rows v, the mean over the matches is a weighted one.
+    With weights for the rows v, the mean over the matches is weighted.
 
     Shapes: h_u, h_v [sources, c], h_w [targets or more, c] -> [targets, c].
     """
@@ -201,7 +201,7 @@ class CompletionMessage(nn.Module):
         h_v: Tensor,
         h_w: Tensor,
         links: RouteLinks,
-        known: Known | None = None,
+        cache: AggregateCache | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
         """The aggregated message."""
@@ -214,10 +214,10 @@ class CompletionMessage(nn.Module):
         gate = torch.sigmoid(gate_v + gate_u).squeeze(1)
         share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
         if weights is not None:
-            known = {} if known is None else known
-            share_of_one = _one_share(weights, links.v, known)
-            from_v = linked_sum(_weighted(h_v, weights, known), links.v, gate) * share_of_one
-            from_u = matched_sum(h_u, weights, links.u, links.v, gate) * share_of_one
+            cache = {} if cache is None else cache
+            reciprocal = _reciprocal_weight_sum(weights, links.v, cache)
+            from_v = linked_sum(_weighted(h_v, weights, cache), links.v, gate) * reciprocal
+            from_u = matched_sum(h_u, weights, links.u, links.v, gate) * reciprocal
             sent = add_product(self.w1_u(from_u), from_v, self.w1_v.weight)
             return add_product(self.w2_w(h_w) * share, sent, self.w2_m.weight)
         if self.aggregation is Aggregation.MAX:
@@ -238,7 +238,7 @@ class CompletionMessage(nn.Module):
         return projected
 
 
-#: The message of each paradigm; a subclass has that of its base unless it is listed itself.
+#: The message of each paradigm; a subclass that is not listed uses that of its base class.
 MESSAGES: dict[type[Paradigm], type[nn.Module]] = {
     CoOccurrence: CoOccurrenceMessage,
     Completion: CompletionMessage,
@@ -246,7 +246,7 @@ MESSAGES: dict[type[Paradigm], type[nn.Module]] = {
 
 
 def message_for(paradigm: Paradigm) -> type[nn.Module]:
-    """The message class of a paradigm; Eq. (10) for one that names none, as it fits any route."""
+    """The message class of a paradigm; by default Eq. (10), which fits any route."""
     for base in type(paradigm).__mro__:
         if base in MESSAGES:
             return MESSAGES[base]

@@ -1,4 +1,4 @@
-"""The network: rows are encoded once, role-gated layers join them, a head answers for the seeds."""
+"""The network: encode each distinct row once, apply role-gated layers, apply the head to seeds."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["Network", "Output"]
 
 
 class Output(NamedTuple):
-    """What a forward pass gives.
+    """The result of a forward pass.
 
     Attributes:
-        seeds: what the head says of the seeds; for most [seeds, outputs].
-        states: embeddings per table, before the first layer and after each; each layer has
-            computed a prefix of the occurrences.
+        seeds: output of the head for the seeds; for most heads of shape [seeds, outputs].
+        states: embeddings per table, before the first layer and after each layer; each layer
+            computes a prefix of the occurrences.
     """
 
     seeds: Any
@@ -44,23 +44,23 @@ class Network(nn.Module):
         columns: the columns of every table.
         timed: tables with a time column.
         keys: all foreign keys.
-        routes: those along which tables may act as edges; none for a plain relational GNN.
+        routes: routes along which tables can act as edges; none for a plain relational GNN.
         seed_table: the table of the entities.
-        head: what is predicted.
+        head: the head of the task.
         channels: size of all embeddings.
-        layers: rounds of messages.
-        aggregation: how messages become one.
-        dropout: in layers and head.
+        layers: number of message-passing layers.
+        aggregation: how messages are combined.
+        dropout: dropout probability in layers and head.
         encoder_depth: residual blocks in the row encoders.
-        bins: pieces per number in the row encoders.
-        column_dropout: share of columns that are hidden from the row encoders while training.
+        bins: bins of the piecewise linear encoding of numbers.
+        column_dropout: probability of hiding a column from the row encoders in training.
         mode: where roles come from.
-        alpha: how slowly the average gate moves.
-        roles: the gates, where they are fixed.
-        unit: of the graph's times.
-        marked: whether the seed carries a vector that tells it from all other rows; subgraphs
-            must then be separate.
-        atomic: whether messages are those of RelGNN: along atomic routes, without roles.
+        alpha: decay of the moving average of the gates.
+        roles: the gates by route, if they are fixed.
+        unit: unit of the graph's times.
+        marked: whether to mark the seed by a learned vector (identity-aware); needs separate
+            subgraphs.
+        atomic: whether to use RelGNN's messages: along atomic routes, without roles.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Network(nn.Module):
         self.head = head
 
     def forward(self, plan: Plan, features: Mapping[str, Features]) -> Output:
-        """Everything that the plan asks for."""
+        """Compute the rows in the plan, and the head's output for the seeds."""
         ages = {
             name: age_parts(rows.age[: plan.sizes[name]])
             for name, rows in plan.batch.tables.items()
@@ -130,10 +130,10 @@ class Network(nn.Module):
         """Embeddings before the first layer: each distinct row once, then its occurrences."""
         batch = plan.batch
         per_second = float(PER_SECOND[self.unit])
-        # In double precision: as float32 a time in this century is only known to 128 s.
+        # In double precision: float32 resolves times of this century only to 128 s.
         seconds = batch.group_times.double() / per_second
-        # Where the database stops before the seeds, rows are seen as they were seen there: a
-        # network that has always known yesterday has not learned what the same rows say in years.
+        # If the database ends before the seed's time, spans are relative to its end: a network
+        # trained on fresh data has not learned to interpret rows that are all years old.
         ends = seconds - batch.group_lags
         h = {}
         for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):
@@ -161,12 +161,12 @@ def dependency_pairs(
     output: Output, plan: Plan, keys: Sequence[ForeignKey], most: int,
     generator: torch.Generator | None = None,
 ) -> dict[ForeignKey, Pairs]:  # fmt: skip
-    """Foreign-key pairs of a batch, at most so many per key, drawn at random.
+    """Embeddings of foreign-key pairs of a batch, at most `most` per key, sampled at random.
 
-    Both ends are taken from the last layer that has computed both of them.
+    Both ends are taken from the last layer that computed both of them.
     """
     batch = plan.batch
-    # Rows are gathered per table: each time costs a gradient of the size of the whole table.
+    # One gather per table: the gradient of each gather has the size of the whole table.
     wanted: dict[str, list[tuple[Tensor, Tensor]]] = {}
     found: dict[ForeignKey, Tensor] = {}
     for key in keys:
@@ -199,12 +199,12 @@ def dependency_pairs(
 
 
 def _precise(x: Tensor) -> Tensor:
-    """The losses of dependencies are not for mixed precision. Shape [...]."""
+    """Cast half precision to float32, for the dependency losses. Shape [...]."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 def _gather(states: Sequence[Tensor], wanted: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-    """Some rows of a table, each after so many layers. Shapes: [n] each -> [n, c] each."""
+    """Gather rows of a table, each from the given layer. Shapes: [n] each -> [n, c] each."""
     rows, depth = (torch.cat(parts) for parts in zip(*wanted, strict=True))
     order = [(depth == number).nonzero().squeeze(1) for number in range(len(states))]
     parts = [

@@ -1,9 +1,9 @@
-"""The head of recommendations: a score for each target, sampled around the seed or not.
+"""The head for recommendation: scores of targets inside and outside the sampled subgraph.
 
-Two parts, of which either can be left out. *Sampled* (ID-GNN): every row of the target table in
-the seed's own subgraph is scored by what the layers have made of it, which knows of the seed by
-the vector that marks it. *Towers*: the seed's embedding times a vector of the target that is made
-of its columns and of how often it was joined before; it reaches targets that no path leads to.
+It has two parts, each of which can be left out. *Sampled* (ID-GNN): targets in the seed's subgraph
+are scored by their final embedding, which depends on the seed through the vector that marks it.
+*Towers* (two-tower model): the dot product of the seed's embedding and a target vector made from
+the target's columns and popularity; it also scores targets that no path leads to.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from relfrog.nn.encoders import RowEncoder
 from relfrog.nn.heads import Head, Targets
 from relfrog.support.times import PER_SECOND
 
-__all__ = ["Answers", "Lists", "RankingHead"]
+__all__ = ["LabelLists", "RankingHead", "RankingOutput"]
 
 
-class Answers(NamedTuple):
-    """What the network says of a batch.
+class RankingOutput(NamedTuple):
+    """Output of the ranking head for a batch.
 
     Attributes:
         seeds: embeddings of the seeds. Shape [seeds, c].
-        sampled: a score for each occurrence of a target. Shape [occurrences].
-        seed: the seed that it is sampled for. int64, shape [occurrences].
-        row: which row it is. int64, shape [occurrences].
+        sampled: score of each occurrence of a target. Shape [occurrences].
+        seed: the seed in whose subgraph it was sampled. int64, shape [occurrences].
+        row: its row in the target table. int64, shape [occurrences].
     """
 
     seeds: Tensor
@@ -43,23 +43,23 @@ class Answers(NamedTuple):
     row: Tensor
 
 
-class Lists(NamedTuple):
-    """Labels: a set of targets for each seed, one after the other.
+class LabelLists(NamedTuple):
+    """Labels: a list of targets per seed, in compressed form.
 
     Attributes:
-        rows: the targets. int64, shape [labels].
-        begin: where those of each seed begin. int64, shape [seeds + 1].
+        rows: the targets of all seeds. int64, shape [labels].
+        begin: where the targets of each seed begin. int64, shape [seeds + 1].
     """
 
     rows: Tensor
     begin: Tensor
 
-    def to(self, device: torch.device | str) -> Lists:
-        """The same on another device."""
-        return Lists(self.rows.to(device), self.begin.to(device))
+    def to(self, device: torch.device | str) -> LabelLists:
+        """Copy to a device."""
+        return LabelLists(self.rows.to(device), self.begin.to(device))
 
     def of(self, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """For some seeds, which of them a label belongs to, and its target. Shapes [labels]."""
+        """The labels of some seeds: index into `seeds`, and target. Shapes [labels] each."""
         first, count = self.begin[seeds], self.begin[seeds + 1] - self.begin[seeds]
         owner = torch.repeat_interleave(torch.arange(len(seeds), device=seeds.device), count)
         within = torch.arange(len(owner), device=seeds.device) - (count.cumsum(0) - count)[owner]
@@ -67,26 +67,26 @@ class Lists(NamedTuple):
 
 
 class RankingHead(Head):
-    """Scores of targets; the k best are the prediction.
+    """Scores targets; the prediction is the top k.
 
     Args:
         channels: size of embeddings.
-        about: k and which parts there are.
-        columns: of the target table.
-        target: its name.
-        popularity: of its rows.
-        dropout: in the hidden layers.
-        bins: pieces per number in the row encoder.
-        column_dropout: share of columns that are hidden from it while training.
+        about: k, and which parts to use.
+        columns: columns of the target table.
+        target: name of the target table.
+        popularity: popularity of its rows.
+        dropout: dropout probability in the hidden layers.
+        bins: bins of the piecewise linear encoding of numbers.
+        column_dropout: probability of hiding a column of the targets in training.
     """
 
     kind: ClassVar[str] = "recommendation"
-    #: Targets that a training step compares with; all of them if there are no more.
+    #: Negative samples per training step; all targets if there are no more.
     NEGATIVES = 1024
-    #: Targets that a prediction looks at; of more, those that are asked for most.
-    MOST = 1_000_000
-    #: Scores that are computed at once.
-    AT_ONCE = 20_000_000
+    #: The most targets that a prediction scores: the most popular, and all sampled ones.
+    MAX_TARGETS = 1_000_000
+    #: Scores computed at once, to bound the memory.
+    CHUNK_SCORES = 20_000_000
 
     def __init__(
         self,
@@ -105,6 +105,7 @@ class RankingHead(Head):
         self.target, self.popularity = target, popularity
         if self.parts != "sampled":
             self.columns_of_target = RowEncoder(columns, channels, 1, bins, column_dropout)
+            # Encodes the popularity counts; the name is part of saved weights.
             self.standing = nn.Linear(popularity.parts, channels)
             self.target_tower = nn.Sequential(
                 nn.LayerNorm(channels), nn.ReLU(), nn.Linear(channels, channels + 1)
@@ -118,14 +119,14 @@ class RankingHead(Head):
 
     @classmethod
     def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
-        """How long lists of labels are."""
+        """The mean length of the lists of labels."""
         return {"mean_length": float(np.mean([len(some) for some in labels]))}
 
     @classmethod
     def build(
         cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
     ) -> RankingHead:
-        """A head for a table of targets."""
+        """Create a head for a table of targets."""
         assert targets is not None
         return cls(
             channels, about, targets.columns, targets.table, targets.popularity, dropout=dropout,
@@ -133,107 +134,108 @@ class RankingHead(Head):
         )  # fmt: skip
 
     def targets(self, labels: NDArray[Any]) -> Any:
-        """Labels one after the other."""
+        """Convert lists of labels to `LabelLists`."""
         lengths = [len(some) for some in labels]
         rows = np.concatenate([np.zeros(0, np.int64), *(np.asarray(x, np.int64) for x in labels)])
         begin = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        return Lists(torch.from_numpy(rows), torch.from_numpy(begin))
+        return LabelLists(torch.from_numpy(rows), torch.from_numpy(begin))
 
     def loss(self, out: Tensor, target: Tensor) -> Tensor:
-        """Of the sampled targets alone: binary cross-entropy, as in the paper."""
+        """Binary cross-entropy over the sampled targets only, as in the paper."""
         return functional.binary_cross_entropy_with_logits(out, target)
 
     def predict(self, out: Tensor) -> Tensor:
-        """Scores as they are."""
+        """The scores, unchanged."""
         return out
 
     # A batch.
 
-    def read(self, h: Mapping[str, Tensor], plan: Plan) -> Answers:
-        """Scores of the sampled targets, and the seeds."""
+    def read(self, h: Mapping[str, Tensor], plan: Plan) -> RankingOutput:
+        """Scores of the sampled targets, and embeddings of the seeds."""
         batch = plan.batch
         seeds = h[batch.seed_table].index_select(0, batch.seeds)
         rows = batch.tables[self.target]
-        # A seed whose own row is not visible yet is no target, nor is it read as one.
+        # A seed whose own row is not visible yet cannot be a target.
         there = torch.ones(len(rows), dtype=torch.bool, device=seeds.device)
         if self.target == batch.seed_table:
             there[batch.seeds[batch.hidden()]] = False
         at = there.nonzero().squeeze(1)
-        # Subgraphs are separate: the group is the seed.
+        # Subgraphs are separate, so the group is the seed.
         sampled = self(h[self.target].index_select(0, at)).squeeze(1)
-        return Answers(seeds, sampled, rows.group[at].long(), rows.rows[rows.index[at]])
+        return RankingOutput(seeds, sampled, rows.group[at].long(), rows.rows[rows.index[at]])
 
     def batch_loss(
-        self, answers: Answers, plan: Plan, targets: Any, features: Mapping[str, Features]
+        self, output: RankingOutput, plan: Plan, targets: Any, features: Mapping[str, Features]
     ) -> Tensor:
-        """How far the labels are from the top."""
-        ids = plan.batch.seed_ids.to(answers.seeds.device)
+        """The mean ranking loss of a batch. Shape []."""
+        ids = plan.batch.seed_ids.to(output.seeds.device)
         owner, wanted = targets.of(ids)
         rows = self.popularity.graph.num_rows[self.target]
-        right = torch.isin(answers.seed * rows + answers.row, owner * rows + wanted)
+        right = torch.isin(output.seed * rows + output.row, owner * rows + wanted)
         if self.parts == "sampled":
             if not len(right):
-                return answers.seeds.sum() * 0.0
-            return self.loss(answers.sampled, right.float())
-        return self._softmax(answers, plan, owner, wanted, right, features)
+                return output.seeds.sum() * 0.0
+            return self.loss(output.sampled, right.float())
+        return self._softmax(output, plan, owner, wanted, right, features)
 
     def _softmax(
         self,
-        answers: Answers,
+        output: RankingOutput,
         plan: Plan,
         owner: Tensor,
         wanted: Tensor,
         right: Tensor,
         features: Mapping[str, Features],
     ) -> Tensor:
-        """Cross-entropy over all targets; those not sampled around the seed by a sample of them.
+        """Sampled softmax cross-entropy over all targets.
 
-        With m of n targets drawn, each stands for n / m of them.
+        Targets outside the subgraph are represented by negative samples: each of m samples of n
+        targets has the weight n / m.
         """
-        device, count = answers.seeds.device, len(answers.seeds)
+        device, count = output.seeds.device, len(output.seeds)
         rows = self.popularity.graph.num_rows[self.target]
         m = min(rows, self.NEGATIVES)
         drawn = torch.arange(rows) if m == rows else torch.randperm(rows)[:m]
         drawn = drawn.to(device)
         ticks, moment = self._ticks(plan)
-        standings = [self.popularity.at(tick) for tick in ticks]
-        visible = torch.stack([s.visible[drawn.cpu()] for s in standings]).to(device)
-        # Vectors of targets at times: of those drawn at every time, of others one by one.
-        pairs_seed = torch.cat([answers.seed, owner])
-        pairs_row = torch.cat([answers.row, wanted])
+        snapshots = [self.popularity.at(tick) for tick in ticks]
+        visible = torch.stack([s.visible[drawn.cpu()] for s in snapshots]).to(device)
+        # Target vectors depend on time: negatives are needed at every time, others at one each.
+        pairs_seed = torch.cat([output.seed, owner])
+        pairs_row = torch.cat([output.row, wanted])
         needed, place = torch.cat([drawn, pairs_row]).unique(return_inverse=True)
         content = self.columns_of_target(features[self.target], needed)
-        seeds = self.seed_tower(answers.seeds)
+        seeds = self.seed_tower(output.seeds)
         vectors, bias = self._vectors(
             content.index_select(0, place[m:]),
-            self._counts(standings, moment[pairs_seed], pairs_row, device),
+            self._counts(snapshots, moment[pairs_seed], pairs_row, device),
         )
         score = (seeds.index_select(0, pairs_seed) * vectors).sum(1) + bias
-        number = len(answers.seed)
+        number = len(output.seed)
         sampled = score[:number]
         if self.parts == "both":
-            sampled = sampled + answers.sampled
-        # A label that was sampled has that score, another one its towers'.
-        met = torch.isin(owner * rows + wanted, answers.seed * rows + answers.row)
-        exists = torch.stack([s.visible for s in standings]).to(device)[moment[owner], wanted]
+            sampled = sampled + output.sampled
+        # Labels in the subgraph have a sampled score, the others only that of the towers.
+        met = torch.isin(owner * rows + wanted, output.seed * rows + output.row)
+        exists = torch.stack([s.visible for s in snapshots]).to(device)[moment[owner], wanted]
         unmet = ~met & exists
         others = torch.full((count, m), -torch.inf, device=device)
         share = float(np.log(rows / m)) if m else 0.0
         for which in range(len(ticks)):
             at = (moment == which).nonzero().squeeze(1)
             vectors, bias = self._vectors(
-                content.index_select(0, place[:m]), standings[which].counts[drawn.cpu()].to(device)
+                content.index_select(0, place[:m]), snapshots[which].counts[drawn.cpu()].to(device)
             )
             found = seeds.index_select(0, at) @ vectors.T + bias + share
             others[at] = found.masked_fill(~visible[which], -torch.inf)
-        others = self._without(others, drawn, rows, answers, owner, wanted)
+        others = self._without(others, drawn, rows, output, owner, wanted)
         labels = torch.cat([sampled[right], score[number:][unmet]])
-        label_owner = torch.cat([answers.seed[right], owner[unmet]])
+        label_owner = torch.cat([output.seed[right], owner[unmet]])
         if not len(labels):
-            return answers.seeds.sum() * 0.0
+            return output.seeds.sum() * 0.0
         everything = torch.cat([sampled, score[number:][unmet], others.flatten()])
         whose = torch.cat(
-            [answers.seed, owner[unmet], torch.arange(count, device=device).repeat_interleave(m)]
+            [output.seed, owner[unmet], torch.arange(count, device=device).repeat_interleave(m)]
         )
         total = _logsumexp(everything, whose, count)
         each = total[label_owner] - labels
@@ -242,20 +244,25 @@ class RankingHead(Head):
 
     @staticmethod
     def _without(
-        others: Tensor, drawn: Tensor, rows: int, answers: Answers, owner: Tensor, wanted: Tensor
+        others: Tensor,
+        drawn: Tensor,
+        rows: int,
+        output: RankingOutput,
+        owner: Tensor,
+        wanted: Tensor,
     ) -> Tensor:
-        """Leave out of those drawn what is counted already."""
+        """Mask negative samples that are labels or in the subgraph, and so counted already."""
         place = torch.full((rows,), -1, dtype=torch.int64, device=drawn.device)
         place[drawn] = torch.arange(len(drawn), device=drawn.device)
-        seed = torch.cat([answers.seed, owner])
-        column = place[torch.cat([answers.row, wanted])]
+        seed = torch.cat([output.seed, owner])
+        column = place[torch.cat([output.row, wanted])]
         known = column >= 0
         taken = torch.zeros_like(others, dtype=torch.bool)
         taken[seed[known], column[known]] = True
         return others.masked_fill(taken, -torch.inf)
 
     def _ticks(self, plan: Plan) -> tuple[list[int], Tensor]:
-        """The different times up to which seeds see, and which of them is each seed's."""
+        """The distinct cut-offs of the batch, and the index of each seed's cut-off."""
         batch = plan.batch
         per_second = PER_SECOND[self.popularity.graph.unit]
         lags = (batch.group_lags.cpu() * float(per_second)).round().to(torch.int64)
@@ -264,13 +271,13 @@ class RankingHead(Head):
         return ticks.tolist(), moment.to(batch.seeds.device)
 
     def _counts(
-        self, standings: list[Snapshot], moment: Tensor, rows: Tensor, device: torch.device
+        self, snapshots: list[Snapshot], moment: Tensor, rows: Tensor, device: torch.device
     ) -> Tensor:
         counts = torch.empty(len(rows), self.popularity.parts, dtype=torch.float16)
         where, chosen = moment.cpu(), rows.cpu()
-        for number, standing in enumerate(standings):
+        for number, snapshot in enumerate(snapshots):
             at = (where == number).nonzero().squeeze(1)
-            counts[at] = standing.counts[chosen[at]]
+            counts[at] = snapshot.counts[chosen[at]]
         return counts.to(device)
 
     def _vectors(self, content: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
@@ -282,25 +289,25 @@ class RankingHead(Head):
 
     def batch_predict(
         self,
-        answers: Answers,
+        output: RankingOutput,
         plan: Plan,
         features: Mapping[str, Features],
         request: ListRequest | None = None,
     ) -> Tensor:
-        """The best targets and their scores; -1 where there are no more. Shape [seeds, k, 2]."""
+        """The top k targets and their scores; -1 pads short lists. Shape [seeds, k, 2]."""
         request = request or ListRequest(self.k)
         ticks, moment = self._ticks(plan)
-        found = torch.full((len(answers.seeds), request.k, 2), -1.0, dtype=torch.float64)
+        found = torch.full((len(output.seeds), request.k, 2), -1.0, dtype=torch.float64)
         found[:, :, 1] = -torch.inf
         ids = plan.batch.seed_ids.cpu()
         for number, tick in enumerate(ticks):
-            pool, base = self._pool(tick, request, answers, features)
+            pool, base = self._pool(tick, request, output, features)
             whole = torch.full((self.popularity.graph.num_rows[self.target],), -1)
             whole[pool] = torch.arange(len(pool))
             mine = (moment == number).nonzero().squeeze(1)
-            step = max(1, self.AT_ONCE // max(len(pool), 1))
+            step = max(1, self.CHUNK_SCORES // max(len(pool), 1))
             for some in mine.split(step):
-                scores = self._scores(some, base, answers, pool, whole)
+                scores = self._scores(some, base, output, pool, whole)
                 self._exclude(scores, some, ids, whole, request)
                 best = scores.topk(min(request.k, len(pool)), dim=1)
                 there = best.values > -torch.inf
@@ -310,55 +317,59 @@ class RankingHead(Head):
         return found
 
     def _pool(
-        self, tick: int, request: ListRequest, answers: Answers, features: Mapping[str, Features]
+        self,
+        tick: int,
+        request: ListRequest,
+        output: RankingOutput,
+        features: Mapping[str, Features],
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-        """Targets that may be recommended at a time, and their vectors."""
-        standing = self.popularity.at(tick)
-        order = standing.order
+        """The candidate targets at a time, and their vectors and biases."""
+        snapshot = self.popularity.at(tick)
+        order = snapshot.order
         allowed = None if request.allowed is None else torch.from_numpy(request.allowed)
         if allowed is not None:
             order = order[allowed[order]]
-        if len(order) > self.MOST:
-            near = answers.row.cpu().unique()
-            near = near[standing.visible[near]]
+        if len(order) > self.MAX_TARGETS:
+            near = output.row.cpu().unique()
+            near = near[snapshot.visible[near]]
             if allowed is not None:
                 near = near[allowed[near]]
-            more = order[self.MOST :]
-            order = torch.cat([order[: self.MOST], more[torch.isin(more, near)]])
+            more = order[self.MAX_TARGETS :]
+            order = torch.cat([order[: self.MAX_TARGETS], more[torch.isin(more, near)]])
         if self.parts == "sampled":
             return order, None
-        device = answers.seeds.device
+        device = output.seeds.device
         parts = []
         for rows in order.split(65_536):
             content = self.columns_of_target(features[self.target], rows.to(device))
-            vectors, bias = self._vectors(content, standing.counts[rows].to(device))
+            vectors, bias = self._vectors(content, snapshot.counts[rows].to(device))
             parts.append(torch.cat([vectors, bias.unsqueeze(1)], 1))
-        both = torch.cat(parts) if parts else answers.seeds.new_zeros(0, answers.seeds.shape[1] + 1)
+        both = torch.cat(parts) if parts else output.seeds.new_zeros(0, output.seeds.shape[1] + 1)
         return order, (both[:, :-1], both[:, -1])
 
     def _scores(
         self,
         some: Tensor,
         base: tuple[Tensor, Tensor] | None,
-        answers: Answers,
+        output: RankingOutput,
         pool: Tensor,
         whole: Tensor,
     ) -> Tensor:
-        """Scores of all targets of the pool for some seeds. Shape [seeds, pool]."""
+        """Scores of all candidates for some seeds. Shape [seeds, pool]."""
         if base is None:
-            # Those not sampled come after all that were, the most asked for first.
+            # Targets outside the subgraph rank below all sampled ones, by popularity.
             after = -1e6 - torch.arange(len(pool), dtype=torch.float32)
             scores = after.expand(len(some), -1).clone()
         else:
-            towers = self.seed_tower(answers.seeds.index_select(0, some))
+            towers = self.seed_tower(output.seeds.index_select(0, some))
             scores = (towers @ base[0].T + base[1]).cpu()
         if self.parts == "towers":
             return scores
-        line = torch.full((len(answers.seeds),), -1)
+        line = torch.full((len(output.seeds),), -1)
         line[some.cpu()] = torch.arange(len(some))
-        at, column = line[answers.seed.cpu()], whole[answers.row.cpu()]
+        at, column = line[output.seed.cpu()], whole[output.row.cpu()]
         use = (at >= 0) & (column >= 0)
-        own = answers.sampled.cpu()[use].float()
+        own = output.sampled.cpu()[use].float()
         if base is None:
             scores[at[use], column[use]] = own
         else:

@@ -1,4 +1,4 @@
-"""One role-gated layer: every message into every table, fused by the roles of the routes."""
+"""A role-gated layer: node and edge messages into every table, mixed by the gates of the routes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from relfrog.graph.relational import ForeignKey
 from relfrog.graph.routes import Route
-from relfrog.nn.aggregation import Aggregation, Known, add_product, first
+from relfrog.nn.aggregation import AggregateCache, Aggregation, add_product, first
 from relfrog.nn.batch_plan import LayerPlan, Links
 from relfrog.nn.encoders import Recency
 from relfrog.nn.messages import NodeMessage, message_for
@@ -17,15 +17,15 @@ from relfrog.nn.roles import Roles
 
 __all__ = ["RoleLayer"]
 
-#: A relation into a table: its message, what is sent (rows, links, weights), and its routes.
+#: A relation into a table: its message, its senders (rows, links, weights), its routes.
 _Relation = tuple[NodeMessage, tuple[Tensor, Links, Tensor | None], Sequence[int]]
 
 
 class RoleLayer(nn.Module):
-    """h_w <- dropout(relu(LayerNorm(h_w + fused messages))), for the rows that are needed.
+    """h_w <- dropout(relu(LayerNorm(h_w + fused messages))), for the rows in the plan.
 
-    Eq. (8): for every relation into w the sum over its routes of g h^E + (1 - g) h^N; a relation
-    that no route is built on adds h^N as it is.
+    Eq. (8): for every relation into w, the sum over its routes of g h^E + (1 - g) h^N; a relation
+    without routes adds h^N.
 
     Shapes: {table: [sources, c]} -> {table: [targets, c]}.
     """
@@ -49,7 +49,7 @@ class RoleLayer(nn.Module):
         )
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in tables)
         self.dropout = nn.Dropout(dropout)
-        # Table names may hold anything, so modules go by the number of the table.
+        # Keyed by table number, as module names cannot contain every character of a table name.
         self.recency = nn.ModuleDict(
             {
                 str(number): Recency(channels)
@@ -57,12 +57,12 @@ class RoleLayer(nn.Module):
                 if aggregation is Aggregation.RECENT and name in timed
             }
         )
-        # Per table the relations into it: the number of the key, the key, whether from its child.
+        # The relations into each table: number of the key, the key, whether children send.
         self.into: dict[str, list[tuple[int, ForeignKey, bool]]] = {name: [] for name in tables}
         for number, key in enumerate(keys):
             self.into[key.parent].append((number, key, True))
             self.into[key.table].append((number, key, False))
-        # The routes built on each relation: the foreign key between v and w, as it is walked.
+        # The routes of each relation, which is the foreign key between v and w in one direction.
         self.built_on: dict[tuple[ForeignKey, bool], list[int]] = {}
         for number, route in enumerate(routes):
             upwards = route.paradigm.arrows[1].forward
@@ -75,17 +75,17 @@ class RoleLayer(nn.Module):
         roles: Roles | None,
         ages: Mapping[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """The next embedding of every row that the plan asks for.
+        """The next embedding of every row in the plan.
 
         Args:
-            h: the embeddings so far.
+            h: embeddings of the previous layer, per table.
             plan: what to compute.
             roles: the gates; without them every table is a node.
             ages: `age_parts` of the rows of tables with times.
         """
         out = {}
         weights = {}
-        known: Known = {}
+        cache: AggregateCache = {}
         for number, recency in self.recency.items():
             name = self.tables[int(number)]
             if ages is not None and len(h[name]):
@@ -94,7 +94,7 @@ class RoleLayer(nn.Module):
             count = plan.targets[name]
             h_w = first(h[name], count)
             if count:
-                total = self._fused(name, h_w, h, plan, roles, weights, known)
+                total = self._fused(name, h_w, h, plan, roles, weights, cache)
                 h_w = self.dropout(norm(total).relu_())
             out[name] = h_w
         return out
@@ -107,11 +107,11 @@ class RoleLayer(nn.Module):
         plan: LayerPlan,
         roles: Roles | None,
         weights: Mapping[str, Tensor],
-        known: Known,
+        cache: AggregateCache,
     ) -> Tensor:
         """h_w + Eq. (8), for the rows of one table. Shapes: [n, c] -> [n, c]."""
-        plain: list[_Relation] = []  # that add their message as it is
-        mixed: list[_Relation] = []
+        plain: list[_Relation] = []  # node message only
+        mixed: list[_Relation] = []  # node and edge messages, mixed by a gate
         for number, key, upwards in self.into[name]:
             node = (self.up if upwards else self.down)[number]
             assert isinstance(node, NodeMessage)
@@ -123,23 +123,23 @@ class RoleLayer(nn.Module):
             (mixed if built else plain).append((node, senders, built))
         total = h_w
         if plain:
-            # One product for all of them: sum of W2 h_w over relations = (sum of W2) h_w.
+            # A single matrix product: sum of W2 h_w over relations = (sum of W2) h_w.
             own = torch.stack([node.self.weight for node, _, _ in plain]).sum(0)
             bias = torch.stack([node.neighbor.bias for node, _, _ in plain]).sum(0)
             total = add_product(h_w + bias, h_w, own)
             for node, senders, _ in plain:
-                total = node.add_neighbors(total, *senders, known)
+                total = node.add_neighbors(total, *senders, cache)
         for node, (x, links, weight), built in mixed:
-            message = node(x, h_w, links, weight, known)
+            message = node(x, h_w, links, weight, cache)
             for number in built:
                 route = self.routes[number]
                 matches = plan.routes[route]
                 u, v, _ = route.tables
-                # The weight of the relation is that of v: a match counts as its v does.
-                edge = self.edges[number](h[u], h[v], h_w, matches, known, weight)
+                # The weights of the relation are those of the rows v: a match counts as its v.
+                edge = self.edges[number](h[u], h[v], h_w, matches, cache, weight)
                 assert roles is not None
                 gate = roles(route, message, edge, matches.v.begin.diff() > 0)
-                # In mixed precision the three may have come out in different types.
+                # Under mixed precision the three may have different dtypes.
                 both = torch.lerp(message, edge.to(message.dtype), gate.to(message.dtype))
                 total = h_w + both if total is h_w else total.add_(both)
         return total

@@ -28,10 +28,11 @@ class Roles(nn.Module):
     """The gates of all routes and their running averages, shared by the layers.
 
     Eq. (6): g~ = sigmoid(MLP([h^N || h^E])) per row w; Eq. (7): g = (1 - alpha) g~ + alpha gbar,
-    gbar <- mean(g). The gate is the weight of the edge role. Training mixes with g, so that the
-    MLP learns; evaluation with gbar. Roles that are not learned are gbar alone and do not move.
+    gbar <- mean(g). The gate is the weight of the edge role. Training uses g, so that the MLP
+    receives gradients; evaluation uses the exponential moving average gbar. Roles that are not
+    learned are a constant gbar.
 
-    Shapes: h^N, h^E [n, c] -> [n, 1], or [] where one gate holds for all rows.
+    Shapes: h^N, h^E [n, c] -> [n, 1], or [] where all rows share one gate.
     """
 
     average: Tensor
@@ -67,17 +68,17 @@ class Roles(nn.Module):
         """The gate of a route for each row, from both of its messages.
 
         Args:
-            route: which.
+            route: the route.
             node: h^N. Shape [n, c].
             edge: h^E. Shape [n, c].
-            matched: which rows the route reaches at all; the average is over them. Shape [n].
+            matched: mask of the rows that have a match; only these enter the average. Shape [n].
         """
         number = self.number[route]
         if self.mode is not RoleMode.LEARNED or not self.training:
             return self.average[number]
         first, last = self.first[number], self.last[number]
         assert isinstance(first, nn.Linear)
-        # Eq. (6), without the copy of [h^N || h^E].
+        # Eq. (6), without concatenating [h^N || h^E].
         width = node.shape[1]
         hidden = torch.addmm(first.bias, node, first.weight[:, :width].T)
         hidden = add_product(hidden, edge, first.weight[:, width:]).relu_()
@@ -91,5 +92,5 @@ class Roles(nn.Module):
 
 
 def role_of(gate: float) -> str:
-    """The role in a word: more edge than node, or not."""
+    """The role that a gate stands for: "edge" above 0.5, "node" below, "undecided" at 0.5."""
     return "edge" if gate > 0.5 else "node" if gate < 0.5 else "undecided"

@@ -1,4 +1,4 @@
-"""The head of each type of task: output, loss, and what a prediction is."""
+"""The head of each task type, registered by RelBench's name of the type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relfrog.nn.ranking_head import RankingHead
 
 __all__ = ["HEADS", "Targets"]
 
-#: By RelBench's name of the type of task.
+#: Heads by RelBench's name of the task type.
 HEADS: dict[str, type[Head]] = {
     head.kind: head
     for head in (BinaryHead, RegressionHead, MulticlassHead, MultilabelHead, RankingHead)

@@ -1,4 +1,4 @@
-"""`report`: what was learned, as one HTML file to send to a colleague."""
+"""`report`: the results of a run as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def report(
     Args:
         run: the run, or its folder.
         out: the file to write; by default `report.html` in the run folder.
-        compare: another run whose roles are shown beside.
-        deep: whether to take more time for what tables and columns are worth.
-        fresh: whether to compute anew what comes from the dataset. Otherwise it is computed for the
-            first report, and kept in the run folder.
-        progress: called with a line about what is being done.
+        compare: another run, to compare the roles with.
+        deep: whether to spend more time on the importance of tables and columns.
+        fresh: whether to recompute what needs the dataset. Otherwise it is computed for the first
+            report and cached in the run folder.
+        progress: called with a line about each step.
 
     Returns:
         The file.
 
     Raises:
-        RunError: It is no run folder, or its training has not ended.
+        RunError: It is not a run folder, or its training is not complete.
         UsageError: The file cannot be written.
     """
     run = run if isinstance(run, Run) else load_run(run)

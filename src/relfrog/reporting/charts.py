@@ -1,4 +1,4 @@
-"""Charts: Vega-Lite specifications, drawn as SVG without a network by `vl-convert-python`."""
+"""Charts: Vega-Lite specifications, rendered offline as SVG by `vl-convert-python`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from relfrog.reporting.html import (
 
 __all__ = ["axis", "bars", "chart", "colour", "curve", "dots", "intervals", "layers", "lines"]
 
-#: Of a whole chart, with its axes.
+#: Default size of a chart, including its axes.
 WIDTH, HEIGHT = 340, 250
-#: Version of Vega-Lite, one of those inside `vl-convert-python`.
+#: Version of Vega-Lite, one of those bundled with `vl-convert-python`.
 VERSION = "5.20"
 _SHORT = re.compile(r"(\d+\.\d\d)\d+")
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, GREY)
@@ -53,11 +53,11 @@ _CONFIG: dict[str, Any] = {
 
 
 def chart(spec: Mapping[str, Any], alt: str) -> Markup:
-    """Draw a specification.
+    """Render a Vega-Lite specification as SVG.
 
     Args:
-        spec: of Vega-Lite; width and height have defaults, colours come from `colours`.
-        alt: the picture in words, for those who cannot see it.
+        spec: the specification; width and height have defaults.
+        alt: the text alternative.
     """
     import vl_convert
 
@@ -70,7 +70,7 @@ def chart(spec: Mapping[str, Any], alt: str) -> Markup:
     found = re.match(r'<svg[^>]*?width="([\d.]+)" height="([\d.]+)" viewBox="([^"]*)"[^>]*>', svg)
     assert found is not None
     inside = svg[found.end() : svg.rindex("</svg>")]
-    # Numbers are written with more digits than a screen has pixels.
+    # Two decimals are enough: coordinates are in pixels.
     inside = re.sub(r' (?:d|transform)="[^"]*"', lambda a: _SHORT.sub(r"\1", a[0]), inside)
     return tag(
         "svg", tag("title", alt), Markup(inside), class_="chart", role="img", aria_label=alt,
@@ -80,7 +80,7 @@ def chart(spec: Mapping[str, Any], alt: str) -> Markup:
 
 
 def axis(field: str, title: str, kind: str = "quantitative", **more: Any) -> dict[str, Any]:
-    """An encoding by a field with a titled axis; `zero=False` lets the axis begin elsewhere."""
+    """An encoding by a field with a titled axis; `zero=False`: the axis need not include zero."""
     scale = more.pop("scale", {})
     if "zero" in more:
         scale = {**scale, "zero": more.pop("zero")}
@@ -98,21 +98,21 @@ def colour(field: str, names: Sequence[str], colours: Sequence[str] = PALETTE) -
 
 
 def _named(field: str) -> str:
-    """A field by its plain name: dots and brackets would mean something else."""
+    """Escape a field name: Vega-Lite reads dots and brackets as paths."""
     return re.sub(r"([.\[\]\\])", r"\\\1", field)
 
 
 def layers(
     *parts: Mapping[str, Any], data: Sequence[Mapping[str, Any]] = (), **more: Any
 ) -> dict[str, Any]:
-    """Several marks in one frame."""
+    """Several marks in one chart."""
     return {"data": {"values": list(data)}, "layer": list(parts), **more}
 
 
 def lines(
     data: Sequence[Mapping[str, Any]], x: dict[str, Any], y: dict[str, Any], hue: Any = None
 ) -> dict[str, Any]:
-    """Lines with a point at every value."""
+    """A line chart with a point at every value."""
     encoding = {"x": x, "y": y} | ({"color": hue} if hue else {})
     return {
         "data": {"values": list(data)},
@@ -136,7 +136,7 @@ def dots(
     data: Sequence[Mapping[str, Any]], x: dict[str, Any], y: dict[str, Any], hue: Any = None,
     **mark: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """A cloud of points."""
+    """A scatter plot."""
     encoding = {"x": x, "y": y} | ({"color": hue} if hue else {})
     return {
         "data": {"values": list(data)},
@@ -146,7 +146,7 @@ def dots(
 
 
 def bars(data: Sequence[Mapping[str, Any]], x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
-    """Bars."""
+    """A bar chart."""
     return {
         "data": {"values": list(data)},
         "mark": {"type": "bar", "cornerRadiusEnd": 2},
@@ -165,16 +165,16 @@ def intervals(
     zero: bool = False,
     reference: float | None = None,
 ) -> dict[str, Any]:
-    """Values with their ranges, one line each; `low` and `high` hold the range where known.
+    """A dot plot with intervals, one row per name.
 
     Args:
-        data: with fields `name`, `value`, `low`, `high`.
+        data: entries with fields `name`, `value`, `low`, `high`; the last two may be None.
         value: the field of the value.
-        title: of the axis.
-        name: the field of the lines.
-        hue: an encoding by colour; its field also moves points apart.
-        height: of one line.
-        zero: whether the axis holds zero.
+        title: title of the axis.
+        name: the field of the rows.
+        hue: an encoding by colour; its field also offsets the points.
+        height: height of a row.
+        zero: whether the axis includes zero.
         reference: a value to mark by a dashed line.
     """
     order = list(dict.fromkeys(entry[name] for entry in data))
@@ -202,7 +202,7 @@ def intervals(
     mark = {"type": "point", "filled": True, "size": 75}
     parts.append({"mark": mark, "encoding": encoding | {"x": x}})
     step = height or (34 if hue else 28)
-    # The reader's font may be wider than the one that was measured with.
+    # The reader's font may be wider than the one used for layout.
     longest = max((len(str(entry)) for entry in order), default=0)
     room = {"left": 6 + min(longest, 28) * 1.6, "right": 12, "top": 5, "bottom": 5}
     tall = step * len(order) + (95 if hue else 70)

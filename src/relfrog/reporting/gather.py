@@ -1,4 +1,4 @@
-"""Gather what a report shows: from the run folder, and from the data where they are there."""
+"""Gather what a report shows, from the run folder and from the dataset if it is available."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from relfrog.analysis.importance import importance
 from relfrog.datasets.entities import key_frame
 from relfrog.errors import RelFrogError
 from relfrog.graph.popularity import children_at
+from relfrog.kinds import TASK_KINDS
 from relfrog.models.run_folder import describe_database, fingerprint
 from relfrog.reporting.material import (
     ENTRIES,
@@ -27,14 +28,14 @@ from relfrog.reporting.material import (
     shown_lists,
 )
 from relfrog.reporting.saved import PARTS, keep, recall
-from relfrog.reporting.schema import read_schema
+from relfrog.reporting.schema_drawing import read_schema
 from relfrog.runs.run import Run
 from relfrog.training.seeds import Seeds
 
 __all__ = ["gather"]
 
 
-#: Whatever reading labels and data may raise, of ours and of RelBench.
+#: The errors that reading labels and data can raise, RelFrog's and RelBench's.
 ERRORS = (RelFrogError, OSError, ValueError, LookupError, RuntimeError, AssertionError)
 
 
@@ -46,14 +47,14 @@ def gather(
     fresh: bool = False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Material:
-    """Read the run folder, and compute what needs the data unless it was kept.
+    """Read the run folder, and compute what needs the data unless it is cached there.
 
     Args:
         run: the run.
-        deep: whether to take more time for the worth of tables and for more explanations.
-        brief: whether the schema and what training left will do.
-        fresh: whether to compute anew what was kept.
-        progress: called with a line about what is being done.
+        deep: whether to spend more time on table importance and explanations.
+        brief: whether only the schema and the results of training are needed.
+        fresh: whether to recompute what is cached.
+        progress: called with a line about each step.
     """
     found = Material(run)
     read_folder(found)
@@ -67,7 +68,7 @@ def gather(
             except OSError as error:
                 progress(f"what was computed cannot be kept: {sentence(error)}")
         elif not fresh:
-            recall(found, deep=False)  # not as thorough as asked for, but more than nothing
+            recall(found, deep=False)  # less thorough than requested, but better than nothing
     if found.database is not None:
         history = run.config.history != "off"
         found.schema = read_schema(found.database, found.roles, history=history)
@@ -95,7 +96,7 @@ def _read_data(found: Material, progress: Callable[[str], None]) -> None:
 
 
 def _compute(found: Material, deep: bool, progress: Callable[[str], None]) -> None:
-    """What needs the data; each part may fail by itself."""
+    """Compute the parts that need the data; each can fail independently."""
     run = found.run
     progress("predicting the test labels")
     try:
@@ -103,12 +104,12 @@ def _compute(found: Material, deep: bool, progress: Callable[[str], None]) -> No
         if not len(seeds):
             raise ValueError("test has no labels.")
         keys = entity_names(run, seeds.rows)
-        targets = target_names(run, truth, predicted) if found.kind == "recommendation" else {}
+        targets = target_names(run, truth, predicted) if TASK_KINDS[found.kind].ranks else {}
         found.answers = Answers(seeds, truth, predicted, count_past(run, seeds), keys, targets)
     except ERRORS as error:
         found.why["answers"] = f"There are no predictions on test: {sentence(error)}"
     if not found.network:
-        words = f"Model {run.config.model} is no network: this part is about networks."
+        words = f"Model {run.config.model} is not a network: this section is about networks."
         found.why |= dict.fromkeys(("importance", "explanations", "differences"), words)
         return
     if found.answers is None:
@@ -120,7 +121,7 @@ def _compute(found: Material, deep: bool, progress: Callable[[str], None]) -> No
             found.why["importance"] = sentence(error)
         progress("explaining some predictions")
         try:
-            for number in telling(found, 6 if deep else 3):
+            for number in seeds_to_explain(found, 6 if deep else 3):
                 row = int(found.answers.seeds.rows[number])
                 time = pd.Timestamp(found.answers.seeds.times.iloc[number])
                 found.explanations.append(explain_row(run, row, time, rows=60 if deep else 28))
@@ -141,7 +142,7 @@ def count_past(run: Run, seeds: Seeds) -> NDArray[np.int64]:
     total = np.zeros(len(seeds), np.int64)
     for key in graph.foreign_keys:
         if key.parent == table and key.table != prepared.history:
-            for first in range(0, len(seeds), 4096):  # a child is named once per seed: not all
+            for first in range(0, len(seeds), 4096):  # in chunks: children are listed per seed
                 part = slice(first, first + 4096)
                 owner, _ = children_at(graph, key, np.asarray(seeds.rows)[part], ticks[part])
                 total[part] += np.bincount(owner, minlength=len(total[part]))
@@ -149,7 +150,7 @@ def count_past(run: Run, seeds: Seeds) -> NDArray[np.int64]:
 
 
 def entity_names(run: Run, rows: NDArray[np.int64], table: str | None = None) -> list[str]:
-    """The source's keys of rows, as text."""
+    """The keys of rows in the source, as text."""
     dataset = run.prepared.dataset
     table = table or run.prepared.task.entity_table
     frame = key_frame(dataset.dataset_dir, table, dataset.manifest.tables[table].pkey, rows)
@@ -157,7 +158,7 @@ def entity_names(run: Run, rows: NDArray[np.int64], table: str | None = None) ->
 
 
 def target_names(run: Run, truth: NDArray[Any], predicted: NDArray[Any]) -> dict[int, str]:
-    """The source's keys of the targets in the lists that are shown, by row."""
+    """The keys in the source of the targets in the lists shown, by row."""
     rows = sorted(
         {
             row
@@ -170,12 +171,12 @@ def target_names(run: Run, truth: NDArray[Any], predicted: NDArray[Any]) -> dict
     return dict(zip(rows, names, strict=True))
 
 
-def telling(found: Material, count: int) -> list[int]:
-    """Seeds worth explaining: sure and right, sure and wrong, and some in between."""
+def seeds_to_explain(found: Material, count: int) -> list[int]:
+    """Seeds to explain: a confident hit, the worst mistake, the lowest, and some in between."""
     answers = found.answers
     assert answers is not None
     truth, predicted = answers.truth, answers.predicted
-    if found.kind in ("binary_classification", "regression"):
+    if TASK_KINDS[found.kind].scalar:
         truth = truth.astype(float)
         order = np.argsort(predicted, kind="stable")
         error = np.abs(truth - predicted)

@@ -1,4 +1,4 @@
-"""HTML that cannot be injected into: what is no `markupsafe.Markup` is escaped."""
+"""HTML, safe from injection: everything except `markupsafe.Markup` is escaped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from relfrog.kinds import TASK_KINDS
 from relfrog.support.text import duration
 
 __all__ = [
@@ -65,7 +66,7 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
 
 
 def join(children: Sequence[Any]) -> Markup:
-    """Children one after the other; None is nothing."""
+    """Concatenate children; None is skipped."""
     return Markup("".join(escape(child) for child in children if child is not None))
 
 
@@ -83,7 +84,7 @@ def note(*text: Any) -> Markup:
 
 
 def missing(text: str) -> Markup:
-    """What is not here, and why."""
+    """A paragraph that says what is missing, and why."""
     return tag("p", text, class_="missing")
 
 
@@ -104,11 +105,11 @@ def sheet(
     """A table.
 
     Args:
-        headers: of its columns.
+        headers: the headers of its columns.
         rows: its cells; a pair (shown, value) sorts by its value.
-        numbers: columns that are set to the right.
-        label: what it shows, for those who cannot see it.
-        sorts: whether a click on a header sorts by it.
+        numbers: the columns to align right.
+        label: what it shows, for screen readers.
+        sorts: whether a click on a header sorts the table.
         keys: attributes of each row.
     """
     head = [
@@ -133,7 +134,7 @@ def sheet(
 
 
 def amount(value: float | None, digits: int = 4) -> str:
-    """A number for people; a dash where there is none."""
+    """Format a number; a dash if it is missing."""
     if value is None or math.isnan(value):
         return "–"
     if isinstance(value, int) or (float(value).is_integer() and abs(value) >= 1000):
@@ -148,7 +149,7 @@ def amount(value: float | None, digits: int = 4) -> str:
 
 
 def signed(value: float | None, digits: int = 4) -> str:
-    """A difference: with its sign, which is a real minus."""
+    """Format a difference with its sign, using a typographic minus."""
     text = amount(value, digits)
     if text.startswith("-"):
         return "−" + text[1:]
@@ -156,7 +157,7 @@ def signed(value: float | None, digits: int = 4) -> str:
 
 
 def bytes_(count: float) -> str:
-    """A size in memory or on disk."""
+    """Format a size in memory or on disk."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
 
 
@@ -177,18 +178,18 @@ _MODELS = {
 
 
 def metric_name(name: str, k: int | None = None) -> str:
-    """A metric as people write it."""
+    """The display name of a metric."""
     found = METRIC_NAMES.get(name, name.replace("_", " "))
     return f"{found}@{k}" if k and name in ("map", "precision", "recall", "mrr") else found
 
 
 def model_name(name: str) -> str:
-    """A model as people call it."""
+    """The display name of a model."""
     return _MODELS.get(name, name)
 
 
 def regime_words(regime: str) -> str:
-    """What a regime means."""
+    """A regime, explained."""
     return {
         "rolling": "each prediction sees everything up to its own time",
         "frozen": "the database stops at the split's time for all predictions",
@@ -196,7 +197,7 @@ def regime_words(regime: str) -> str:
 
 
 def horizon(seconds: float) -> str:
-    """How far ahead labels look."""
+    """Format the horizon of a task."""
     days = seconds / 86400
     if days >= 1:
         return f"{days:g} day{'' if days == 1 else 's'}"
@@ -204,14 +205,14 @@ def horizon(seconds: float) -> str:
 
 
 def task_words(about: dict[str, Any], database: dict[str, Any] | None) -> str:
-    """What is predicted: in the words of whoever made the task, or in ours."""
+    """What is predicted: the description of the task, or a generated one."""
     task = (database or {}).get("task") or {}
     if task.get("description"):
         return str(task["description"])
     if not task:
         return f"Task {about['task']}"
     ahead = f"over the next {horizon(task['horizon_seconds'])}"
-    if about["task_type"] == "recommendation":
+    if TASK_KINDS[about["task_type"]].ranks:
         ends = f"{task['target_table']} will belong to a row of {task['entity_table']}"
         return f"Which rows of {ends} {ahead}?"
     return f"What will {task['label']} of a row of {task['entity_table']} be {ahead}?"
@@ -220,7 +221,7 @@ def task_words(about: dict[str, Any], database: dict[str, Any] | None) -> str:
 INK, MUTED, GRID, GREY = "#1f2933", "#52606d", "#e4e7eb", "#9aa5b1"
 BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#aa4499"
 
-#: Per light colour the dark one.
+#: The dark-mode colour for each light-mode colour.
 PAIRS = {
     INK: "#e8ecf1",
     MUTED: "#a3b0bd",
@@ -232,7 +233,7 @@ PAIRS = {
     PURPLE: "#d68ac8",
 }
 
-#: Colours of the page by name: the light one, the dark one.
+#: Colours of the page by name, for light and dark mode.
 THEME = {
     "page": ("#f6f7f9", "#11161c"), "card": ("#ffffff", "#1a2129"), "ink": (INK, PAIRS[INK]),
     "muted": (MUTED, PAIRS[MUTED]), "line": ("#d9dee4", "#323e4a"), "soft": ("#eef1f4", "#242d37"),
@@ -240,7 +241,7 @@ THEME = {
     "shadow": ("0 1px 2px rgba(31, 41, 51, .07)", "none"),
     **{f"c{i}": pair for i, pair in enumerate(PAIRS.items())},
 }  # fmt: skip
-#: Rules that turn each light colour of a picture into its dark one.
+#: CSS rules that recolour pictures in dark mode.
 RECOLOUR = "".join(
     f'svg [fill="{one}"]{{fill:var(--c{i})}}svg [stroke="{one}"]{{stroke:var(--c{i})}}'
     for i, one in enumerate(PAIRS)
@@ -248,7 +249,7 @@ RECOLOUR = "".join(
 
 
 def theme() -> Markup:
-    """The colours as CSS variables: as the reader's system has it, or as chosen on the page."""
+    """The colours as CSS variables, following the system's theme or the choice on the page."""
     light, dark = ("".join(f"--{name}:{both[i]};" for name, both in THEME.items()) for i in (0, 1))
     asked = (
         f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
@@ -257,11 +258,11 @@ def theme() -> Markup:
 
 
 def standalone(picture: Markup, css: str = "") -> str:
-    """A picture as a file of its own that reads on light and on dark pages.
+    """A picture as a self-contained SVG file for light and dark pages.
 
     Args:
         picture: an `svg` element.
-        css: its style. Not every program that shows SVG knows variables: they are replaced.
+        css: its style. Variables are replaced, as not every SVG viewer supports them.
     """
     light = dark = css + RECOLOUR
     for name, both in THEME.items():
@@ -273,7 +274,7 @@ def standalone(picture: Markup, css: str = "") -> str:
 
 
 def asset(name: str) -> Markup:
-    """A style or a script that lies beside this module, as it is."""
+    """The content of a CSS or JavaScript file of this package."""
     return Markup((resources.files(__package__) / name).read_text(encoding="utf-8"))
 
 
@@ -281,7 +282,7 @@ _NODE, _MIDDLE, _EDGE = (0, 114, 178), (176, 176, 176), (213, 94, 0)
 
 
 def gate_colour(gate: float) -> str:
-    """From node (blue) over undecided (grey) to edge (orange); reads on light and dark alike."""
+    """The colour of a gate: from node (blue) over undecided (grey) to edge (orange)."""
     gate = min(max(gate, 0.0), 1.0)
     one, other, share = (_NODE, _MIDDLE, gate * 2) if gate < 0.5 else (_MIDDLE, _EDGE, gate * 2 - 1)
     mixed = (round(a + (b - a) * share) for a, b in zip(one, other, strict=True))

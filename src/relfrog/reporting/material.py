@@ -1,6 +1,6 @@
-"""What a report is made of, and the part of it that lies in every run folder.
+"""The material of a report, and reading the part of it that every run folder contains.
 
-Everything may be missing: then there is a sentence that says so instead.
+Any part can be missing; a sentence that says why is shown instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relfrog.analysis.importance import Importance
 from relfrog.errors import RelFrogError
 from relfrog.kinds import MODELS, TASK_KINDS
 from relfrog.models.run_folder import BLEND, MEMBERS
-from relfrog.reporting.schema import Schema
+from relfrog.reporting.schema_drawing import Schema
 from relfrog.runs.run import Run
 from relfrog.training.seeds import Seeds
 
@@ -38,15 +38,15 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Predictions on test, in the rolling regime.
+    """Test predictions, in the rolling regime.
 
     Attributes:
-        seeds: whom for, and when.
-        truth: what became of them.
-        predicted: what was predicted.
-        past: rows that refer to each entity at its time: how much history it had.
-        keys: the source's names of the entities.
-        targets: for recommendations, the source's names of those targets that are shown, by row.
+        seeds: entities and times.
+        truth: the labels.
+        predicted: the predictions.
+        past: number of rows that refer to each entity by its time: the length of its history.
+        keys: keys of the entities in the source.
+        targets: for recommendations, keys in the source of the targets shown, by row.
     """
 
     seeds: Seeds
@@ -59,24 +59,24 @@ class Answers:
 
 @dataclass(eq=False)
 class Material:
-    """Everything that a report shows; None, with a reason in `why`, where it is not there.
+    """Everything that a report shows; missing parts are None, with a reason in `why`.
 
     Attributes:
         run: the run.
         schema: tables and routes, to be drawn.
-        database: what the run was trained on.
+        database: the content of `database.json`.
         roles: the gates.
-        history: the epochs.
+        history: the training history, one row per epoch.
         metrics: the scores.
-        baselines: scores of others; of `auto` those of its members.
-        blend: of `auto` the members, their weights, and who was left out.
-        answers: predictions on test.
-        importance: what tables are worth.
+        baselines: scores of the baselines; for `auto`, of its members.
+        blend: for `auto`, the members, their weights, and the members left out.
+        answers: test predictions.
+        importance: table and column importance.
         explanations: some predictions explained.
-        differences: of foreign-key pairs.
-        same_data: whether the dataset is still what was trained on; None if it was not read.
-        kept: whether what comes from the data was kept by an earlier report.
-        why: why something is missing.
+        differences: differences of foreign-key pairs in the embedding.
+        same_data: whether the dataset is unchanged since training; None if it was not read.
+        kept: whether the parts that need the data come from the cache of an earlier report.
+        why: the reason why a part is missing.
     """
 
     run: Run
@@ -97,7 +97,7 @@ class Material:
 
     @property
     def kind(self) -> str:
-        """The type of task."""
+        """RelBench's name of the task type."""
         return str(self.run.about["task_type"])
 
     @property
@@ -107,12 +107,12 @@ class Material:
 
     @property
     def other(self) -> str:
-        """What the others are that the model is compared with."""
-        return "member" if self.blend else "simple answer"
+        """What the model is compared with."""
+        return "member" if self.blend else "baseline"
 
     @property
     def metric(self) -> tuple[str, bool]:
-        """The main metric, and whether more of it is better."""
+        """The main metric, and whether higher is better."""
         kind = TASK_KINDS[self.kind]
         return kind.metric, kind.higher
 
@@ -123,7 +123,7 @@ class Material:
 
 
 def read_folder(found: Material) -> None:
-    """What training itself left."""
+    """Read what training wrote to the run folder."""
     folder = found.run.folder
     found.database = _json(folder / "database.json", dict)
     found.roles = _json(folder / "roles.json", list) or []
@@ -131,7 +131,7 @@ def read_folder(found: Material) -> None:
     baselines = _json(folder / "baselines.json", dict)
     found.baselines = (baselines or {}).get("models") or None
     found.blend = _json(folder / BLEND, dict)
-    if found.blend:  # the others are the members, with all their scores
+    if found.blend:  # compare with the members
         scores = {
             name: _json(folder / MEMBERS / name / "metrics.json", dict) or known
             for name, known in (found.blend.get("members") or {}).items()
@@ -152,26 +152,26 @@ def _json(path: Path, kind: type) -> Any:
 
 
 def sentence(error: BaseException) -> str:
-    """An error in words."""
+    """The message of an error as a sentence."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-#: Entities that are shown, and entries of their lists.
+#: Example lists to show, and entries of each.
 LISTS, ENTRIES = 10, 10
 
 
 def shown_lists(
     truth: NDArray[Any], predicted: NDArray[Any]
 ) -> tuple[list[int], NDArray[np.float64]]:
-    """Numbers of lists from the best to the worst, evenly spread; and the hits of every list.
+    """Choose example lists, evenly spread from the best to the worst.
 
     Args:
-        truth: the rows that came, per seed.
-        predicted: rows and scores. Shape [seeds, k, 2].
+        truth: the true targets per seed.
+        predicted: targets and scores. Shape [seeds, k, 2].
 
     Returns:
-        The numbers, and the share of each list that came. Shape [seeds].
+        The seeds of the lists, and the precision of every list. Shape [seeds].
     """
     lists = predicted[:, :, 0].astype(np.int64)
     hits = np.array([np.isin(row, some).mean() for row, some in zip(lists, truth, strict=True)])
@@ -180,11 +180,11 @@ def shown_lists(
 
 
 def listed(predicted: NDArray[Any]) -> list[int]:
-    """Rows of a list that are shown. Shape of the list [k, 2]."""
+    """The targets of a list to show. Shape of the list [k, 2]."""
     return [int(row) for row in predicted[:ENTRIES, 0] if row >= 0]
 
 
 def missed(truth: NDArray[Any], predicted: NDArray[Any]) -> list[int]:
-    """Rows that came, but are not in the list."""
+    """True targets that are not in the list."""
     there = set(predicted[:, 0].astype(np.int64).tolist())
     return [int(row) for row in truth if int(row) not in there]

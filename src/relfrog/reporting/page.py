@@ -1,22 +1,22 @@
-"""The page: one HTML file with its style and script inside, and nothing outside of it."""
+"""The page of a report: one HTML file with inline style and script."""
 
 from __future__ import annotations
 
 from relfrog._version import __version__
 from relfrog.reporting.html import asset, model_name, tag, task_words, theme
 from relfrog.reporting.material import Material
-from relfrog.reporting.sections.answer import answer
 from relfrog.reporting.sections.dependencies import dependencies
-from relfrog.reporting.sections.explained import explained
-from relfrog.reporting.sections.made import made
+from relfrog.reporting.sections.explanations import explanations
 from relfrog.reporting.sections.predictions import predictions
+from relfrog.reporting.sections.provenance import provenance
 from relfrog.reporting.sections.schema import schema
+from relfrog.reporting.sections.scores import scores
+from relfrog.reporting.sections.table_importance import table_importance
 from relfrog.reporting.sections.training import training
-from relfrog.reporting.sections.worth import worth
 
 __all__ = ["page"]
 
-#: Nothing may be fetched, and no script may run but our own.
+#: Content security policy: nothing is fetched, and only inline style and script apply.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
@@ -24,18 +24,18 @@ def page(m: Material, other: Material | None = None) -> str:
     """The whole report as HTML.
 
     Args:
-        m: what it is made of.
-        other: the run to compare with.
+        m: the material of the run.
+        other: the material of a run to compare with.
     """
     sections = [
-        ("answer", "The answer", answer(m)),
+        ("answer", "The answer", scores(m)),
         ("schema", "Your schema as the model sees it", schema(m, other)),
         ("training", "How training went", training(m)),
         ("dependencies", "What the functional dependencies learned", dependencies(m)),
         ("predictions", "Predictions", predictions(m)),
-        ("worth", "Which tables matter", worth(m)),
-        ("explained", "One prediction explained", explained(m)),
-        ("made", "How it was made", made(m)),
+        ("worth", "Which tables matter", table_importance(m)),
+        ("explained", "One prediction explained", explanations(m)),
+        ("made", "How it was made", provenance(m)),
     ]
     title = f"{m.run.about['task']} · RelFrog report"
     short = {"schema": "Schema", "training": "Training", "dependencies": "Dependencies",

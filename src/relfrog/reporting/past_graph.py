@@ -1,4 +1,4 @@
-"""The past of one prediction as a small graph: a lane per table, time from left to right."""
+"""Drawing of the rows behind one prediction: a lane per table, time from left to right."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from relfrog.reporting.html import GREEN, PURPLE, Markup, signed, tag
 __all__ = ["draw_past"]
 
 LABELS, TIMELESS, SPAN, NOW, TOP = 158.0, 96.0, 420.0, 112.0, 26.0
-#: Rows that are drawn at most.
+#: The most rows to draw.
 MOST = 30
-#: Ages at which the axis has a mark, in seconds.
+#: Tick marks of the axis: age in seconds, and label.
 MARKS = (
     (60, "1 min"), (3600, "1 h"), (86400, "1 day"), (7 * 86400, "1 week"), (30 * 86400, "1 month"),
     (182 * 86400, "6 months"), (365 * 86400, "1 year"), (5 * 365 * 86400, "5 years"),
@@ -29,10 +29,10 @@ class _Dot(NamedTuple):
 
 
 def draw_past(found: Explanation) -> Markup:
-    """The picture."""
+    """Draw the rows of an explanation as SVG."""
     rows = list(found.rows[:MOST])  # the strongest first, so numbers in `leads_to` still hold
     ages = [age for row in rows if (age := _age(found, row)) is not None]
-    # What is much younger than the rest stands at the right end: three powers of ten are enough.
+    # Three orders of magnitude are enough; younger rows are drawn at the right end.
     high = max([3600.0, *ages]) * 1.25
     low = max(min(ages, default=60.0) * 0.8, high / 2000)
 
@@ -97,7 +97,7 @@ def _age(found: Explanation, row: Reason) -> float | None:
 
 
 def _lanes(rows: list[Reason]) -> list[str]:
-    """Tables with something to draw, those nearest to the entity first."""
+    """The tables of the rows, by distance from the entity."""
     near: dict[str, int] = {}
     for row in rows:
         near[row.table] = min(near.get(row.table, 99), row.hops)
@@ -111,7 +111,7 @@ def _swarm(
     across: Callable[[float], float],
     strongest: float,
 ) -> dict[int, _Dot]:
-    """Dots of a lane beside and above each other, none over another; y from the lane's middle."""
+    """Beeswarm layout of a lane: no two dots overlap; y is relative to the middle of the lane."""
     placed: dict[int, _Dot] = {}
     timeless = [i for i in here if rows[i].time is None]
     for i in here:

@@ -1,9 +1,8 @@
-"""Where tables and foreign keys go in a picture: layers from children on the left to parents.
+"""Layered layout of a schema (Sugiyama): children on the left, parents on the right.
 
-A layered drawing in the usual steps: cycles are broken, tables are dealt into layers of bounded
-size, long lines get a place in every layer they cross, places are ordered so that lines cross
-little, and then moved to the height of what they are joined to. No two boxes overlap, and no line
-runs under a box.
+The usual steps: break cycles, assign tables to layers of bounded size, add dummy nodes where a line
+crosses a layer, order the nodes of each layer to reduce crossings, and align each node vertically
+with its neighbours. No two boxes overlap, and no line runs under a box.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from itertools import pairwise
 
 __all__ = ["Box", "Join", "Line", "Placement", "place"]
 
-#: Between two boxes, between a box and a line, between two lines.
+#: Vertical gaps between two boxes, between a box and a line, and between two lines.
 GAPS = (16.0, 10.0, 5.0)
 MARGIN = 14.0
-#: Between two layers, at least and at most; in between it grows with the lines that bend there.
+#: The least and the most horizontal gap between layers; it grows with the number of lines there.
 GAP_X = (64.0, 170.0)
 
 
 @dataclass(frozen=True)
 class Join:
-    """A line to draw, from a child table to a parent table; both may be one."""
+    """A line to draw, from a child table to a parent table, which may be the same table."""
 
     child: str
     parent: str
@@ -43,14 +42,14 @@ class Box:
 
 @dataclass(frozen=True)
 class Line:
-    """A join in the picture: points from child to parent, through which it runs level."""
+    """A join in the picture: the points of a line from child to parent, horizontal at each."""
 
     points: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Boxes by table, lines in the order of the joins, and the size of the whole."""
+    """A layout: boxes by table, lines in the order of the joins, and the total size."""
 
     boxes: dict[str, Box]
     lines: tuple[Line, ...]
@@ -60,7 +59,7 @@ class Placement:
 
 @dataclass(eq=False)
 class _Spot:
-    """A place in a layer: of a table, or of a line that passes through."""
+    """A node of the layout: a table, or a dummy node (without a name) of a line."""
 
     name: str | None
     height: float
@@ -75,7 +74,7 @@ def place(sizes: Mapping[str, tuple[float, float]], joins: Sequence[Join]) -> Pl
     """Lay out a schema.
 
     Args:
-        sizes: width and height of each table; heights grow where many lines arrive.
+        sizes: width and height of each table; heights grow if many lines end there.
         joins: the lines.
     """
     layer = _layers(list(sizes), joins)
@@ -113,7 +112,7 @@ def place(sizes: Mapping[str, tuple[float, float]], joins: Sequence[Join]) -> Pl
 
 
 def _layers(names: list[str], joins: Sequence[Join]) -> dict[str, int]:
-    """A layer for each table, 0 at the right; children left of parents as far as cycles allow."""
+    """Assign layers, 0 at the right; children are left of parents, except in cycles."""
     above: dict[str, list[str]] = {name: [] for name in names}
     for join in joins:
         if join.child != join.parent and join.parent not in above[join.child]:
@@ -145,8 +144,8 @@ def _layers(names: list[str], joins: Sequence[Join]) -> dict[str, int]:
     most = max(5, math.ceil(1.5 * math.sqrt(len(names))))
     layer: dict[str, int] = {}
     filled: dict[int, int] = {}
-    # Parents come before their children in `finished`; of those without parents the ones that
-    # many refer to come first, so that they get the outermost layer.
+    # Parents come before their children in `finished`. Of the tables without parents, those with
+    # the most children come first and get the outermost layer.
     loose = [name for name in finished if not kept[name]]
     loose.sort(key=lambda name: -len(children[name]))
     for name in [*loose, *(n for n in finished if kept[n])]:
@@ -169,7 +168,7 @@ def _layers(names: list[str], joins: Sequence[Join]) -> dict[str, int]:
 
 
 def _make_room(spots: Mapping[str, _Spot], joins: Sequence[Join]) -> None:
-    """Let boxes grow so that all lines at one of their sides fit beside each other."""
+    """Make boxes tall enough for all lines that end at one of their sides."""
     needed: dict[tuple[str, bool], float] = {}
     for join in joins:
         if join.child == join.parent:
@@ -189,7 +188,7 @@ def _columns(spots: Sequence[_Spot]) -> list[list[_Spot]]:
 
 
 def _order(columns: list[list[_Spot]]) -> None:
-    """Sort each layer by the middle of its neighbours, both ways, and keep the best."""
+    """Reduce crossings: sort layers by the barycentre of neighbours, in both directions."""
     best, fewest = [list(c) for c in columns], math.inf
     for sweep in range(24):
         forward = sweep % 2 == 0
@@ -218,7 +217,7 @@ def _crossings(left: list[_Spot], right: list[_Spot]) -> int:
 
 
 def _set_heights(columns: list[list[_Spot]]) -> None:
-    """Move every spot towards the middle of its neighbours, in order and with room between."""
+    """Move every node towards the mean height of its neighbours, keeping order and gaps."""
     for column in columns:
         y = 0.0
         for spot in column:
@@ -239,7 +238,7 @@ def _set_heights(columns: list[list[_Spot]]) -> None:
 
 
 def _apart(column: list[_Spot], wanted: list[float]) -> list[float]:
-    """Heights as near to the wanted ones as keeps order and room: neighbours that clash unite."""
+    """The heights nearest to the wanted ones that keep order and gaps: pool adjacent violators."""
     offsets = [0.0]
     for one, other in pairwise(column):
         gap = GAPS[(one.name is None) + (other.name is None)]
@@ -275,7 +274,7 @@ def _lines(
     lefts: Mapping[int, float],
     widths: Mapping[int, float],
 ) -> tuple[Line, ...]:
-    """Points of every line: where it leaves, where it passes, where it arrives."""
+    """The points of every line: start, dummy nodes, end."""
     sides: dict[tuple[str, bool], list[tuple[float, int, bool]]] = {}
     for number, (join, chain) in enumerate(zip(joins, chains, strict=True)):
         if join.child != join.parent:
@@ -295,7 +294,7 @@ def _lines(
     for number, (join, chain) in enumerate(zip(joins, chains, strict=True)):
         first, last = boxes[chain[0].name or ""], boxes[chain[-1].name or ""]
         if join.child == join.parent:
-            # Out at the right side and back: drawn as a loop below the other lines.
+            # A self-reference is a loop at the right side, below the other lines.
             loops[join.child] = loops.get(join.child, 0) + 1
             reach = 12.0 + 6.0 * loops[join.child] + join.thickness
             low, right = first.y + first.height - 8.0, first.x + first.width

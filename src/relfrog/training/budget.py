@@ -1,4 +1,4 @@
-"""How long training may take."""
+"""The time budget of training."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ __all__ = ["UNLIMITED", "Budget"]
 
 @dataclass(frozen=True)
 class Budget:
-    """When training has to end, on the clock of `time.monotonic`; never by default.
+    """The deadline of training, on the clock of `time.monotonic`; none by default.
 
-    A network ends with the epoch in which the time is over, a search with the trial.
+    Training of a network ends with the epoch in which it expires, a search with the trial.
     """
 
     until: float = math.inf
 
     @classmethod
     def of_minutes(cls, minutes: float) -> Budget:
-        """So many minutes from now."""
+        """A budget of this many minutes from now."""
         return cls(time.monotonic() + 60 * minutes)
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
+        """Whether the budget is exhausted."""
         return time.monotonic() > self.until
 
     def half(self) -> Budget:
-        """Half of the time that is left."""
+        """Half of the remaining time."""
         return Budget(min(self.until, (time.monotonic() + self.until) / 2))
 
 
-#: All the time there is.
+#: No deadline.
 UNLIMITED = Budget()

@@ -1,1 +1,1 @@
-"""Features for boosted trees: aggregates over the past of each entity."""
+"""Automatic features for boosted trees: aggregates over the past of each entity."""

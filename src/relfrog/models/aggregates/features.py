@@ -1,4 +1,4 @@
-"""Seeds as rows of numbers: own and parents' columns, the calendar, and streams added up."""
+"""Features of seeds: columns of the entity and its parents, the calendar, and aggregates."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from relfrog.errors import RunError
 from relfrog.graph.relational import ForeignKey
-from relfrog.models.aggregates.columns import Cell, days, fit_cells
-from relfrog.models.aggregates.plan import Anchor, Plan, Stream, make_plan
+from relfrog.models.aggregates.encoded_columns import EncodedColumn, days, fit_encoded_columns
+from relfrog.models.aggregates.feature_plan import Anchor, FeaturePlan, Stream, plan_features
 from relfrog.models.aggregates.query import Aggregator
 from relfrog.models.past_labels import label_rows
 from relfrog.support.times import PER_SECOND
@@ -22,23 +22,23 @@ __all__ = ["FeatureMaker"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
-#: Outputs of a label of several classes or labels that are added up.
+#: The most outputs of a multiclass or multilabel label history that are aggregated.
 MOST_OUTPUTS = 12
-#: Levels of a category up to which LightGBM treats it as one.
+#: Categories with fewer levels than this are categorical features of LightGBM.
 MOST_CODES = 100
 
 
 class FeatureMaker:
-    """Makes features of seeds.
+    """Computes the features of seeds.
 
     Args:
         prepared: the database with its label history, as tables.
-        about: of the training labels.
-        saved: what `to_json` gave; by default columns are judged by rows before the validation
-            time.
+        about: description of the training labels.
+        saved: the result of `to_json`; by default encodings are fitted on rows before the
+            validation time.
 
     Raises:
-        RunError: The database no longer has what was saved.
+        RunError: A saved column or foreign key is no longer in the database.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class FeatureMaker:
         self._outputs = self._label_outputs(about)
         if saved is None:
             self.keys = self.graph.foreign_keys
-            self.sizes, self.cells = self._fit()
+            self.sizes, self.encodings = self._fit()
         else:
-            self.keys, self.sizes, self.cells = self._read(saved)
+            self.keys, self.sizes, self.encodings = self._read(saved)
         self._arrays = {
-            table: [(cell, self._encode(cell)) for cell in cells]
-            for table, cells in self.cells.items()
+            table: [(encoded, self._encode(encoded)) for encoded in encodings]
+            for table, encodings in self.encodings.items()
         }
         timed = {name for name in self.graph.num_rows if self.graph.time(name) is not None}
-        self.plan: Plan = make_plan(
-            self.entity, self.history, self.keys, self.cells, self.sizes, timed,
+        self.plan: FeaturePlan = plan_features(
+            self.entity, self.history, self.keys, self.encodings, self.sizes, timed,
             prepared.config.features,
         )  # fmt: skip
         per_second = PER_SECOND[self.graph.unit]
@@ -69,11 +69,11 @@ class FeatureMaker:
 
     @property
     def names(self) -> list[str]:
-        """What each feature is."""
+        """The names of the features."""
         names = []
-        for chain, cell in self.plan.own:
+        for chain, encoded in self.plan.own:
             path = "".join(f"{key.column}." for key in chain)
-            names.append(f"{path}{cell.name}{' age' if cell.kind == 'moment' else ''}")
+            names.append(f"{path}{encoded.name}{' age' if encoded.kind == 'moment' else ''}")
         if self.graph.time(self.entity) is not None:
             names.append("own age")
         if self.prepared.config.features == "all":
@@ -86,8 +86,8 @@ class FeatureMaker:
 
     @property
     def categorical(self) -> list[int]:
-        """Which features are codes of few categories."""
-        found = [number for number, (_, cell) in enumerate(self.plan.own) if _few(cell)]
+        """Indices of the categorical features."""
+        found = [number for number, (_, encoded) in enumerate(self.plan.own) if _few(encoded)]
         last = {
             f"{stream.name}: {code.name} last level"
             for anchor in self.plan.anchors
@@ -98,12 +98,12 @@ class FeatureMaker:
         return found + [n for n, name in enumerate(self.names) if name in last]
 
     def make(self, rows: Ints, limits: Ints, times: pd.Series) -> Floats:
-        """Features of seeds. Shape [seeds, features].
+        """Compute the features of seeds. Shape [seeds, features].
 
         Args:
             rows: rows of the entity table. Shape [seeds].
-            limits: up to when each sees, in ticks of the graph. Shape [seeds].
-            times: when each is predicted for. Shape [seeds].
+            limits: cut-off of each seed, in ticks of the graph. Shape [seeds].
+            times: time of each seed. Shape [seeds].
         """
         parts = [self._static(rows, limits)]
         if self.prepared.config.features == "all":
@@ -112,33 +112,35 @@ class FeatureMaker:
         for anchor in self.plan.anchors:
             owners = self._owners(anchor, rows, limits, latest)
             for stream in anchor.streams:
-                found, pointers = self._ask(stream, owners, limits)
+                found, pointers = self._aggregate(stream, owners, limits)
                 parts.append(found)
                 if anchor.key is None:
                     latest[stream] = pointers
         return np.concatenate(parts, 1)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         if self._aggregator is not None:
             self._aggregator.close()
             self._aggregator = None
 
     def to_json(self) -> dict[str, Any]:
-        """What must be kept to make the same features again."""
+        """What must be saved to compute the same features again."""
         return {
             "keys": [[key.table, key.column, key.parent] for key in self.keys],
             "sizes": self.sizes,
-            "cells": [cell.to_json() for cells in self.cells.values() for cell in cells],
+            "cells": [
+                encoded.to_json() for encodings in self.encodings.values() for encoded in encodings
+            ],
             "names": self.names,
             "left_out": list(self.plan.left_out),
             "history": self.history,
         }
 
-    # What there is.
+    # Encodings.
 
-    def _fit(self) -> tuple[dict[str, int], dict[str, list[Cell]]]:
-        cells: dict[str, list[Cell]] = {}
+    def _fit(self) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
+        encodings: dict[str, list[EncodedColumn]] = {}
         sizes: dict[str, int] = {}
         cut = self.graph.ticks([self.prepared.dataset.val_timestamp])[0]
         for name, count in self.graph.num_rows.items():
@@ -146,42 +148,46 @@ class FeatureMaker:
             sizes[name] = count if known is None else int((known < cut).sum())
             if name == self.history:
                 parts = range(min(MOST_OUTPUTS, self._outputs.shape[1]))
-                cells[name] = [Cell(name, "label", "label", 0.0, (), part) for part in parts]
+                encodings[name] = [
+                    EncodedColumn(name, "label", "label", 0.0, (), part) for part in parts
+                ]
                 continue
             table = self.prepared.db.table_dict[name]
             keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
             before = slice(None) if known is None else known < cut
-            cells[name] = [
-                cell
+            encodings[name] = [
+                encoded
                 for column in table.df
                 if column not in keys
-                for cell in fit_cells(name, str(column), table.df[column][before])
+                for encoded in fit_encoded_columns(name, str(column), table.df[column][before])
             ]
-        return sizes, cells
+        return sizes, encodings
 
     def _read(
         self, saved: dict[str, Any]
-    ) -> tuple[tuple[ForeignKey, ...], dict[str, int], dict[str, list[Cell]]]:
-        """What was there, if it still is; what has come since is not looked at."""
+    ) -> tuple[tuple[ForeignKey, ...], dict[str, int], dict[str, list[EncodedColumn]]]:
+        """Restore saved keys and encodings; newer tables and columns are ignored."""
         try:
             was = str(saved["history"])
             wanted = [ForeignKey(*map(str, key)) for key in saved["keys"]]
-            cells = [Cell.from_json(entry) for entry in saved["cells"]]
+            encodings = [EncodedColumn.from_json(entry) for entry in saved["cells"]]
             sizes = {str(table): int(rows) for table, rows in saved["sizes"].items()}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RunError(f"the features are damaged ({error}). Train again.") from None
         known = set(self.graph.foreign_keys)
-        found: dict[str, list[Cell]] = {}
+        found: dict[str, list[EncodedColumn]] = {}
         keys = [_renamed(key, was, self.history) for key in wanted]
         for key in keys:
             if key not in known:
                 raise RunError(f"the foreign key {key} is no longer there: train again.")
-        for cell in cells:
-            table = self.history if cell.table == was else cell.table
+        for encoded in encodings:
+            table = self.history if encoded.table == was else encoded.table
             there = self.prepared.db.table_dict.get(table)
-            if there is None or cell.column not in there.df:
-                raise RunError(f"{table}.{cell.column} is no longer there: train again.")
-            moved = Cell(table, cell.column, cell.kind, cell.center, cell.levels, cell.part)
+            if there is None or encoded.column not in there.df:
+                raise RunError(f"{table}.{encoded.column} is no longer there: train again.")
+            moved = EncodedColumn(
+                table, encoded.column, encoded.kind, encoded.center, encoded.levels, encoded.part
+            )
             found.setdefault(table, []).append(moved)
         return tuple(keys), sizes, found
 
@@ -190,26 +196,28 @@ class FeatureMaker:
         kind = self.prepared.task.task_type.value
         return label_rows(kind, frame["label"].to_numpy(), about)
 
-    def _encode(self, cell: Cell) -> NDArray[np.float64]:
-        if cell.kind == "label":
-            return self._outputs[:, cell.part] - cell.center
-        return cell.encode(self.prepared.db.table_dict[cell.table].df[cell.column])
+    def _encode(self, encoded: EncodedColumn) -> NDArray[np.float64]:
+        if encoded.kind == "label":
+            return self._outputs[:, encoded.part] - encoded.center
+        return encoded.encode(self.prepared.db.table_dict[encoded.table].df[encoded.column])
 
-    # Parts of a row.
+    # Parts of the features.
 
     def _static(self, rows: Ints, limits: Ints) -> Floats:
-        """Columns of the entity and its parents, where these are visible."""
+        """Columns of the entity and its parents, NaN where these are not visible."""
         columns = []
         now = days(limits, self.graph.unit)
         at: dict[tuple[ForeignKey, ...], Ints] = {}
-        for chain, cell in self.plan.own:
+        for chain, encoded in self.plan.own:
             if chain not in at:
                 at[chain] = self._follow(rows, limits, chain)
-            values = next(v for c, v in self._arrays[cell.table] if c == cell) + cell.center
+            values = (
+                next(v for c, v in self._arrays[encoded.table] if c == encoded) + encoded.center
+            )
             found = np.full(len(rows), np.nan)
             some = at[chain] >= 0
             found[some] = values[at[chain][some]]
-            columns.append(now - found if cell.kind == "moment" else found)
+            columns.append(now - found if encoded.kind == "moment" else found)
         born = self.graph.time(self.entity)
         if born is not None:
             columns.append(now - days(np.minimum(born[rows], limits), self.graph.unit))
@@ -217,7 +225,7 @@ class FeatureMaker:
         return table.astype(np.float32)
 
     def _follow(self, rows: Ints, limits: Ints, chain: tuple[ForeignKey, ...]) -> Ints:
-        """The row at the end of a chain of foreign keys; -1 for none, or one that is later."""
+        """The row at the end of a chain of foreign keys; -1 if there is none or it is later."""
         at = self._visible(self.entity, rows, limits)
         for key in chain:
             up = np.where(at >= 0, self.graph.parent(key)[at].astype(np.int64), -1)
@@ -248,18 +256,18 @@ class FeatureMaker:
             return self._follow(rows, limits, (anchor.key,))
         return self._visible(anchor.table, latest[anchor.last][anchor.key], limits)
 
-    def _ask(
+    def _aggregate(
         self, stream: Stream, owners: Ints, limits: Ints
     ) -> tuple[Floats, dict[ForeignKey, Ints]]:
         if self._aggregator is None:
             self._aggregator = Aggregator(self.graph, self._arrays, self.horizon)
-        return self._aggregator.ask(stream, owners, limits)
+        return self._aggregator.aggregate(stream, owners, limits)
 
 
-def _few(cell: Cell) -> bool:
-    return cell.kind == "category" and len(cell.levels) < MOST_CODES
+def _few(encoded: EncodedColumn) -> bool:
+    return encoded.kind == "category" and len(encoded.levels) < MOST_CODES
 
 
 def _renamed(key: ForeignKey, was: str, now: str) -> ForeignKey:
-    """The label history may have another name where a table of its name has come."""
+    """Adapt a saved key to the current name of the label history, which depends on other tables."""
     return ForeignKey(now, key.column, key.parent) if key.table == was else key

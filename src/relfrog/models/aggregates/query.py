@@ -1,11 +1,11 @@
-"""Streams added up by DuckDB: per row and time, from the rows that were visible by then.
+"""Aggregates of streams, computed by DuckDB: per row and time, over the rows visible by then.
 
-Rows of a stream stand in order of owner and time, and each knows the sums of its owner's rows up to
-it. What was visible at a time is then a prefix, found by an ASOF join, and a recent window is the
-difference of two prefixes: the work does not grow with how often a row is seen.
+Rows of a stream are sorted by owner and time, with cumulative sums per owner. What was visible at a
+time is then a prefix, found by an ASOF join, and a recent window is the difference of two prefixes,
+so the cost does not depend on how often a row is used.
 
-A row is visible from its own time on; a row without one from that of its latest parent, and a
-child's child when both are. Values of a parent that is later than its child are missing.
+A row is visible from its own time on; a row without a time from that of its latest parent, and a
+child's child once both are visible. Values of a parent that is later than its child are missing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.graph.relational import ForeignKey, RelationalGraph
-from relfrog.models.aggregates.columns import Cell, days
-from relfrog.models.aggregates.plan import WINDOWS, Measure, Stream
+from relfrog.models.aggregates.encoded_columns import EncodedColumn, days
+from relfrog.models.aggregates.feature_plan import WINDOWS, Measure, Stream
 from relfrog.support.duckdb import silence
 from relfrog.support.times import MISSING
 
@@ -31,44 +31,44 @@ __all__ = ["Aggregator"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
-#: Numbers that are kept between two questions.
-KEPT = 120_000_000
-#: Memory that DuckDB takes before it goes to disk.
+#: The most numbers cached between queries.
+CACHED_NUMBERS = 120_000_000
+#: Memory limit of DuckDB, beyond which it spills to disk.
 MEMORY = "4GB"
 
 
 class Aggregator:
-    """Answers for streams.
+    """Aggregates streams in an in-memory DuckDB database.
 
     Args:
-        graph: pointers and times.
-        cells: per table its columns, and per column its numbers. Shapes [rows].
-        horizon: that of the task, in ticks of the graph.
+        graph: parent pointers and times.
+        encodings: encoded columns with their values, per table. Shapes [rows].
+        horizon: horizon of the task, in ticks of the graph.
     """
 
     def __init__(
         self,
         graph: RelationalGraph,
-        cells: dict[str, list[tuple[Cell, NDArray[np.float64]]]],
+        encodings: dict[str, list[tuple[EncodedColumn, NDArray[np.float64]]]],
         horizon: int,
     ) -> None:
         self.graph, self.horizon = graph, horizon
-        self._cells = cells
+        self._encodings = encodings
         folder = tempfile.mkdtemp(prefix="relfrog-")
-        # Gone with this object, be it closed or forgotten.
+        # Removed with this object, whether it is closed or garbage-collected.
         self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        # Names of tables and columns never reach the SQL: all of them are numbers there.
+        # SQL uses numbers for tables and columns, never their names.
         self._db = duckdb.connect(":memory:")
         self._run(f"SET memory_limit = '{MEMORY}'")
         self._run("SET temp_directory = ?", [folder])
         silence(self._db)
         self._tables: dict[str, str] = {}
         self._streams: dict[Stream, str] = {}
-        self._weighed: set[Stream] = set()
-        self._kept = self._made = 0
+        self._counted: set[Stream] = set()
+        self._cached = self._made = 0
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._db.close()
         self._remove()
 
@@ -78,24 +78,24 @@ class Aggregator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(
+    def aggregate(
         self, stream: Stream, owners: Ints, limits: Ints
     ) -> tuple[Floats, dict[ForeignKey, Ints]]:
-        """What a stream adds up to.
+        """Aggregate a stream.
 
         Args:
-            stream: which rows, and what of them.
-            owners: the rows that they belong to; -1 for nobody. Shape [n].
-            limits: up to when each sees. Shape [n].
+            stream: the rows, and the statistics of them.
+            owners: the rows that they belong to; -1 for none. Shape [n].
+            limits: cut-off of each owner. Shape [n].
 
         Returns:
-            The features that the stream names, shape [n, features]; and per pointer of the stream
-            the parent of the latest row, -1 for none. Shape [n].
+            The features of the stream, shape [n, features]; and for each pointer of the stream the
+            parent of the latest row, -1 for none. Shape [n].
         """
         pairs, place = np.unique(np.stack([owners, limits], 1), axis=0, return_inverse=True)
         asked = pd.DataFrame({"ask": np.arange(len(pairs)), "owner": pairs[:, 0]})
         for number, width in enumerate((0, *WINDOWS)):
-            # A limit may be as early as it likes, but not leave 64 bits.
+            # Avoid an overflow of 64 bits for early cut-offs.
             span = min(width * self.horizon, np.iinfo(np.int64).max // 2)
             early = pairs[:, 1] < MISSING + 1 + span
             asked[f"l{number}"] = np.where(early, MISSING, pairs[:, 1] - span)
@@ -103,9 +103,9 @@ class Aggregator:
                 asked["l0"] = pairs[:, 1]
         made = self._make(stream)
         self._db.register("asked", asked)
-        found = self._db.execute(self._question(stream, made)).fetchnumpy()
+        found = self._db.execute(self._query(stream, made)).fetchnumpy()
         self._db.unregister("asked")
-        self._forget(stream, made)
+        self._evict(stream, made)
         count = len(stream.features)
         columns = [_column(found, f"f{number}") for number in range(count)]
         table = np.stack(columns, 1) if columns else np.zeros((len(pairs), 0), np.float32)
@@ -117,7 +117,7 @@ class Aggregator:
         return table[place], {key: rows[place] for key, rows in pointers.items()}
 
     def effective(self, table: str) -> Ints:
-        """From when on each row of a table counts as visible. Shape [rows]."""
+        """The time from which each row of a table is visible. Shape [rows]."""
         known = self.graph.time(table)
         if known is not None:
             return known
@@ -131,7 +131,7 @@ class Aggregator:
         return found
 
     def _load(self, table: str) -> str:
-        """Make a table of DuckDB: place, tick, seen, pointers p.., cells c..; its name."""
+        """Create a DuckDB table: place, tick, seen, pointers p.., encodings c..; its name."""
         if table not in self._tables:
             name = f"t{len(self._tables)}"
             count = self.graph.num_rows[table]
@@ -144,10 +144,10 @@ class Aggregator:
             for number, key in enumerate(self._keys(table)):
                 columns[f"p{number}"] = self.graph.parent(key).astype(np.int64)
             moments = days(tick, self.graph.unit)
-            for number, (cell, values) in enumerate(self._cells.get(table, [])):
-                if cell.kind == "moment" and own is not None:
-                    # How long before the row, which means the same at all times.
-                    values = moments - values - cell.center
+            for number, (encoded, values) in enumerate(self._encodings.get(table, [])):
+                if encoded.kind == "moment" and own is not None:
+                    # Relative to the row's time, so that it means the same at all times.
+                    values = moments - values - encoded.center
                 columns[f"c{number}"] = values
             frame = pd.DataFrame(columns)
             self._db.register("frame", frame)
@@ -162,11 +162,11 @@ class Aggregator:
     def _pointer(self, key: ForeignKey) -> str:
         return f"p{self._keys(key.table).index(key)}"
 
-    def _cell(self, cell: Cell) -> str:
-        return f"c{[c for c, _ in self._cells[cell.table]].index(cell)}"
+    def _encoded(self, encoded: EncodedColumn) -> str:
+        return f"c{[c for c, _ in self._encodings[encoded.table]].index(encoded)}"
 
     def _make(self, stream: Stream) -> str:
-        """Make the tables of a stream: rows with sums up to them, ends, firsts; their number."""
+        """Create the tables of a stream: cumulative sums, last and first rows; its number."""
         if stream in self._streams:
             return self._streams[stream]
         made = str(self._made)
@@ -193,14 +193,14 @@ class Aggregator:
         columns = [f"{owner} AS owner, {tick} AS tick, a.place AS place"]
         for number, measure in enumerate(stream.measures):
             side = "a" if measure.via is None else joined[measure.via]
-            value = f"{side}.{self._cell(measure.cell)}"
-            # NaN is how NumPy says NULL.
+            value = f"{side}.{self._encoded(measure.encoded)}"
+            # NaN stands for NULL in NumPy.
             value = f"CASE WHEN NOT isnan({value}) THEN {value} END"
             if measure.level >= 0:
                 value = f"(({value}) = {measure.level})::INTEGER::DOUBLE"
             columns.append(f"{value} AS v{number}")
         for number, code in enumerate(stream.codes):
-            value = f"a.{self._cell(code)}"
+            value = f"a.{self._encoded(code)}"
             columns.append(f"CASE WHEN NOT isnan({value}) THEN {value} END AS k{number}")
         for number, key in enumerate(stream.pointers):
             columns.append(f"nullif(a.{self._pointer(key)}, -1) AS p{number}")
@@ -221,7 +221,7 @@ class Aggregator:
         return made
 
     def _sums(self, stream: Stream, made: str) -> str:
-        """SQL for the rows with what is added up to each."""
+        """SQL for the cumulative sums of each row."""
         columns = ["g", "tick"]
         columns.append(f"min(CASE WHEN tick <> {MISSING} THEN tick END) OVER w AS t0")
         for number, measure in enumerate(stream.measures):
@@ -247,14 +247,14 @@ class Aggregator:
             "WINDOW w AS (PARTITION BY owner ORDER BY g ROWS UNBOUNDED PRECEDING)"
         )
 
-    def _question(self, stream: Stream, made: str) -> str:
-        """SQL for the features of the table `asked`, in its order."""
+    def _query(self, stream: Stream, made: str) -> str:
+        """SQL for the features of the rows of `asked`, in their order."""
         asof = "".join(
             f" ASOF LEFT JOIN e{made} e{n} ON a.owner = e{n}.owner AND a.l{n} >= e{n}.tick"
             for n in range(len(WINDOWS) + 1)
         )
         ends = ", ".join(f"e{n}.g AS g{n}" for n in range(len(WINDOWS) + 1))
-        # Prefixes to take off: of the rows before each window, and before the last few.
+        # Prefixes to subtract: the rows before each window, and before the last few.
         lows = {f"w{n}": f"x.g{n}" for n in range(1, len(WINDOWS) + 1)}
         lows |= {f"b{n}": f"CASE WHEN x.g0 - {n} >= x.first THEN x.g0 - {n} END" for n in (3, 10)}
         joins = "".join(f" LEFT JOIN r{made} {low} ON {low}.g = {g}" for low, g in lows.items())
@@ -283,27 +283,27 @@ class Aggregator:
             "ORDER BY x.ask"
         )
 
-    def _forget(self, stream: Stream, made: str) -> None:
-        """Drop what is too much to keep."""
-        if stream in self._weighed:
+    def _evict(self, stream: Stream, made: str) -> None:
+        """Drop the tables of a stream if the cache is full."""
+        if stream in self._counted:
             return
         rows = self._run(f"SELECT count(*) FROM r{made}")[0][0]
         size = rows * (4 * len(stream.measures) + 8)
-        if self._kept + size > KEPT:
+        if self._cached + size > CACHED_NUMBERS:
             for kind in "ref":
                 self._run(f"DROP TABLE {kind}{made}")
             del self._streams[stream]
         else:
-            self._kept += size
-            self._weighed.add(stream)
+            self._cached += size
+            self._counted.add(stream)
 
     def _run(self, sql: str, given: Any = None) -> list[Any]:
-        """Run SQL to its end: DuckDB takes no new question before."""
+        """Run SQL and fetch all rows, as DuckDB accepts no new query before."""
         return list(self._db.execute(sql, given).fetchall())
 
 
 def _stat(stat: str, number: int, measure: Measure) -> str:
-    """SQL for one number from the sums up to the latest row, less those of a prefix."""
+    """SQL for a statistic, from the cumulative sums of the latest row and of a prefix."""
     center = repr(0.0 if measure.level >= 0 else _center(measure))
 
     def over(low: str | None) -> tuple[str, str]:
@@ -337,10 +337,10 @@ def _stat(stat: str, number: int, measure: Measure) -> str:
 
 
 def _center(measure: Measure) -> float:
-    """What was taken off; moments in streams have none left."""
-    return 0.0 if measure.cell.kind == "moment" else measure.cell.center
+    """The centre of a measure; moments in streams are relative already."""
+    return 0.0 if measure.encoded.kind == "moment" else measure.encoded.center
 
 
 def _column(table: dict[str, Any], name: str, kind: Any = np.float32) -> NDArray[Any]:
-    """A column of DuckDB's answer, NaN for NULL."""
+    """A column of a query result, NaN for NULL."""
     return np.asarray(np.ma.filled(table[name].astype(kind), np.nan))

@@ -1,4 +1,4 @@
-"""Curves and clouds of test predictions: calibration, ROC, precision and recall, residuals."""
+"""Charts of test predictions: calibration, ROC, precision-recall, residuals, scatter plot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relfrog.reporting.material import Answers, Material
 
 __all__ = ["against", "calibration", "label_name", "precision_recall", "residuals", "roc"]
 
-#: Points of a curve, dots of a cloud.
+#: The most points of a curve, and of a scatter plot.
 POINTS, DOTS = 160, 800
 DAY = "%Y-%m-%d"
 
@@ -33,7 +33,7 @@ def _square() -> dict[str, Any]:
 
 
 def calibration(truth: NDArray[Any], predicted: NDArray[Any], what: str = "label 1") -> Markup:
-    """Tenths of the predictions, from low to high: what was predicted, what came."""
+    """Calibration curve: mean prediction and observed share per decile of the predictions."""
     parts = np.array_split(np.argsort(predicted, kind="stable"), min(10, len(predicted)))
     data = []
     for some in parts:
@@ -63,7 +63,7 @@ def calibration(truth: NDArray[Any], predicted: NDArray[Any], what: str = "label
     )
     return figure(
         chart(spec, alt),
-        f"Calibration in tenths of the predictions; on the dashed line they mean what they say. "
+        f"Calibration by decile of the predictions; on the dashed line it is perfect. "
         f"Mean distance {100 * off:.1f} points.",
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def roc(truth: NDArray[Any], predicted: NDArray[Any]) -> Markup | None:
 
 
 def precision_recall(truth: NDArray[Any], predicted: NDArray[Any]) -> Markup | None:
-    """Precision by recall."""
+    """The precision-recall curve."""
     from sklearn.metrics import average_precision_score, precision_recall_curve
 
     if truth.min() == truth.max():
@@ -115,7 +115,7 @@ def precision_recall(truth: NDArray[Any], predicted: NDArray[Any]) -> Markup | N
 
 
 def residuals(m: Material, answers: Answers) -> Markup:
-    """Labels minus predictions, over time."""
+    """Residuals (labels minus predictions) over time."""
     times = answers.seeds.times.reset_index(drop=True)
     error = answers.truth.astype(float) - answers.predicted
     shown = _thin(len(error), DOTS)
@@ -145,12 +145,12 @@ def residuals(m: Material, answers: Answers) -> Markup:
     )
     return figure(
         chart(spec, alt),
-        "Residuals (label minus prediction) over time: median, middle half, and single ones.",
+        "Residuals (label minus prediction) over time: median, quartiles, and single values.",
     )
 
 
 def against(m: Material, answers: Answers) -> Markup:
-    """Labels by what was predicted."""
+    """Scatter plot of labels against predictions."""
     shown = _thin(len(answers.truth), DOTS)
     data = [{"x": float(answers.predicted[i]), "y": float(answers.truth[i])} for i in shown]
     values = np.concatenate([answers.predicted, answers.truth.astype(float)])

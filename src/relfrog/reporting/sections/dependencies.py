@@ -1,4 +1,4 @@
-"""What the functional dependencies learned: differences between parents and children in 2-D."""
+"""What the functional-dependency losses learned: h_parent - h_child of pairs, in two dimensions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relfrog.reporting.material import Material
 
 __all__ = ["dependencies"]
 
-#: Foreign keys that get a picture of their own, and points in it.
+#: The most foreign keys with a chart, and the most points in it.
 MOST, POINTS = 12, 80
 
 
@@ -34,21 +34,21 @@ def dependencies(m: Material) -> Markup:
     if found is None:
         return missing(m.why.get("differences", "There are no foreign-key pairs to look at."))
     if not len(found.key):
-        return missing("The sampled rows hold no foreign-key pair.")
-    keys = sorted(found.separation, key=lambda key: -_or_zero(_told(found, key)))
-    apart = [value for key in keys if not np.isnan(value := _told(found, key))]
+        return missing("There is no foreign-key pair among the sampled rows.")
+    keys = sorted(found.separation, key=lambda key: -_or_zero(_separated(found, key)))
+    apart = [value for key in keys if not np.isnan(value := _separated(found, key))]
     learned = any(not np.isnan(value) for value in found.scored.values())
-    how = "by the score that was learned for the key" if learned else "by their distance"
+    how = "by the learned score of the key" if learned else "by their distance"
     parts: list[Any] = [
-        tag("p", "A foreign key says which parent a row has. If the embeddings know it, the "
-            "difference between a parent and its child is much the same for all true pairs of a "
-            "key, and something else for mismatched ones."
-            + (f" True and mismatched pairs are told apart {how} with ROC-AUC "
+        tag("p", "A foreign key says which parent a row has. If the embeddings encode it, the "
+            "difference between a parent and its child is similar for all true pairs of a key, and "
+            "different for mismatched pairs."
+            + (f" True and mismatched pairs are separated {how} with ROC-AUC "
                f"{amount(min(apart), 2)} to {amount(max(apart), 2)}, depending on the key (0.5 is "
-               "not at all, 1 is always)." if apart else "")),
+               "chance, 1 is perfect)." if apart else "")),
     ]  # fmt: skip
     if m.run.config.model != "frog" or not (m.run.config.beta or m.run.config.gamma):
-        parts.append(note("This run was trained without the losses on functional dependencies."))
+        parts.append(note("This run was trained without the functional-dependency losses."))
     marks = (
         tag("i", class_="dot", style=f"background:{BLUE}"),
         tag("b", "▲", style=f"color:{ORANGE}"),
@@ -62,27 +62,27 @@ def dependencies(m: Material) -> Markup:
     parts.append(columns(*(_one(found, names, key, window) for key in keys[:MOST])))
     share = ""
     if not np.isnan(found.explained):
-        share = f" They hold {100 * found.explained:.0f} % of the variance."
+        share = f" They explain {100 * found.explained:.0f} % of the variance."
     if len(keys) > MOST:
         share += f" {len(keys) - MOST} more foreign keys are in the table only."
     parts.append(note(
         "Both axes are the first two principal components of the true differences, the same in all "
-        f"pictures.{share}"
+        f"charts.{share}"
     ))  # fmt: skip
     rows = [
         [key, *((_number(some[key]), _or_zero(some[key])) for some in (found.scored,
                                                                        found.separation))]
         for key in keys
     ]  # fmt: skip
-    heads = ["foreign key", "told apart by the learned score (ROC-AUC)",
+    heads = ["foreign key", "separation by the learned score (ROC-AUC)",
              "by distance from the mean (ROC-AUC)"]  # fmt: skip
     table = sheet(heads, rows, numbers=[1, 2], label="Separation by foreign key", sorts=True)
     parts.append(tag("details", tag("summary", f"All {len(keys)} foreign keys"), table))
     return join(parts)
 
 
-def _told(found: Any, key: str) -> float:
-    """How well true pairs are told from others: by the learned score, where there is one."""
+def _separated(found: Any, key: str) -> float:
+    """The ROC-AUC of true against mismatched pairs: by the learned score if there is one."""
     scored = float(found.scored[key])
     return float(found.separation[key]) if np.isnan(scored) else scored
 
@@ -120,6 +120,6 @@ def _one(found: Any, names: Any, key: str, window: Any) -> Markup | None:
                                 "range": ["circle", "triangle-up"]}},
         },
     }  # fmt: skip
-    value = amount(_told(found, key), 2)
-    alt = f"Differences of {key}: true and mismatched pairs, told apart with ROC-AUC {value}"
+    value = amount(_separated(found, key), 2)
+    alt = f"Differences of {key}: true and mismatched pairs, separated with ROC-AUC {value}"
     return figure(chart(spec, alt), join([tag("code", key), f" · ROC-AUC {value}"]), class_="small")

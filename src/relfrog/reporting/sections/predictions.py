@@ -1,4 +1,4 @@
-"""Predictions on test: how good, for whom, when, and where they went wrong most confidently."""
+"""Test predictions: calibration and curves, scores by time and by history, worst mistakes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ from relfrog.reporting.html import (
     missing,
     tag,
 )
+from relfrog.reporting.kind_parts import KIND_PARTS
 from relfrog.reporting.material import Answers, Material
-from relfrog.reporting.sections.curves import against, calibration, precision_recall, residuals, roc
-from relfrog.reporting.sections.lists import example_lists
-from relfrog.reporting.sections.mistakes import mistakes
 
 __all__ = ["predictions"]
 
@@ -41,24 +39,9 @@ def predictions(m: Material) -> Markup:
             f"{_times(answers.seeds.times.nunique())}, for {len(np.unique(answers.seeds.rows)):,} "
             "entities, each from what was known at its own time (rolling).")
     ]  # fmt: skip
-    figures: list[Markup | None] = []
-    if m.kind == "binary_classification":
-        figures += [calibration(answers.truth.astype(int), answers.predicted),
-                    roc(answers.truth.astype(int), answers.predicted),
-                    precision_recall(answers.truth.astype(int), answers.predicted)]  # fmt: skip
-    elif m.kind == "regression":
-        figures += [residuals(m, answers), against(m, answers)]
-    elif m.kind == "multiclass_classification":
-        figures += [_top_calibration(answers)]
-    elif m.kind == "multilabel_classification":
-        truth = np.stack(answers.truth.tolist()).astype(int)
-        figures += [calibration(truth.ravel(), answers.predicted.ravel())]
-    figures += [_by_time(m, answers), _by_past(m, answers)]
-    parts.append(columns(*figures))
-    if m.kind == "recommendation":
-        parts.append(example_lists(m))
-    else:
-        parts.append(mistakes(m, answers))
+    kind = KIND_PARTS[m.kind]
+    figures = [*kind.figures(m, answers), _by_time(m, answers), _by_past(m, answers)]
+    parts += [columns(*figures), kind.examples(m, answers)]
     return join(parts)
 
 
@@ -139,9 +122,3 @@ def _by_past(m: Material, answers: Answers) -> Markup | None:
         groups = [(f"{edges[0]:,}", np.arange(len(past)))]
     return _scores(m, _part_scores(m, answers, groups), "rows that refer to the entity by then",
                    "by how much history an entity had")  # fmt: skip
-
-
-def _top_calibration(answers: Answers) -> Markup:
-    chosen = answers.predicted.argmax(1)
-    right = (chosen == answers.truth).astype(int)
-    return calibration(right, answers.predicted.max(1), "the chosen class")

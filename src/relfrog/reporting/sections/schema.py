@@ -1,4 +1,4 @@
-"""The schema as the model sees it, and the table of roles; for two runs, what differs."""
+"""The schema with the learned roles, and a comparison with the roles of another run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from relfrog.reporting.html import (
     tag,
 )
 from relfrog.reporting.material import Material
-from relfrog.reporting.schema import Schema, draw_schema, legend
+from relfrog.reporting.schema_drawing import Schema, draw_schema, legend
 
 __all__ = ["schema"]
 
-#: Gates that differ by more than this are marked.
+#: Gates that differ by more than this between two runs are marked.
 MARKED = 0.1
 
 
@@ -45,7 +45,7 @@ def schema(m: Material, other: Material | None = None) -> Markup:
 
 
 def _beside(picture: Markup, caption: Any, number: int) -> Markup:
-    """A picture and, beside it if it is small, the place where its numbers are shown."""
+    """A picture with a side panel that shows the numbers of the selected table or route."""
     found = re.search(r'viewBox="0 0 (\d+)', picture)
     width = int(found[1]) if found else 560
     hint = tag("p", "Click a table or a strand to see its numbers here.", class_="faint")
@@ -79,8 +79,8 @@ def _introduction(m: Material, schema: Schema) -> Markup:
     return tag(
         "p", f"{_words(schema).capitalize()}. A route joins two tables through a third; its gate "
         "says how much the middle table acts as an edge between the other two (1) rather than as a "
-        "node of its own (0). Most of an edge: ", tag("code", top),
-        f" ({amount(schema.gates[top], 2)}); most of a node: ", tag("code", low),
+        "node of its own (0). Closest to an edge: ", tag("code", top),
+        f" ({amount(schema.gates[top], 2)}); closest to a node: ", tag("code", low),
         f" ({amount(schema.gates[low], 2)}).",
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def _caption(m: Material) -> Markup:
 
 
 def _differing(one: Schema, other: Schema) -> dict[str, str]:
-    """Routes whose gates differ much, or whose role does, and how."""
+    """The routes whose roles, or gates by more than `MARKED`, differ between two runs, and how."""
     found = {}
     for route in one.gates.keys() & other.gates.keys():
         a, b = one.gates[route], other.gates[route]

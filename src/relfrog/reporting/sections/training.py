@@ -1,4 +1,4 @@
-"""How training went: loss, validation metric and gates over epochs."""
+"""Training curves: loss, validation metric and gates by epoch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from relfrog.reporting.material import Material
 
 __all__ = ["training"]
 
-#: Routes whose gates are drawn; those that moved most.
+#: The most routes whose gates are drawn: those furthest from 0.5 at the end.
 MOST = 24
 
 
@@ -94,7 +94,7 @@ def _metric(
 
 
 def _pairs(frame: pd.DataFrame, x: dict[str, Any]) -> Markup | None:
-    """Losses of the functional dependencies, where there are any."""
+    """The pair loss of the functional dependencies, if the run has it."""
     if "fd_pair" not in frame or not frame["fd_pair"].fillna(0).any():
         return None
     data = [{"epoch": int(r.epoch), "loss": r.fd_pair} for r in frame.itertuples()]

@@ -1,4 +1,4 @@
-"""The schema as a picture: tables, foreign keys, and a strand for every route of a run."""
+"""Drawing of the schema: tables, foreign keys, and a coloured strand for every route of a run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from relfrog.reporting.schema_layout import Box, Join, Line, Placement, place
 
 __all__ = ["Schema", "draw_schema", "read_schema", "schema_svg"]
 
-#: Width of a strand, and of all strands of a foreign key together at most: in a small schema, and
-#: in one with more foreign keys than FEW.
+#: Width of a strand, and the most that all strands of a foreign key take: in a small schema, and in
+#: one with more than FEW foreign keys.
 STRAND, BUNDLE, THIN, FEW = 3.5, 18.0, 9.0, 20
-#: Height of a column that is listed.
+#: Height of a listed column.
 LINE = 18.0
 
 
@@ -27,13 +27,13 @@ class Schema:
     """Tables and keys of a run with the gates of its routes.
 
     Attributes:
-        tables: per table what `database.json` says of it.
+        tables: the entry of each table in `database.json`.
         keys: the foreign keys.
-        routes: the routes that the run has, by their name.
-        gates: their gates.
-        entity: the table that is predicted for.
-        target: the table of recommendations.
-        columns: per table the columns to list, each with its kind.
+        routes: the routes of the run, by name.
+        gates: the gates of the routes, by name.
+        entity: the entity table of the task.
+        target: the target table of a recommendation.
+        columns: columns to list in each table, with their kinds.
     """
 
     tables: dict[str, dict[str, Any]]
@@ -51,9 +51,9 @@ def read_schema(
     """The schema of a run, from its `database.json` and `roles.json`.
 
     Args:
-        database: what the first holds.
-        roles: what the second holds.
-        history: whether the run sees earlier labels.
+        database: the content of `database.json`.
+        roles: the content of `roles.json`.
+        history: whether the run uses the label history.
     """
     tables = {t["name"]: t for t in database["tables"] if history or not t.get("history")}
     keys = tuple(
@@ -76,8 +76,8 @@ def schema_svg(inspected: Mapping[str, Any], *, most_columns: int = 14) -> str:
     """The schema of a dataset as an SVG file.
 
     Args:
-        inspected: what :func:`~relfrog.datasets.overview.inspect` gives.
-        most_columns: columns shown per table; keys and times always are.
+        inspected: the result of :func:`~relfrog.datasets.overview.inspect`.
+        most_columns: the most columns to list per table; keys and times are always listed.
     """
     keys = tuple(
         ForeignKey(k["table"], k["column"], k["parent"]) for k in inspected["foreign_keys"]
@@ -92,7 +92,7 @@ def schema_svg(inspected: Mapping[str, Any], *, most_columns: int = 14) -> str:
 def _listed(
     table: Mapping[str, Any], keys: Sequence[ForeignKey], most: int
 ) -> list[tuple[str, str]]:
-    """Columns with their kinds: the primary key, foreign keys, the time, then all others."""
+    """Columns with their kinds: primary key, foreign keys, time column, then the others."""
     words = {table["time_column"]: "time"}
     words |= {key.column: "foreign key" for key in keys if key.table == table["name"]}
     words |= {table["primary_key"]: "key"}
@@ -105,7 +105,7 @@ def _listed(
 
 
 def _sizes(schema: Schema) -> dict[str, tuple[float, float]]:
-    """Boxes: as wide as the name needs, and larger the more rows there are."""
+    """Sizes of the boxes: wide enough for the name, and larger for more rows."""
     most = math.log10(max([10, *(t["rows"] for t in schema.tables.values())]))
     found = {}
     for name, table in schema.tables.items():
@@ -119,7 +119,7 @@ def _sizes(schema: Schema) -> dict[str, tuple[float, float]]:
 
 
 def placement(schema: Schema) -> Placement:
-    """Where everything goes."""
+    """The layout of a schema."""
     used = _strands(schema)
     joins = [
         Join(key.table, key.parent, max(2.0, _thickness(schema, len(used[key])) * len(used[key])))
@@ -129,7 +129,7 @@ def placement(schema: Schema) -> Placement:
 
 
 def _strands(schema: Schema) -> dict[ForeignKey, list[str]]:
-    """Per foreign key the routes that run along it, from node to edge."""
+    """The routes along each foreign key, sorted by gate."""
     used: dict[ForeignKey, list[str]] = {key: [] for key in schema.keys}
     for name, route in sorted(schema.routes.items(), key=lambda r: (schema.gates[r[0]], r[0])):
         for key in dict.fromkeys((route.first, route.second)):
@@ -150,14 +150,14 @@ def draw_schema(
     marked: Mapping[str, str] | None = None,
     static: bool = False,
 ) -> Markup:
-    """The picture, as SVG that the page's script brings to life.
+    """Draw a schema as SVG, interactive with the script of the page.
 
     Args:
         schema: what to draw.
         title: the text alternative.
-        number: of the picture, where there are several.
-        marked: routes to mark, with what is remarkable about them.
-        static: whether there is no script: tables are no buttons, and the size is fixed.
+        number: number of the picture on the page.
+        marked: routes to mark, and why.
+        static: whether the picture is used without the script: fixed size, no buttons.
     """
     placed = placement(schema)
     used = _strands(schema)
@@ -179,10 +179,10 @@ def draw_schema(
 
 
 def _to_columns(key: ForeignKey, line: Line, placed: Placement, schema: Schema) -> Line:
-    """A line from the foreign key to the primary key, where columns are listed."""
+    """Let a line end at the foreign-key and primary-key columns, if these are listed."""
     points = list(line.points)
     primary = schema.tables[key.parent].get("primary_key")
-    # It runs level to the end of the layer, unless the table refers to itself.
+    # It stays horizontal up to the end of the layer, unless the table refers to itself.
     for ends, table, column in (((0, 1), key.table, key.column), ((-1, -2), key.parent, primary)):
         names = [name for name, _ in schema.columns.get(table, ())]
         if column in names:
@@ -193,7 +193,7 @@ def _to_columns(key: ForeignKey, line: Line, placed: Placement, schema: Schema) 
 
 
 def _path(line: Line, shift: float) -> str:
-    """A curve through the points of a line, level in each of them, moved down by `shift`."""
+    """An SVG path through the points, horizontal at each of them, moved down by `shift`."""
     (x, y), *rest = line.points
     parts = [f"M{x:.1f},{y + shift:.1f}"]
     if len(line.points) == 3:  # a table that refers to itself
@@ -292,7 +292,7 @@ def _table(name: str, box: Box, schema: Schema, static: bool) -> Markup:
 
 
 def legend() -> Markup:
-    """What the colours and sizes mean."""
+    """The legend of the gate colours."""
     stops = [tag("i", style=f"background:{gate_colour(i / 20)}") for i in range(21)]
     return tag(
         "div", tag("span", "0 · node"), tag("span", join(stops), class_="ramp"),

@@ -1,7 +1,7 @@
-"""Columns as plain numbers, one per row, for DuckDB to add up: simpler than what a network reads.
+"""Columns encoded as one number per row, for aggregation in DuckDB; simpler than for networks.
 
-What a column is, its levels and its centre come from rows before the validation time and are kept
-with the run.
+Kind, levels and centre of a column are fitted on rows before the validation time and saved with the
+run.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from numpy.typing import NDArray
 from relfrog.features.values import read_lists, read_numbers, read_texts, read_times, value_kind
 from relfrog.support.times import MISSING
 
-__all__ = ["Cell", "days", "fit_cells"]
+__all__ = ["EncodedColumn", "days", "fit_encoded_columns"]
 
 Floats = NDArray[np.float64]
 
-#: Levels of a category that have a code of their own.
+#: The most levels of a category that have a code of their own.
 MOST_LEVELS = 200
-#: Numbers are cut here, so that sums of their squares stay finite.
+#: Numbers are clipped here, so that sums of their squares stay finite.
 LARGE = 1e15
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One number per row of a table.
+class EncodedColumn:
+    """An encoding of a column as one number per row.
 
     Attributes:
         table: its table.
         column: its column.
         kind: "number"; "moment", in days since 1970; "length" of a text or list; "category", the
-            code of a level; "value", likewise of one of few whole numbers; or "label", one output
-            of the label history.
-        center: a number that is taken off, so that sums of squares keep their digits.
-        levels: of a category, the most frequent first; rarer ones share one more code.
-        part: of a label, which output.
+            code of a level; "value", the code of one of few integers; or "label", one output of
+            the label history.
+        center: subtracted from the values, so that sums of squares stay precise.
+        levels: levels of a category, the most frequent first; rarer ones share a last code.
+        part: index of the output, for a label.
     """
 
     table: str
@@ -50,24 +50,24 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name in the names of features."""
         suffix = {"length": " length", "label": f" {self.part}" if self.part else ""}
         return f"{self.column}{suffix.get(self.kind, '')}"
 
     def to_json(self) -> dict[str, Any]:
-        """For JSON."""
+        """Convert to JSON values."""
         return asdict(self) | {"levels": list(self.levels)}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Cell:
-        """From JSON."""
+    def from_json(cls, found: dict[str, Any]) -> EncodedColumn:
+        """Restore from JSON values."""
         return cls(
             str(found["table"]), str(found["column"]), str(found["kind"]), float(found["center"]),
             tuple(map(str, found["levels"])), int(found["part"]),
         )  # fmt: skip
 
     def encode(self, values: pd.Series) -> Floats:
-        """The numbers with the centre taken off, NaN where there is none. Shape [rows]."""
+        """Encode values, minus the centre; NaN where missing. Shape [rows]."""
         if self.kind == "number":
             found = np.clip(read_numbers(values), -LARGE, LARGE)
         elif self.kind == "moment":
@@ -97,8 +97,8 @@ def _lengths(values: pd.Series) -> Floats:
     return np.array([np.nan if w is None else len(w) for w in read_texts(values)], float)
 
 
-def fit_cells(table: str, column: str, values: pd.Series) -> list[Cell]:
-    """What numbers a column gives, judged by these values; none if there is nothing to learn."""
+def fit_encoded_columns(table: str, column: str, values: pd.Series) -> list[EncodedColumn]:
+    """Choose the encodings of a column from its values; none if it is empty or constant."""
     kind = value_kind(values)
     if kind in ("boolean", "number"):
         found = np.clip(read_numbers(values), -LARGE, LARGE)
@@ -108,34 +108,34 @@ def fit_cells(table: str, column: str, values: pd.Series) -> list[Cell]:
         distinct = np.unique(known)
         if len(distinct) < 2:
             return []
-        cells = [Cell(table, column, "number", float(known.mean()))]
+        encodings = [EncodedColumn(table, column, "number", float(known.mean()))]
         whole = bool((known == np.rint(known)).all())
         if whole and 2 < len(distinct) <= min(MOST_LEVELS, len(known) // 10):
-            cells.append(Cell(table, column, "value", 0.0, _levels(values)))
-        return cells
+            encodings.append(EncodedColumn(table, column, "value", 0.0, _levels(values)))
+        return encodings
     if kind == "moment":
-        found = Cell(table, column, "moment").encode(values)
+        found = EncodedColumn(table, column, "moment").encode(values)
         known = found[~np.isnan(found)]
         center = float(known.mean()) if len(known) else 0.0
-        return [Cell(table, column, "moment", center)] if len(known) else []
+        return [EncodedColumn(table, column, "moment", center)] if len(known) else []
     if kind == "list":
         lengths = _lengths(values)
-        return [Cell(table, column, "length", float(np.nanmean(lengths)))]
+        return [EncodedColumn(table, column, "length", float(np.nanmean(lengths)))]
     if kind != "text":
         return []
     words = pd.Series(read_texts(values)).dropna()
     count = words.nunique()
-    cells = []
+    encodings = []
     if 2 <= count <= min(max(MOST_LEVELS, len(words) // 20), len(words) // 2):
-        cells.append(Cell(table, column, "category", 0.0, _levels(values)))
+        encodings.append(EncodedColumn(table, column, "category", 0.0, _levels(values)))
     lengths = words.str.len()
-    if (not cells or count > MOST_LEVELS) and lengths.nunique() > 1:
-        cells.append(Cell(table, column, "length", float(lengths.mean())))
-    return cells
+    if (not encodings or count > MOST_LEVELS) and lengths.nunique() > 1:
+        encodings.append(EncodedColumn(table, column, "length", float(lengths.mean())))
+    return encodings
 
 
 def _levels(values: pd.Series) -> tuple[str, ...]:
-    """The texts that occur, the most frequent first."""
+    """The most frequent texts, in order of frequency."""
     words = pd.Series(read_texts(values)).dropna()
     counts = words.value_counts()
     ordered = sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0])))

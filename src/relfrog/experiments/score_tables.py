@@ -1,4 +1,4 @@
-"""Results of many runs as tables: mean and deviation over seeds, best and second marked."""
+"""Markdown tables of scores: mean and standard deviation over seeds, best and second marked."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from typing import Any
 from relfrog.datasets.metrics import REGIMES
 from relfrog.kinds import TASK_KINDS
 
-__all__ = ["METRICS", "Metric", "Tally", "main_metric", "marked", "score_tables", "tally"]
+__all__ = [
+    "METRICS",
+    "Metric",
+    "ScoreSummary",
+    "main_metric",
+    "marked",
+    "score_tables",
+    "summarize",
+]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What a type of task is judged by.
+    """The main metric of a task type.
 
     Attributes:
-        name: in the metrics of a run.
-        title: in tables.
-        higher: whether more is better.
+        name: its name in the metrics of a run.
+        title: its title in tables.
+        higher: whether higher is better.
         percent: whether it is shown times 100, as in the paper.
     """
 
@@ -38,18 +46,18 @@ METRICS = {
 
 
 def main_metric(kind: str) -> Metric:
-    """The metric of a type of task."""
+    """The main metric of a task type."""
     return METRICS[kind]
 
 
 @dataclass(frozen=True)
-class Tally:
-    """One figure over several seeds.
+class ScoreSummary:
+    """A score over several random seeds.
 
     Attributes:
-        mean: in the unit in which it is shown.
-        deviation: over the seeds; None for a single one.
-        seeds: how many.
+        mean: mean, in the unit in which it is shown.
+        deviation: sample standard deviation; None for a single seed.
+        seeds: number of seeds.
     """
 
     mean: float
@@ -57,7 +65,7 @@ class Tally:
     seeds: int
 
     def text(self, percent: bool) -> str:
-        """For a table: as many digits as the paper has, or five that count."""
+        """Format for a table: two decimals as in the paper, or five significant digits."""
         if math.isnan(self.mean):
             return "none"
         large = sum(abs(self.mean) >= size for size in (10, 100, 1000, 10000))
@@ -66,22 +74,22 @@ class Tally:
         return shown if self.deviation is None else f"{shown} ± {self.deviation:.{digits}f}"
 
 
-def tally(values: Iterable[float | None], percent: bool = False) -> Tally:
-    """Mean and sample deviation of values; those that are not defined are left out."""
+def summarize(values: Iterable[float | None], percent: bool = False) -> ScoreSummary:
+    """Mean and sample standard deviation of values, without undefined ones."""
     factor = 100.0 if percent else 1.0
     known = [factor * v for v in values if v is not None and not math.isnan(v)]
     if not known:
-        return Tally(float("nan"), None, 0)
-    return Tally(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
+        return ScoreSummary(float("nan"), None, 0)
+    return ScoreSummary(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
 
 
 def marked(texts: Sequence[str], values: Sequence[float | None], higher: bool) -> list[str]:
-    """Texts with the best in bold and the second in italics; what looks equal is equal.
+    """Mark the best in bold and the second in italics; equal texts are ties.
 
     Args:
-        texts: what to show.
-        values: how good each is; None or NaN for what is not compared.
-        higher: whether more is better.
+        texts: the formatted values.
+        values: the values; None or NaN if not compared.
+        higher: whether higher is better.
     """
     shown = [text.split(" ±")[0] for text in texts]
     known = {
@@ -101,12 +109,12 @@ def score_tables(
     variants: Sequence[str],
     published: Mapping[str, Mapping[str, tuple[float, float | None]]],
 ) -> str:
-    """Markdown: per type of task a table with a row per task and regime, a column per variant.
+    """A Markdown table per task type, with a row per task and regime, a column per variant.
 
     Args:
         runs: entries of `results.json`.
-        variants: the columns, as far as there are runs or figures of them.
-        published: the paper's figures, which stand in rows of their own.
+        variants: the columns; variants without scores are left out.
+        published: the paper's scores, in rows of their own.
     """
     parts = []
     for kind, metric in METRICS.items():
@@ -122,7 +130,7 @@ def score_tables(
         for (dataset, task), name in zip(tasks, names, strict=True):
             for regime in REGIMES:
                 own = [
-                    tally(
+                    summarize(
                         [
                             run["metrics"].get(metric.name) for run in mine
                             if (run["dataset"], run["task"], run["regime"], run["variant"])
@@ -135,30 +143,37 @@ def score_tables(
                 rows.append(_row(f"{dataset} {task}", regime, own, metric))
             if name in published:
                 figures = [published[name].get(variant) for variant in columns]
-                nothing = Tally(float("nan"), None, 0)
-                paper = [nothing if f is None else Tally(f[0], f[1], 5) for f in figures]
+                nothing = ScoreSummary(float("nan"), None, 0)
+                paper = [nothing if f is None else ScoreSummary(f[0], f[1], 5) for f in figures]
                 rows.append(_row(f"{dataset} {task}", "the paper, frozen", paper, metric))
-        parts += [f"### {metric.title}", "", *markdown(["task", "regime", *columns], rows), ""]
+        parts += [
+            f"### {metric.title}",
+            "",
+            *markdown_table(["task", "regime", *columns], rows),
+            "",
+        ]
     return "\n".join(parts)
 
 
-def _row(task: str, regime: str, tallies: Sequence[Tally], metric: Metric) -> list[str]:
-    texts = [t.text(metric.percent) if t.seeds else "" for t in tallies]
-    values = [t.mean if t.seeds else None for t in tallies]
-    return [cell(task), regime, *marked(texts, values, metric.higher)]
+def _row(task: str, regime: str, summaries: Sequence[ScoreSummary], metric: Metric) -> list[str]:
+    texts = [t.text(metric.percent) if t.seeds else "" for t in summaries]
+    values = [t.mean if t.seeds else None for t in summaries]
+    return [escape_cell(task), regime, *marked(texts, values, metric.higher)]
 
 
-def cell(text: str) -> str:
-    """Text for a cell of a Markdown table, whatever names it holds."""
+def escape_cell(text: str) -> str:
+    """Escape text for a cell of a Markdown table."""
     safe = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;")
     return safe.replace("|", "\\|")
 
 
-def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> list[str]:
-    """The lines of a Markdown table; all but the first columns are numbers."""
+def markdown_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2
+) -> list[str]:
+    """The lines of a Markdown table; all but the first `left` columns are right-aligned."""
     line = ["---" if number < left else "--:" for number in range(len(headers))]
     return [
-        f"| {' | '.join(map(cell, headers))} |",
+        f"| {' | '.join(map(escape_cell, headers))} |",
         f"|{'|'.join(line)}|",
         *(f"| {' | '.join(row)} |" for row in rows),
     ]

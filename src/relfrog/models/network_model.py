@@ -1,4 +1,4 @@
-"""Graph networks as models: FROG, and the plain networks that it is compared with."""
+"""Graph networks behind the interface of models: FROG, and the networks it is compared with."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from relfrog.training.weights import FILE, named_part
 
 __all__ = ["FILE", "SELECTED", "WORK", "NetworkModel"]
 
-#: Of a refitted model: the folder of what validation had selected.
+#: Subfolder of a refitted model's run with the model selected by validation.
 SELECTED = "chosen"
-#: Folders that are there while training goes on: with and without label history, and the refit.
+#: Temporary subfolders during training: with and without label history, and the refit.
 WORK = ("history-on", "history-off", "refit")
 
 
 class NetworkModel(Model):
-    """A graph network, trained by `Trainer`; with refit, trained again with validation labels."""
+    """A graph network, trained by `Trainer`; optionally refitted with validation labels."""
 
     encoded = True
 
     def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
         super().__init__(prepared, labels, **options)
-        #: Weights as they are saved: of the network and, to look into it, of the regulariser.
+        #: Weights as saved: of the network and, for analysis, of the regulariser.
         self.weights: dict[str, Any] = {}
         self._folder = Path()
 
@@ -52,7 +52,7 @@ class NetworkModel(Model):
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Train, with and without label history if validation shall decide; then refit."""
+        """Train, with and without label history if validation decides; then refit if set."""
 
         def train(part: str, prepared: Prepared, last: int | None = None) -> Trainer:
             (folder / part).mkdir(exist_ok=True)
@@ -95,28 +95,28 @@ class NetworkModel(Model):
             }  # fmt: skip
 
     def _candidates(self) -> list[tuple[str, Prepared]]:
-        """What to train in which folder: one network, or one with and one without history."""
+        """The networks to train, with their subfolders: one, or with and without history."""
         config = self.prepared.config
         if config.history != "auto":
-            # The refit must not be mixed up with what was selected.
+            # The selected weights are kept apart from those of the refit.
             return [(SELECTED if config.refit else "", self.prepared)]
         shown = replace(self.prepared, config=replace(config, history="on"))
         hidden = self.prepared.opened.prepare(replace(config, history="off"))
         return list(zip(WORK, (shown, hidden), strict=False))
 
     def _take(self, trainer: Trainer) -> None:
-        """Be what a trainer has trained."""
+        """Take over the weights of a trainer."""
         self.prepared = trainer.prepared
         self.weights = load_tensors(trainer.folder / FILE)
         vars(self).pop("network", None)
 
     def save(self, folder: Path) -> None:
-        """As safetensors."""
+        """Write the weights as safetensors."""
         save_tensors(folder / FILE, self.weights)
         self._folder = folder
 
     def load(self, folder: Path) -> None:
-        """From safetensors; the network itself is built when it is first needed."""
+        """Read the weights; the network is built on first use."""
         self.weights = load_tensors(folder / FILE)
         self._folder = folder
         vars(self).pop("network", None)
@@ -137,14 +137,14 @@ class NetworkModel(Model):
 
     @property
     def features(self) -> dict[str, Features]:
-        """The columns as numbers, on the model's device."""
+        """The columns as tensors, on the model's device."""
         device = torch.device(self.device)
         return {name: part.to(device) for name, part in self.prepared.features.items()}
 
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
-        """What the network says."""
+        """Predict with the network; see `Model`."""
         loader = self.prepared.loader(seeds, cutoff=cutoff)
         with thread_limit(self.prepared.config.threads):
             return predict_seeds(

@@ -1,4 +1,4 @@
-"""Examples of recommended lists: what was recommended, and what came."""
+"""Examples of recommended lists: hits, misses, and true targets that were not listed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["example_lists"]
 
 
 def example_lists(m: Material) -> Markup:
-    """Lists from the best to the worst, evenly spread."""
+    """A table of lists, evenly spread from the best to the worst."""
     answers = m.answers
     assert answers is not None
     chosen, hits = shown_lists(answers.truth, answers.predicted)

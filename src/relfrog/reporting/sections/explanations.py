@@ -1,4 +1,4 @@
-"""One prediction explained, for a few entities: the rows of the past that carried it."""
+"""Explained predictions of a few entities: the rows with the largest effects."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from relfrog.reporting.html import (
 from relfrog.reporting.material import Material
 from relfrog.reporting.past_graph import draw_past
 
-__all__ = ["explained"]
+__all__ = ["explanations"]
 
-#: Rows that are listed.
+#: The most rows to list.
 LISTED = 10
 
 
-def explained(m: Material) -> Markup:
+def explanations(m: Material) -> Markup:
     """The section."""
     if not m.explanations:
         return missing(m.why.get("explanations", "No prediction was explained."))
     dot = [tag("i", class_="dot", style=f"background:{c}") for c in (GREEN, PURPLE)]
     parts = [
-        tag("p", "What carries a prediction is measured: each row of the sampled past is hidden, "
-            "and the prediction is made again. The effect is the prediction minus the one without "
-            "the row."),
+        tag("p", "The effect of a row is measured: each row of the sampled past is hidden in turn, "
+            "and the prediction is repeated. The effect is the prediction minus the prediction "
+            "without the row."),
         tag("div", dot[0], " raises the prediction", dot[1], " lowers it; larger dots count more. "
             "Lines are foreign keys on the way to the entity.", class_="legend"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The answer first: the score on test beside simple answers, and whether the difference is real."""
+"""The test score with its confidence interval, compared with baselines."""
 
 from __future__ import annotations
 
@@ -26,25 +26,23 @@ from relfrog.reporting.html import (
     signed,
     tag,
 )
+from relfrog.reporting.kind_parts import KIND_PARTS
 from relfrog.reporting.material import Material
+from relfrog.reporting.sections.constant_baselines import BOOTSTRAP_SAMPLES
 from relfrog.support.text import duration
 
-__all__ = ["answer", "verdicts"]
-
-
-#: How often entities are drawn again.
-TIMES = 200
+__all__ = ["scores", "verdicts"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the model compares with a simple answer.
+    """The model compared with a baseline.
 
     Attributes:
-        name: of the simple answer.
+        name: the name of the baseline.
         value: its score.
-        gain: how much better the model is (less, if negative).
-        real: whether that is more than noise; None if it cannot be said.
+        gain: how much better the model is; negative if it is worse.
+        real: whether the difference is more than noise; None if unknown.
     """
 
     name: str
@@ -54,50 +52,28 @@ class Verdict:
 
 
 def own_interval(m: Material) -> Interval | None:
-    """The model's score on test with its range over entities."""
+    """The model's test score with its confidence interval over entities."""
     answers = m.answers
     if answers is None:
         return None
     score = Scorer(m.kind, m.metric[0], answers.truth, answers.predicted)
-    return resample(np.asarray(answers.seeds.rows), score, times=TIMES)
-
-
-def constant(m: Material) -> tuple[str, float, bool | None] | None:
-    """The same answer for everyone, its score, and whether the model differs by more than noise.
-
-    None for the last where the model's own range is to decide.
-    """
-    answers, labels = m.answers, m.run.about.get("labels", {})
-    if m.kind == "binary_classification":
-        return "constant", 0.5, None
-    if answers is None or not len(answers.truth):
-        return None
-    if m.kind == "regression" and "center" in labels:
-        same = np.full(len(answers.truth), float(labels["center"]))
-        ours = Scorer(m.kind, "mae", answers.truth, answers.predicted)
-        theirs = Scorer(m.kind, "mae", answers.truth, same)
-        gain = resample(
-            np.asarray(answers.seeds.rows), lambda at: theirs(at) - ours(at), times=TIMES
-        )
-        real = None if np.isnan(gain.low) else gain.certain
-        return "constant: training median", theirs(np.arange(len(same))), real
-    return None
+    return resample(np.asarray(answers.seeds.rows), score, times=BOOTSTRAP_SAMPLES)
 
 
 def verdicts(m: Material, own: Interval | None) -> list[Verdict]:
-    """The model against each simple answer on test, rolling."""
+    """Compare the model with each baseline on test, rolling."""
     metric, higher = m.metric
     ours = own.value if own else m.score("test", "rolling")
     if ours is None:
         return []
     others: list[tuple[str, float, bool | None]] = []
-    known = constant(m)
-    if known is not None and not m.blend and not (
-        m.baselines and known[2] is None and "global-mean" in m.baselines
+    constant = KIND_PARTS[m.kind].constant(m)
+    if constant is not None and not m.blend and not (
+        m.baselines and constant.real is None and "global-mean" in m.baselines
     ):  # fmt: skip
-        others.append(known)
-    for name, scores in (m.baselines or {}).items():
-        value = scores.get("test", {}).get("rolling", {}).get(metric)
+        others.append(constant)
+    for name, values in (m.baselines or {}).items():
+        value = values.get("test", {}).get("rolling", {}).get(metric)
         if value is not None:
             others.append((model_name(name), float(value), None))
     found = []
@@ -119,7 +95,7 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Marku
     if best.real is None:
         word = "better" if best.gain > 0 else "worse"
         text = f"{model} is {size} {name} {word} than the best {m.other} ({best.name}); " \
-               "without predictions it cannot be said whether that is more than noise."  # fmt: skip
+               "without predictions it is unknown whether that is more than noise."  # fmt: skip
         return tag("p", text, class_="verdict")
     who = f"every {m.other}, the best of them ({best.name})" if found[1:] else best.name
     if best.gain > 0 and all(v.real for v in found if v.gain > 0):
@@ -128,14 +104,14 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Marku
     elif best.gain > 0:
         kind = "even"
         text = (
-            f"{model} is ahead of {best.name} by {size} {name}, but that may be noise: other "
-            "entities could have turned it round."
+            f"{model} is ahead of {best.name} by {size} {name}, but that may be noise: another "
+            "sample of entities could reverse it."
         )
     elif best.real:
         kind, first = "bad", best.name[0].upper() + best.name[1:]
         text = (
-            f"{first} does better than {model}, by {size} {name}, and that is more than noise. "
-            "Use it, or look below for what is wrong."
+            f"{first} beats {model} by {size} {name}, and that is more than noise. Use it, or "
+            "look below for what went wrong."
         )
     else:
         kind = "even"
@@ -143,7 +119,7 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Marku
     return tag("p", text, class_=f"verdict {kind}")
 
 
-def answer(m: Material) -> Markup:
+def scores(m: Material) -> Markup:
     """The section."""
     metric, higher = m.metric
     k = ((m.database or {}).get("task") or {}).get("k")
@@ -152,7 +128,7 @@ def answer(m: Material) -> Markup:
     ours = own.value if own else m.score("test", "rolling")
     parts: list[Any] = []
     if ours is None or np.isnan(ours):
-        parts.append(missing("There is no test score: the run folder holds none for test."))
+        parts.append(missing("There is no test score in the run folder."))
     else:
         span = ""
         if own and not np.isnan(own.low):
@@ -177,15 +153,14 @@ def answer(m: Material) -> Markup:
     parts.append(_sheet(m, k))
     if m.run.config.refit:
         parts.append(note(
-            "Validation scores are those of the model that was chosen. It was then refitted, "
-            "from training and validation labels together; test scores and predictions are those "
-            "of the result."
+            "Validation scores are those of the selected model. It was then refitted on training "
+            "and validation labels; test scores and predictions are those of the refitted model."
         ))  # fmt: skip
     if own and not np.isnan(own.low):
         parts.append(note(
-            f"Ranges come from drawing entities again, {TIMES} times, with all their labels. A "
-            f"{m.other} outside of the model's range differs by more than noise. Single runs "
-            "also differ by their random seed, which this cannot show."
+            f"Ranges come from resampling entities {BOOTSTRAP_SAMPLES} times, each with all of its "
+            f"labels (a bootstrap). A {m.other} outside the model's range differs by more than "
+            "noise. Runs also differ by their random seed, which the range does not show."
         ))  # fmt: skip
     return join(parts)
 
@@ -214,7 +189,7 @@ def _picture(
 
 
 def _members(m: Material, name: str) -> Markup:
-    """What the answer of `auto` is made of."""
+    """The members of `auto`: validation scores, weights and times."""
     blend = m.blend or {}
     weights, regime = blend.get("weights") or {}, str(blend.get("regime", "rolling"))
     rows: list[list[Any]] = []

@@ -1,4 +1,4 @@
-"""How it was made: data, split times, settings, seeds, versions, seconds, memory."""
+"""Provenance of a run: data, split times, settings, random seed, versions, time and memory."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from relfrog.reporting.html import Markup, bytes_, horizon, join, missing, sheet
 from relfrog.reporting.material import Material
 from relfrog.support.text import duration
 
-__all__ = ["made"]
+__all__ = ["provenance"]
 
 
-def made(m: Material) -> Markup:
+def provenance(m: Material) -> Markup:
     """The section."""
     about, database = m.run.about, m.database or {}
     task = database.get("task") or {}
@@ -32,9 +32,9 @@ def made(m: Material) -> Markup:
             ("fingerprint of the data", database.get("fingerprint") or "not known"),
         ]  # fmt: skip
     state = {
-        True: "the data are the same now",
-        False: "the data have changed since: what is computed here comes from those of now",
-        None: "the data were not looked at: what is shown of them was kept when it was trained"
+        True: "the data are unchanged",
+        False: "the data have changed since: what this report computes comes from the current data",
+        None: "the data were not read: what is shown of them was kept when it was trained"
         if m.kept
         else "the data could not be read again",
     }[m.same_data]

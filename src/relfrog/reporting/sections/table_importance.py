@@ -1,4 +1,4 @@
-"""Which tables matter: the score that is lost without them."""
+"""Importance of tables and columns: the loss of score without them."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from relfrog.reporting.html import (
 )
 from relfrog.reporting.material import Material
 
-__all__ = ["worth"]
+__all__ = ["table_importance"]
 
-#: Columns that are drawn.
+#: The most columns to draw.
 MOST = 25
 WAYS = ("rows hidden", "values shuffled")
 
 
-def worth(m: Material) -> Markup:
+def table_importance(m: Material) -> Markup:
     """The section."""
     found = m.importance
     if found is None:
-        return missing(m.why.get("importance", "The worth of tables was not computed."))
+        return missing(m.why.get("importance", "The importance of tables was not computed."))
     name = metric_name(found.metric)
     sure = [t.table for t in found.tables if any(p and p.certain and p.value > 0 for p in _both(t))]
     text = (
         f"Certainly needed: {', '.join(sure)}." if sure
-        else "Of no single table it is certain that it is needed."
+        else "No single table is certainly needed."
     )  # fmt: skip
     some = f"{found.seeds:,} of {found.of:,}" if found.seeds < found.of else f"all {found.of:,}"
     parts: list[Any] = [
-        tag("p", text, " A table whose range crosses zero may be left out without certain harm."),
+        tag("p", text, " A table whose range includes zero may not matter."),
         figure(
             chart(_spec(found.tables, name), f"Loss of {name} by table. " + _words(found.tables)),
-            f"{name} that is lost when a table's rows are hidden, and when its rows exchange their "
-            f"values; on {some} test labels, 95 % range over entities.", wide=True,
+            f"Loss of {name} when the rows of a table are hidden, and when their values are "
+            f"shuffled; on {some} test labels, 95 % range over entities.", wide=True,
         ),
         tag("details", tag("summary", "The same as numbers"), _sheet(found, name)),
     ]  # fmt: skip
@@ -56,7 +56,7 @@ def worth(m: Material) -> Markup:
             tag("h3", "Which columns matter"),
             figure(
                 chart(_spec(shown, name, only=True), f"Loss of {name} by column. " + _words(shown)),
-                f"{name} that is lost when the values of one column are shuffled"
+                f"Loss of {name} when the values of one column are shuffled"
                 f"; {len(shown)} of {len(found.columns)} columns.",
                 wide=True,
             ),
