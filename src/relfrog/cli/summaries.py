@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from relfrog.cli.terminal import ROLE_STYLES, styled, table, wrapped
 from relfrog.kinds import MODELS
-from relfrog.support.text import number, percent
+from relfrog.support.text import counted, number, percent
 
 if TYPE_CHECKING:
     from relfrog.analysis.explanation import Explanation
@@ -71,7 +71,8 @@ def import_summary(result: ImportResult) -> str:
             keys.append([f"{written.source}.{key}", key.origin, key.evidence])
     total = sum(t.rows for t in result.tables)
     lines = [
-        f"Imported {len(result.tables)} tables, {number(total)} rows from {mapping.source}",
+        f"Imported {counted(len(result.tables), 'table')}, {counted(total, 'row')} from "
+        f"{mapping.source}",
         "",
         table(
             ["table", "rows", "primary key", "", "time column", ""],
@@ -103,7 +104,7 @@ def inspection(found: dict[str, Any]) -> str:
     """A dataset for the eye."""
     total = sum(t["rows"] for t in found["tables"])
     lines = [
-        f"{found['name']}: {len(found['tables'])} tables, {number(total)} rows; "
+        f"{found['name']}: {counted(len(found['tables']), 'table')}, {counted(total, 'row')}; "
         f"validation from {found['val_timestamp'][:10]}, test from {found['test_timestamp'][:10]}",
         "",
         table(
@@ -186,12 +187,8 @@ def check_lines(report: CheckReport) -> str:
     lines += [f"{styled('ok', 'green')}: {text}" for text in report.passed]
     errors = sum(f.level == "error" for f in report.findings)
     warnings = len(report.findings) - errors
-    lines.append(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}")
+    lines.append(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")
     return "\n".join(lines)
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def task_summary(dataset: str, added: AddedTask) -> str:

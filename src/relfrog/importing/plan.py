@@ -26,8 +26,9 @@ from relfrog.importing.mapping import (
     TableCorrections,
     TableMapping,
 )
+from relfrog.importing.split_proposal import event_tables, propose_split
 from relfrog.importing.staging import StagedTable, Staging
-from relfrog.importing.time_proposals import TimeProposal, propose_split, propose_time, propose_year
+from relfrog.importing.time_proposals import TimeProposal, propose_time, propose_year
 from relfrog.support.text import folder_names
 
 __all__ = ["make_import_plan"]
@@ -243,10 +244,18 @@ def _report_losses(plan: ImportPlan, table: StagedTable, name: str) -> None:
 
 def _plan_split(staging: Staging, plan: ImportPlan, corrections: Corrections) -> None:
     mapping = plan.mapping
-    timed = [(t.rows, t.columns[t.time]) for t in mapping.tables.values() if t.time is not None]
-    dated = sum(rows for rows, kind in timed if period(kind.form) == "year")
-    yearly = 2 * dated > sum(rows for rows, _ in timed)
-    split = propose_split(staging, map(plan.time_of, mapping.tables), yearly)
+    events = event_tables(
+        {
+            name: (t.rows, t.time is not None, [k.parent for k in t.used_keys()])
+            for name, t in mapping.tables.items()
+        }
+    )
+    found = {name: plan.time_of(name) for name in events}
+    timed = {name: place for name, place in found.items() if place is not None}
+    kinds = [(t.rows, t.columns[t.time]) for t in map(mapping.tables.get, timed) if t and t.time]
+    dated = sum(rows for rows, kind in kinds if period(kind.form) == "year")
+    yearly = 2 * dated > sum(rows for rows, _ in kinds)
+    split = propose_split(staging, timed, yearly)
     for name, table in mapping.tables.items():
         later = [k.parent for k in table.used_keys() if mapping.tables[k.parent].time]
         if table.time is None and later and table.rows:
