@@ -608,7 +608,7 @@ def test_a_table_of_blobs_keeps_its_rows(tmp_path: Path) -> None:
 
 def test_data_of_one_moment_is_the_same_to_import_and_check(tmp_path: Path) -> None:
     address = csv_folder(tmp_path / "csv", t="id,created\n1,2020-01-01\n2,2020-01-01\n")
-    result, _ = imported(address, tmp_path / "out")
+    result, _ = imported(address, tmp_path / "out", time=["t.created"])
     assert "no before and after" in said(result, "note")
     report = check(tmp_path / "out")
     assert report.ok

@@ -161,8 +161,8 @@ def place_splits(times: Numbers, counts: Numbers) -> Placement | None:
     times, weights = times[part], _weights(counts[part])
     # Nor do the very first and last count, gap or not.
     passed = np.cumsum(weights) / weights.sum()
-    within = slice(*np.searchsorted(passed, (0.01, 0.999)) + (0, 1))
-    times, weights = times[within], weights[within]
+    first, last = np.searchsorted(passed, (0.01, 0.999))
+    times, weights = times[first : last + 1], weights[first : last + 1]
     if len(times) < 2:
         return None
     low, high = int(times[0]), int(times[-1])

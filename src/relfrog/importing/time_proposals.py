@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from relfrog.importing.column_types import ColumnType, type_sql
 from relfrog.importing.key_checks import TypedTable
 from relfrog.importing.staging import Staging
+from relfrog.importing.time_evidence import load_time
 from relfrog.support.text import words
 
 __all__ = ["TimeProposal", "is_foreseen", "propose_time", "propose_year"]
@@ -75,11 +76,25 @@ def _rank(name: str, noun: tuple[str, ...] = ()) -> tuple[int, str]:
     return (3, "a plain time") if found & _PLAIN else (2, "a time")
 
 
-def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeProposal:
+def propose_time(
+    staging: Staging,
+    table: TypedTable,
+    now: dt.datetime,
+    varied: bool = False,
+    withdrawn: Mapping[str, str] | None = None,
+) -> TimeProposal:
     """Propose the column that says when a row was created.
 
     Creation times are preferred to update times. Planned or expected times are never proposed: they
-    are recognised by name (due, expires, expected ...) or by values later than now.
+    are recognised by name (due, expires, expected ...) or by values later than now. Nor are times
+    of loading, which are the same in nearly all rows.
+
+    Args:
+        staging: The staging database.
+        table: The table.
+        now: The time of the import.
+        varied: Whether the database has times that differ from row to row; see `load_time`.
+        withdrawn: Columns that other rows speak against, each with what they say.
     """
     candidates, refused = [], []
     for position, (name, column) in enumerate(table.staged.columns.items()):
@@ -95,6 +110,10 @@ def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeP
             continue
         if rank and later > 0.01 * present:
             rank, reason = 0, f"has {later:,} values later than now"
+        if rank and withdrawn and name in withdrawn:
+            rank, reason = 0, withdrawn[name]
+        if rank and (loaded := load_time(staging, table, value, varied)):
+            rank, reason = 0, loaded
         if not rank:
             refused.append(f"{name} {reason}")
             continue
