@@ -99,7 +99,7 @@ def test_the_verdict_is_that_of_most_pairs(days: list[int]) -> None:
     with TemporaryDirectory() as folder:
         address = rental_shop(Path(folder) / "csv", created, CHANGED)
         found = times_of(address)["customers"]
-    assert found == (None if 2 * older > len(pays) else "create_date")
+    assert found == (None if 3 * older > 2 * len(pays) else "create_date")
 
 
 @pytest.mark.parametrize("share", [0.4, 0.99])

@@ -189,6 +189,9 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
               help="Seed times in validation and in test.")  # fmt: skip
 @click.option("--k", type=click.IntRange(min=1), help="Recommendation: length of the list.  "
               "[default: 10]")  # fmt: skip
+@click.option("--val", metavar="TIME", help="The task's own validation time.  [default: the "
+              "dataset's, if it suits the task]")  # fmt: skip
+@click.option("--test", metavar="TIME", help="The task's own test time.  [default: likewise]")
 @click.option("--description", help="The task in words.")
 @click.option("--hide", multiple=True, metavar="TABLE.COL", help="Column the model must not see.")
 @click.option("--overwrite", is_flag=True, help="Replace a task of this name.")
@@ -210,7 +213,8 @@ def task_command(
     if as_json:
         splits = {split: dataclasses.asdict(stats) for split, stats in added.stats.items()}
         about = {"task": added.manifest.name, "task_type": added.manifest.task_type}
-        write_json({**about, "folder": str(added.folder), "splits": splits})
+        said = {"notes": list(added.notes), "warnings": list(added.warnings)}
+        write_json({**about, "folder": str(added.folder), "splits": splits, **said})
     else:
         click.echo(task_summary(dataset, added))
 

@@ -144,6 +144,13 @@ def inspection(found: dict[str, Any]) -> str:
     )
     if found["tasks"]:
         lines += ["", _task_table(found["tasks"])]
+        own = [
+            f"{t['name']} has splits of its own: validation from {t['val_timestamp'][:10]}, test "
+            f"from {t['test_timestamp'][:10]}"
+            for t in found["tasks"]
+            if "val_timestamp" in t
+        ]
+        lines += ["", *own] if own else []
     else:
         lines += ["", "No tasks yet. Add one: relfrog task DATASET NAME --sql FILE"]
     return "\n".join(lines)
@@ -210,6 +217,12 @@ def task_summary(dataset: str, added: AddedTask) -> str:
             "",
             table(["split", "rows", "seed times", "entities", "label"], rows, right=[1, 2, 3]),
             "",
+            *(wrapped(f"note: {text}") for text in added.notes),
+            *(
+                styled("warning", "bold yellow") + wrapped(f"warning: {text}")[len("warning") :]
+                for text in added.warnings
+            ),
+            *([""] if added.notes or added.warnings else []),
             "Next:",
             f"  relfrog check {shlex.quote(str(dataset))} {shlex.quote(added.manifest.name)}",
         ]

@@ -54,6 +54,8 @@ class Task(Protocol):
     """What is predicted, for whom and at which times.
 
     Attributes:
+        dataset: the dataset, with the task's own splits if it has any.
+        train_from: before this time there are no training times; None if they begin with the rows.
         task_type: such as binary classification.
         entity_table: whose rows are predicted for; of a recommendation, those who get a list.
         entity_col: the column of the labels that holds their row numbers.
@@ -67,6 +69,8 @@ class Task(Protocol):
         eval_k: of a recommendation, the length of a list; else 0.
     """
 
+    dataset: Dataset
+    train_from: pd.Timestamp | None
     task_type: TaskType
     entity_table: str
     entity_col: str

@@ -113,11 +113,13 @@ def main_part(times: Numbers, counts: Numbers) -> slice:
         gaps = _long_gaps(times[first:last])
         if not len(gaps):
             break
-        few = _STRAY * weights[first:last].sum()
-        if weights[first : first + gaps[0] + 1].sum() < few:
-            first += int(gaps[0]) + 1
-        elif weights[first + gaps[-1] + 1 : last].sum() < few:
-            last = first + int(gaps[-1]) + 1
+        few, half = _STRAY * weights[first:last].sum(), (last - first) / 2
+        begin, end = first + int(gaps[0]) + 1, first + int(gaps[-1]) + 1
+        # One crowded moment is not the rest of which others are strays.
+        if weights[first:begin].sum() < few and begin - first < half:
+            first = begin
+        elif weights[end:last].sum() < few and last - end < half:
+            last = end
         else:
             break
     return slice(first, last)
@@ -160,9 +162,10 @@ def place_splits(times: Numbers, counts: Numbers) -> Placement | None:
     part = main_part(times, counts)
     times, weights = times[part], _weights(counts[part])
     # Nor do the very first and last count, gap or not.
-    passed = np.cumsum(weights) / weights.sum()
-    first, last = np.searchsorted(passed, (0.01, 0.999))
-    times, weights = times[first : last + 1], weights[first : last + 1]
+    passed, most = np.cumsum(weights) / weights.sum(), len(times) // 20
+    first, last = (int(i) for i in np.searchsorted(passed, (0.01, 0.999)))
+    kept = slice(min(first, most), max(last + 1, len(times) - most))
+    times, weights = times[kept], weights[kept]
     if len(times) < 2:
         return None
     low, high = int(times[0]), int(times[-1])

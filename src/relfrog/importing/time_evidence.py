@@ -17,8 +17,9 @@ _LOADED = 0.95
 _LOADS, _ROWS_PER_LOAD = 5, 20
 #: Clocks differ, and dates have no time of day.
 _TOLERANCE = "INTERVAL 1 DAY"
-#: The fewest pairs of rows that say anything.
-_FEWEST_PAIRS = 10
+#: The fewest pairs of rows that say anything, and the share of them that must be older: half of
+#: them would be if the two times had nothing to do with each other.
+_FEWEST_PAIRS, _MOST = 30, 2 / 3
 
 
 def load_time(staging: Staging, table: TypedTable, value: str, varied: bool) -> str:
@@ -90,7 +91,7 @@ def contradiction(
         total, older = total + found, older + early
         if early > worst[1]:
             worst = (child.table.name, early, found)
-    if total < _FEWEST_PAIRS or 2 * older <= total:
+    if total < _FEWEST_PAIRS or older <= _MOST * total:
         return ""
     name, early, found = worst
     return f"is later than {early:,} of {found:,} rows of {name} that refer to it"
