@@ -188,6 +188,8 @@ class _PlannedImport:
         with open_source(request.source, request.schema) as source:
             try:
                 found = source.tables(also=request.tables)
+                own = _own_tables(source, found, request.tables, corrections)
+                found = [t for t in found if t not in own]
                 chosen = _choose(found, request.tables, request.exclude, corrections)
                 apply_flags(corrections, chosen, request.pk, request.fk, request.time)
                 self._staging = Staging(staging_folder, request.memory)
@@ -195,6 +197,9 @@ class _PlannedImport:
                 progress.step("checking and proposing keys")
                 now = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
                 self._plan = make_import_plan(self._staging, staged, corrections, source.label, now)
+                self._plan.notices += [
+                    Notice("left out", t.name, "", _OWN.format(t.name)) for t in own
+                ]
                 self._plan.notices += [
                     Notice("left out", t.name, "", "not listed in the mapping file")
                     for t in found
@@ -225,6 +230,20 @@ def _out_of_space(text: str) -> DatasetError:
     return DatasetError(
         f"the import ran out of disk space or memory: {text}. Free some, or change --memory."
     )
+
+
+_OWN = (
+    "written by RelFrog: its predictions are not to be learned from. To import it nevertheless, "
+    "name it: --tables {}"
+)
+
+
+def _own_tables(
+    source: Source, found: list[SourceTable], tables: Sequence[str], corrections: Corrections
+) -> list[SourceTable]:
+    """The tables that RelFrog itself wrote, unless the user names them."""
+    named = {*tables, *(corrections.tables if corrections.closed else ())}
+    return [t for t in found if t.name not in named and source.is_marked(t)]
 
 
 def _choose(
