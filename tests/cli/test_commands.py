@@ -285,7 +285,7 @@ def test_training_says_how_far_it_is_and_what_came_out(
     code, said, err = inside(capfd, "train", "store", "buys", "--out", out, *SET)
     assert code == 0, err
     lines = err.splitlines()
-    assert lines[0].startswith("188 training seeds, ")
+    assert lines[0].startswith("284 training seeds, ")
     assert [line.split("  ")[0] for line in lines if line.startswith("epoch")] == ["epoch"] * 2
     assert lines[-3].startswith("kept: epoch ")
     assert lines[-2].startswith("baselines ")

@@ -46,7 +46,7 @@ def labels_by_hand(dataset: Any, task: str, db: Any) -> dict[tuple[int, pd.Times
     things = db.table_dict["things"].df
     titles = dict(zip(things["id"], things["title"]))
     starts, start = [], VAL - HORIZON
-    while start >= orders["ordered_at"].min():  # training begins where orders begin
+    while start >= db.min_timestamp:
         starts.append(start)
         start -= HORIZON
     for first, end in ((VAL, TEST), (TEST, db.max_timestamp)):

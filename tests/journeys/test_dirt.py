@@ -373,7 +373,7 @@ def test_empty_tables_and_empty_folders(tmp_path: Path) -> None:
     assert [len(t) for t in tables.values()] == [0, 0]
     assert list(tables["p"]) == ["id", "created_at", "v"]
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(SourceError, match="neither a database nor a folder"):
+    with pytest.raises(SourceError, match="is empty"):
         import_database(str(tmp_path / "nothing"), tmp_path / "no")
     with pytest.raises(SourceError, match="there are no tables"):
         import_database(

@@ -41,11 +41,13 @@ __all__ = ["DATA_COMMANDS"]
 @click.option(
     "--memory", default="2GB", show_default=True, help="Memory to use before spilling to disk."
 )
-@click.option("--overwrite", is_flag=True, help="Replace an existing dataset.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing dataset; keys, times, types, "
+              "splits and tables chosen for it are kept.")  # fmt: skip
+@click.option("--forget", is_flag=True, help="With --overwrite: keep nothing that was chosen.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary, or with --dry-run the "
               "mapping, as JSON.")  # fmt: skip
 def import_command(
-    source: str, dest: str | None, dry_run: bool, as_json: bool, overwrite: bool,
+    source: str, dest: str | None, dry_run: bool, as_json: bool, overwrite: bool, forget: bool,
     mapping: Path | None, on_duplicate: str, name: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Read a database and write a dataset folder.
@@ -63,7 +65,8 @@ def import_command(
         written = mapping is not None and not mapping.exists()
         given = None if written else mapping
         with TerminalProgress() as progress:
-            plan = plan_import(source, mapping=given, progress=progress, **options)
+            keep = dest if overwrite and not forget else None
+            plan = plan_import(source, mapping=given, keep=keep, progress=progress, **options)
         _show_notices(plan.notices)
         if written and mapping is not None:
             try:
@@ -83,7 +86,7 @@ def import_command(
     with TerminalProgress() as progress:
         result = import_database(
             source, dest, mapping=mapping, on_duplicate=on_duplicate, overwrite=overwrite,
-            name=name, progress=progress, **options,
+            forget=forget, name=name, progress=progress, **options,
         )  # fmt: skip
     if as_json:
         write_json({"folder": str(result.folder), **import_record(result)})

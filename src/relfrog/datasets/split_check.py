@@ -148,11 +148,18 @@ def _empty_windows(task: Task, train: pd.DataFrame, events: LabelEvents) -> Spli
     times = pd.DatetimeIndex(np.sort(train[task.time_col].unique()))
     if not len(times) or not len(events.times):
         return None
-    empty = int((events.within(times, task.timedelta) == 0).sum())
+    without = events.within(times, task.timedelta) == 0
+    empty, first = int(without.sum()), events.first
     if 2 * empty <= len(times):
         return None
     text = (
         f"{empty:,} of {counted(len(times), 'training time')} have no row of "
         f"{', '.join(events.tables)} in the {task.timedelta} after them"
     )
-    return SplitProblem(5, text, "Take a longer --horizon: most windows are empty.")
+    remedy = "Take a longer --horizon: most windows are empty."
+    if first is not None and 2 * int((times[without] < first).sum()) > empty:
+        remedy = (
+            f"Most of them lie before {first:%Y-%m-%d}, where these rows begin. Add the task again "
+            "(relfrog task ... --overwrite): then its training times begin there, too."
+        )
+    return SplitProblem(5, text, remedy)
