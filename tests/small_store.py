@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 from safetensors.numpy import load_file
 
 import relfrog
 from helpers import sqlite
+from relfrog.datasets.tasks import load_task
 
 VAL, TEST, END = (pd.Timestamp(t) for t in ("2020-08-01", "2020-10-01", "2020-12-31"))
 HORIZON = pd.Timedelta("20 days")
@@ -100,7 +102,26 @@ def make_store(folder: Path, seed: int = 0) -> Path:
             folder / "store", name, f"SELECT t.timestamp, p.code, {label} {_WINDOW}", type=kind,
             entity="people", horizon="20 days", eval_times=3,
         )  # fmt: skip
+        from_the_first_row(folder / "store", name)
     return folder / "store"
+
+
+def from_the_first_row(dataset: Path, task: str) -> None:
+    """Let training times go back to the first row, as RelBench lays them out.
+
+    People join before the first order, so some training times have no order yet, which tests of
+    history and of empty neighbourhoods need.
+    """
+    folder = dataset / "tasks" / task
+    manifest = yaml.safe_load((folder / "manifest.yaml").read_text())
+    assert manifest.pop("train_from")
+    (folder / "manifest.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
+    loaded = load_task(relfrog.open_dataset(dataset), task, regenerate=True)
+    frame = loaded.get_table("train", mask_input_cols=False).df
+    stored = pd.read_parquet(folder / "train.parquet")
+    frame.astype({c: t for c, t in stored.dtypes.items() if t.kind != "O"}).to_parquet(
+        folder / "train.parquet", index=False
+    )
 
 
 def _day(number: int, seconds: int = 0) -> str:
@@ -158,4 +179,5 @@ def make_shop(store: Path, folder: Path) -> Path:
         shop, "list", LIST, type="recommendation", source="people", target="things",
         horizon="20 days", k=3,
     )  # fmt: skip
+    from_the_first_row(shop, "list")
     return shop

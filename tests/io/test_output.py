@@ -13,6 +13,7 @@ import pytest
 
 from helpers import plain_rows, some_results
 from relfrog.errors import OutputError, UsageError
+from relfrog.io.marks import LIST
 from relfrog.io.output import check_output, write_frame
 from relfrog.support.files import atomic_file
 
@@ -80,6 +81,7 @@ def test_files_give_back_what_was_written(tmp_path: Path) -> None:
             )  # fmt: skip
         assert plain_rows(got) == wanted
     assert sorted(p.name for p in path.parent.iterdir()) == [
+        LIST,
         "r.CSV",
         "r.csv",
         "r.csv.gz",
@@ -130,7 +132,7 @@ def test_a_file_is_replaced_only_if_told(tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to(path)
     write_frame(pd.DataFrame({"a": [1]}), tmp_path / "link.csv", overwrite=True)
     assert path.read_text() == "a\n1\n"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "link.csv"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [LIST, "a.csv", "link.csv"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])

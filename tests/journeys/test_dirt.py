@@ -373,7 +373,7 @@ def test_empty_tables_and_empty_folders(tmp_path: Path) -> None:
     assert [len(t) for t in tables.values()] == [0, 0]
     assert list(tables["p"]) == ["id", "created_at", "v"]
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(SourceError, match="neither a database nor a folder"):
+    with pytest.raises(SourceError, match="is empty"):
         import_database(str(tmp_path / "nothing"), tmp_path / "no")
     with pytest.raises(SourceError, match="there are no tables"):
         import_database(
@@ -608,7 +608,7 @@ def test_a_table_of_blobs_keeps_its_rows(tmp_path: Path) -> None:
 
 def test_data_of_one_moment_is_the_same_to_import_and_check(tmp_path: Path) -> None:
     address = csv_folder(tmp_path / "csv", t="id,created\n1,2020-01-01\n2,2020-01-01\n")
-    result, _ = imported(address, tmp_path / "out")
+    result, _ = imported(address, tmp_path / "out", time=["t.created"])
     assert "no before and after" in said(result, "note")
     report = check(tmp_path / "out")
     assert report.ok

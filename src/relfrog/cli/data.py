@@ -42,11 +42,13 @@ __all__ = ["DATA_COMMANDS"]
 @click.option(
     "--memory", default="2GB", show_default=True, help="Memory to use before spilling to disk."
 )
-@click.option("--overwrite", is_flag=True, help="Replace an existing dataset.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing dataset; keys, times, types, "
+              "splits and tables chosen for it are kept.")  # fmt: skip
+@click.option("--forget", is_flag=True, help="With --overwrite: keep nothing that was chosen.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary, or with --dry-run the "
               "mapping, as JSON.")  # fmt: skip
 def import_command(
-    source: str, dest: str | None, dry_run: bool, as_json: bool, overwrite: bool,
+    source: str, dest: str | None, dry_run: bool, as_json: bool, overwrite: bool, forget: bool,
     mapping: Path | None, on_duplicate: str, name: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Read a database and write a dataset folder.
@@ -64,7 +66,8 @@ def import_command(
         written = mapping is not None and not mapping.exists()
         given = None if written else mapping
         with TerminalProgress() as progress:
-            plan = plan_import(source, mapping=given, progress=progress, **options)
+            keep = dest if overwrite and not forget else None
+            plan = plan_import(source, mapping=given, keep=keep, progress=progress, **options)
         _show_notices(plan.notices)
         if written and mapping is not None:
             try:
@@ -84,7 +87,7 @@ def import_command(
     with TerminalProgress() as progress:
         result = import_database(
             source, dest, mapping=mapping, on_duplicate=on_duplicate, overwrite=overwrite,
-            name=name, progress=progress, **options,
+            forget=forget, name=name, progress=progress, **options,
         )  # fmt: skip
     if as_json:
         print_json({"folder": str(result.folder), **import_record(result)})
@@ -190,6 +193,9 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
               help="Seed times in validation and in test.")  # fmt: skip
 @click.option("--k", type=click.IntRange(min=1), help="Recommendation: length of the list.  "
               "[default: 10]")  # fmt: skip
+@click.option("--val", metavar="TIME", help="The task's own validation time.  [default: the "
+              "dataset's, if it suits the task]")  # fmt: skip
+@click.option("--test", metavar="TIME", help="The task's own test time.  [default: likewise]")
 @click.option("--description", help="The task in words.")
 @click.option("--hide", multiple=True, metavar="TABLE.COL", help="Column the model must not see.")
 @click.option("--overwrite", is_flag=True, help="Replace a task of this name.")
@@ -211,7 +217,8 @@ def task_command(
     if as_json:
         splits = {split: dataclasses.asdict(stats) for split, stats in added.stats.items()}
         about = {"task": added.manifest.name, "task_type": added.manifest.task_type}
-        print_json({**about, "folder": str(added.folder), "splits": splits})
+        said = {"notes": list(added.notes), "warnings": list(added.warnings)}
+        print_json({**about, "folder": str(added.folder), "splits": splits, **said})
     else:
         click.echo(task_summary(dataset, added))
 

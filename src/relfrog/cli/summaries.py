@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from relfrog.cli.terminal import ROLE_STYLES, styled, table, wrapped
 from relfrog.kinds import MODELS
-from relfrog.support.text import number, percent
+from relfrog.support.text import counted, number, percent
 
 if TYPE_CHECKING:
     from relfrog.analysis.explanation import Explanation
@@ -71,7 +71,8 @@ def import_summary(result: ImportResult) -> str:
             keys.append([f"{written.source}.{key}", key.origin, key.evidence])
     total = sum(t.rows for t in result.tables)
     lines = [
-        f"Imported {len(result.tables)} tables, {number(total)} rows from {mapping.source}",
+        f"Imported {counted(len(result.tables), 'table')}, {counted(total, 'row')} from "
+        f"{mapping.source}",
         "",
         table(
             ["table", "rows", "primary key", "", "time column", ""],
@@ -103,7 +104,7 @@ def inspection(found: dict[str, Any]) -> str:
     """A dataset for the eye."""
     total = sum(t["rows"] for t in found["tables"])
     lines = [
-        f"{found['name']}: {len(found['tables'])} tables, {number(total)} rows; "
+        f"{found['name']}: {counted(len(found['tables']), 'table')}, {counted(total, 'row')}; "
         f"validation from {found['val_timestamp'][:10]}, test from {found['test_timestamp'][:10]}",
         "",
         table(
@@ -143,6 +144,13 @@ def inspection(found: dict[str, Any]) -> str:
     )
     if found["tasks"]:
         lines += ["", _task_table(found["tasks"])]
+        own = [
+            f"{t['name']} has splits of its own: validation from {t['val_timestamp'][:10]}, test "
+            f"from {t['test_timestamp'][:10]}"
+            for t in found["tasks"]
+            if "val_timestamp" in t
+        ]
+        lines += ["", *own] if own else []
     else:
         lines += ["", "No tasks yet. Add one: relfrog task DATASET NAME --sql FILE"]
     return "\n".join(lines)
@@ -186,12 +194,8 @@ def check_lines(report: CheckReport) -> str:
     lines += [f"{styled('ok', 'green')}: {text}" for text in report.passed]
     errors = sum(f.level == "error" for f in report.findings)
     warnings = len(report.findings) - errors
-    lines.append(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}")
+    lines.append(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")
     return "\n".join(lines)
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def task_summary(dataset: str, added: AddedTask) -> str:
@@ -213,6 +217,12 @@ def task_summary(dataset: str, added: AddedTask) -> str:
             "",
             table(["split", "rows", "seed times", "entities", "label"], rows, right=[1, 2, 3]),
             "",
+            *(wrapped(f"note: {text}") for text in added.notes),
+            *(
+                styled("warning", "bold yellow") + wrapped(f"warning: {text}")[len("warning") :]
+                for text in added.warnings
+            ),
+            *([""] if added.notes or added.warnings else []),
             "Next:",
             f"  relfrog check {shlex.quote(str(dataset))} {shlex.quote(added.manifest.name)}",
         ]

@@ -117,7 +117,10 @@ def seed_times(dataset: Dataset, task: Task, split: str, db: Database) -> pd.Dat
     db = timed_first(db)
     step = task.timedelta
     if split == "train":
-        return pd.date_range(dataset.val_timestamp - step, db.min_timestamp, freq=-step)
+        first = (
+            db.min_timestamp if task.train_from is None else max(db.min_timestamp, task.train_from)
+        )
+        return pd.date_range(dataset.val_timestamp - step, first, freq=-step)
     first = dataset.val_timestamp if split == "val" else dataset.test_timestamp
     last = dataset.test_timestamp if split == "val" else db.max_timestamp
     end = min(first + step * (task.num_eval_timestamps - 1), last - step)

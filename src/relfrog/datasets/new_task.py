@@ -7,23 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from relbench.base import Database, TaskType
-from relbench.manifest import KIND_FORECAST, TaskManifest
+from relbench.manifest import KIND_FORECAST
 
 from relfrog.datasets.dataset import open_dataset
-from relfrog.datasets.labels import SPLITS, LabelStats, label_stats, run_sql, window_problems
+from relfrog.datasets.labels import LabelStats, label_stats, run_sql, window_problems
 from relfrog.datasets.protocols import Dataset, Task
-from relfrog.datasets.tasks import NoLabels, need_column, task_from
+from relfrog.datasets.task_file import TaskFile
+from relfrog.datasets.task_splits import fit_splits, need_times
+from relfrog.datasets.tasks import NoLabels, need_column
 from relfrog.errors import DatasetError, TaskError, UsageError, unknown
 from relfrog.kinds import TASK_KINDS
 from relfrog.support.files import atomic_folder
 
 __all__ = ["TYPES", "AddedTask", "add_task"]
-
-#: The most seed times in training; more are surely a mistake.
-_MOST_SEEDS = 20_000
 
 #: RelBench's task types by their short names.
 TYPES = {kind.word: name for name, kind in TASK_KINDS.items()}
@@ -37,11 +35,15 @@ class AddedTask:
         manifest: Its manifest.
         folder: Its folder.
         stats: Statistics of its labels per split.
+        notes: What was chosen for the user: splits of its own, where training begins.
+        warnings: What is wrong with the labels, and what to do.
     """
 
-    manifest: TaskManifest
+    manifest: TaskFile
     folder: Path
     stats: dict[str, LabelStats]
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def add_task(
@@ -60,6 +62,8 @@ def add_task(
     k: int | None = None,
     description: str | None = None,
     hide: tuple[str, ...] = (),
+    val: str | None = None,
+    test: str | None = None,
     overwrite: bool = False,
 ) -> AddedTask:
     """Add a prediction task to a dataset folder, after running its SQL on all splits.
@@ -81,6 +85,10 @@ def add_task(
         k: For a recommendation: the length of the list.
         description: A description of the task.
         hide: Columns the model must not see, as ``table.column``.
+        val: The task's own validation time. By default it is the dataset's, or where events lie
+            if the dataset's splits do not suit the task: no labels in a split, too few, or label
+            rates that are far apart.
+        test: The task's own test time, likewise.
         overwrite: Whether to replace a task of this name.
 
     Raises:
@@ -97,8 +105,9 @@ def add_task(
     if type not in TYPES:
         raise UsageError(f"unknown task type {type!r}. Types are {', '.join(TYPES)}")
     _check_options(type, entity, source, target, k)
-    _check_horizon(opened, horizon)
-    manifest = TaskManifest(
+    need_times(opened)
+    _check_horizon(horizon)
+    manifest = TaskFile(
         name=name,
         kind=KIND_FORECAST,
         task_type=TYPES[type],
@@ -122,18 +131,19 @@ def add_task(
         manifest.target_col = label or "?"
     full = opened.get_db(upto_test_timestamp=False)
     _complete(opened, manifest, full)
-    task = task_from(opened, manifest)
-    frames = {split: _labels(task, split, full) for split in SPLITS}
+    fitted = fit_splits(opened, manifest, full, _labels, val, test)
+    task, manifest, frames = fitted.task, fitted.manifest, fitted.frames
     stats = {split: label_stats(task, frame) for split, frame in frames.items()}
     _refuse_useless(name, stats)
-    for is_error, text, remedy in window_problems(opened, task, full):
+    for is_error, text, remedy in window_problems(task.dataset, task, full):
         if is_error:
             raise TaskError(f"{text}. {remedy}")
     with atomic_folder(folder, overwrite, lambda _: "") as partial:
         for split, frame in frames.items():
             frame.to_parquet(partial / f"{split}.parquet", index=False)
         manifest.save(partial / "manifest.yaml")
-    return AddedTask(manifest, folder, stats)
+    warnings = tuple(f"{p.text}. {p.remedy}" for p in fitted.problems)
+    return AddedTask(manifest, folder, stats, fitted.notes, warnings)
 
 
 def _check_options(
@@ -148,7 +158,7 @@ def _check_options(
         raise UsageError(f"a {type} task needs --entity TABLE, and no --source, --target or --k")
 
 
-def _check_horizon(dataset: Dataset, horizon: str) -> None:
+def _check_horizon(horizon: str) -> None:
     try:
         # A bare number would count nanoseconds.
         delta = pd.Timedelta(horizon) if re.search("[a-zA-Z:]", horizon) else pd.NaT
@@ -158,30 +168,6 @@ def _check_horizon(dataset: Dataset, horizon: str) -> None:
         raise UsageError(f"horizon {horizon!r}: write it as '30 days' or '12 hours'")
     if delta <= pd.Timedelta(0):
         raise UsageError(f"horizon {horizon!r} must be longer than nothing")
-    first = min(
-        (
-            t
-            for t in (_first_time(dataset, name) for name in dataset.manifest.tables)
-            if t is not None
-        ),
-        default=None,
-    )
-    if first is not None and (dataset.val_timestamp - first) / delta > _MOST_SEEDS:
-        count = int((dataset.val_timestamp - first) / delta)
-        raise UsageError(
-            f"horizon {horizon!r} makes {count:,} seed times between {first} and validation; "
-            f"more than {_MOST_SEEDS:,} make no sense. Take a longer one, or correct times that "
-            "are far too early."
-        )
-
-
-def _first_time(dataset: Dataset, table: str) -> pd.Timestamp | None:
-    column = dataset.manifest.tables[table].time_col
-    if column is None:
-        return None
-    values = pq.read_table(Path(dataset.db_dir) / f"{table}.parquet", columns=[column]).column(0)
-    low = pc.min(values).as_py()
-    return None if low is None else pd.Timestamp(low)
 
 
 def _end(dataset: Dataset, text: str) -> tuple[str, str]:
@@ -216,7 +202,7 @@ def _hidden(dataset: Dataset, hide: tuple[str, ...]) -> list[list[str]]:
     return pairs
 
 
-def _complete(dataset: Dataset, manifest: TaskManifest, full: Database) -> None:
+def _complete(dataset: Dataset, manifest: TaskFile, full: Database) -> None:
     """Run the SQL at one seed time, check its columns, and find the label column."""
     frame = run_sql(
         manifest.sql or "", full, [dataset.val_timestamp], pd.Timedelta(manifest.timedelta)
@@ -243,7 +229,7 @@ def _labels(task: Task, split: str, full: Database) -> pd.DataFrame:
     try:
         frame: pd.DataFrame = task.get_table(split, mask_input_cols=False, db=full).df
     except NoLabels:
-        raise TaskError(f"the SQL gives no label in the {split} split") from None
+        raise
     except TaskError as error:
         raise TaskError(f"{split} split: {error}") from None
     except RuntimeError as error:
@@ -264,7 +250,5 @@ def _horizon_help(text: str) -> str:
 
 def _refuse_useless(name: str, stats: dict[str, LabelStats]) -> None:
     for split, found in stats.items():
-        if not found.rows:
-            raise TaskError(f"the SQL gives no label in the {split} split")
         if found.constant and split == "train":
             raise TaskError(f"task {name}: all {found.rows:,} labels of the train split are equal")

@@ -129,6 +129,9 @@ def _tasks(opened: Dataset, labels: bool) -> list[dict[str, Any]]:
             for key in ("entity_table", "target_col", "src_entity_table", "dst_entity_table"):
                 if getattr(manifest, key) is not None:
                     entry[key] = getattr(manifest, key)
+            for key in ("val_timestamp", "test_timestamp", "train_from"):
+                if getattr(manifest, key) is not None:
+                    entry[key] = getattr(manifest, key)
             if manifest.eval_k is not None:
                 entry["eval_k"] = manifest.eval_k
             if not labels:

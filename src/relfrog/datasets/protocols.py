@@ -54,6 +54,8 @@ class Task(Protocol):
     """A prediction task: what is predicted, for which entities and at which times.
 
     Attributes:
+        dataset: the dataset, with the task's own splits if it has any.
+        train_from: no training times lie before this one; None if they begin with the rows.
         task_type: the task type, such as binary classification.
         entity_table: the table whose rows are predicted for.
         entity_col: the label table's column of row numbers of the entity table.
@@ -67,6 +69,8 @@ class Task(Protocol):
         eval_k: the length of a list, for a recommendation; else 0.
     """
 
+    dataset: Dataset
+    train_from: pd.Timestamp | None
     task_type: TaskType
     entity_table: str
     entity_col: str

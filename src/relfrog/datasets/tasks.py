@@ -27,6 +27,7 @@ from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 
 from relfrog.datasets.labels import run_sql, timed_first
 from relfrog.datasets.protocols import Dataset, Task
+from relfrog.datasets.task_file import BegunDatabase, TaskFile, with_own_splits
 from relfrog.errors import TaskError, unknown
 
 __all__ = [
@@ -51,7 +52,9 @@ class _StoredLabels(BaseTask):
     and columns raise a TaskError.
     """
 
+    dataset: Any  # ours, which RelBench's classes take for theirs
     sql: str | None = None
+    train_from: pd.Timestamp | None = None
     dst_entity_table: str = ""
     eval_k: int = 0
     evaluator: str | None = None
@@ -65,6 +68,8 @@ class _StoredLabels(BaseTask):
         self.name, self.kind, self.evaluator = manifest.name, manifest.kind, manifest.evaluator
         self.task_type = TaskType(manifest.task_type)
         self._folder = None if regenerate else folder
+        first = getattr(manifest, "train_from", None)
+        self.train_from = None if first is None else pd.Timestamp(first)
         if manifest.kind == KIND_AUTOCOMPLETE:
             return
         ranks = self.task_type is TaskType.RECOMMENDATION
@@ -111,6 +116,11 @@ class _StoredLabels(BaseTask):
         if db is None:
             db = self.get_db(upto_test_timestamp=split != "test")
         return timed_first(db, self.dataset.test_timestamp)
+
+    def _split_db(self, split: str, db: Database | None = None) -> Database:
+        db = super()._split_db(split, db)
+        begins = split == "train" and self.train_from is not None
+        return BegunDatabase(db.table_dict, self.train_from) if begins else db
 
     def _read(self, path: Path) -> Table:
         frame = pd.read_parquet(path)
@@ -294,7 +304,7 @@ def task_names(dataset: Dataset) -> list[str]:
     return list(dataset.get_task_names())
 
 
-def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskManifest, Path]:
+def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskFile, Path]:
     """Read a task's manifest; return it with the task's folder.
 
     Raises:
@@ -309,13 +319,14 @@ def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskManifest, Path]
         raise TaskError(str(unknown("task", name, names)))
     folder = _task_folder(dataset, name)
     try:
-        manifest = TaskManifest.load(folder / "manifest.yaml")
+        manifest = TaskFile.load(folder / "manifest.yaml")
         manifest.validate()
     except (yaml.YAMLError, RecursionError) as error:
         text = " ".join(str(error).split())
         raise TaskError(f"task {name}: {folder / 'manifest.yaml'} is no YAML: {text}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TaskError(f"task {name}: the manifest is wrong: {error}") from None
+    assert isinstance(manifest, TaskFile)
     return manifest, folder
 
 
@@ -344,6 +355,7 @@ def task_from(
     """
     try:
         manifest.validate()
+        dataset = with_own_splits(dataset, manifest)
         if manifest.kind == KIND_AUTOCOMPLETE:
             return _AutoCompleteTask(dataset, manifest, folder, regenerate)
         ranks = manifest.task_type == TaskType.RECOMMENDATION.value

@@ -8,11 +8,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from relfrog.errors import DatasetError, RelFrogError, SourceError, UsageError, unknown
+from relfrog.importing.kept import Kept, confirm, read_kept
 from relfrog.importing.key_plan import ImportPlan
 from relfrog.importing.mapping import Corrections, Notice, apply_flags, read_corrections
 from relfrog.importing.plan import make_import_plan
@@ -68,6 +69,7 @@ def import_database(
     overwrite: bool = False,
     memory: str = "2GB",
     name: str | None = None,
+    forget: bool = False,
     progress: ImportProgress | None = None,
 ) -> ImportResult:
     """Read a database and write a dataset folder that RelFrog and RelBench can load.
@@ -85,16 +87,21 @@ def import_database(
         val: The validation time.
         test: The test time.
         on_duplicate: ``error``, or ``first`` to keep the first row of each key.
-        overwrite: Whether to replace an existing dataset.
+        overwrite: Whether to replace an existing dataset. Without a mapping file, what the user
+            chose there (keys, times, types, splits, tables left out) is kept.
         memory: The memory that the staging database may use before it spills to disk.
         name: The dataset's name; the folder's name if None.
+        forget: Whether to keep nothing of what was chosen in the dataset that is replaced.
         progress: Receives the progress.
     """
     if on_duplicate not in ("error", "first"):
         raise UsageError(f"on_duplicate is 'error' or 'first' (got {on_duplicate!r})")
     dest, progress = Path(dest), progress or NoProgress()
     _check_disjoint(source, dest)
-    request = _Request(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
+    keep = dest if overwrite and not forget else None
+    request = _Request(
+        source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory, keep
+    )
     with atomic_folder(dest, overwrite, _objection) as folder:
         staging_folder = folder / "staging"
         with _PlannedImport(request, staging_folder, progress) as (staging, plan):
@@ -113,7 +120,7 @@ def import_database(
         if not any((folder / "keys").iterdir()):
             (folder / "keys").rmdir()
         _keep_tasks(dest, folder, plan)
-        result = ImportResult(dest, written, plan.mapping, plan.notices, span)
+        result = ImportResult(dest, written, plan.mapping, plan.notices, span, plan.selection)
         check_split(result)
         write_records(result, folder, name or dest.resolve().name)
     return result
@@ -132,13 +139,18 @@ def plan_import(
     val: str | None = None,
     test: str | None = None,
     memory: str = "2GB",
+    keep: str | Path | None = None,
     progress: ImportProgress | None = None,
 ) -> ImportPlan:
     """Plan an import without writing anything; ``plan.mapping.to_yaml()`` shows the result.
 
-    The arguments are those of `import_database`.
+    The arguments are those of `import_database`; ``keep`` is a dataset folder whose corrections
+    are kept, as if it were to be replaced.
     """
-    request = _Request(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
+    kept = None if keep is None else Path(keep)
+    request = _Request(
+        source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory, kept
+    )
     with (
         tempfile.TemporaryDirectory(prefix="relfrog-") as folder,
         _PlannedImport(request, Path(folder), progress or NoProgress()) as (_, plan),
@@ -161,6 +173,8 @@ class _Request:
     val: str | None
     test: str | None
     memory: str
+    #: The dataset folder whose corrections are kept.
+    keep: Path | None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\s*\d*[1-9]\d*(\.\d+)?\s*[KMGT]i?B\s*", self.memory, re.I):
@@ -184,26 +198,50 @@ class _PlannedImport:
 
     def __init__(self, request: _Request, staging_folder: Path, progress: ImportProgress) -> None:
         corrections = request.corrections()
+        kept = Kept()
+        if request.keep is not None and request.mapping is None:
+            kept = read_kept(request.keep)
         self._staging: Staging | None = None
         with open_source(request.source, request.schema) as source:
             try:
                 found = source.tables(also=request.tables)
+                if not request.tables and not request.exclude:
+                    limits = kept.selection([t.name for t in found])
+                    request = replace(request, tables=limits["tables"], exclude=limits["exclude"])
+                    found = source.tables(also=request.tables) if request.tables else found
+                own = _own_tables(source, found, request.tables, corrections)
+                found = [t for t in found if t not in own]
                 chosen = _choose(found, request.tables, request.exclude, corrections)
                 apply_flags(corrections, chosen, request.pk, request.fk, request.time)
+                kept.add_to(corrections, chosen)
                 self._staging = Staging(staging_folder, request.memory)
                 staged = _stage(self._staging, source, chosen, progress)
                 progress.step("checking and proposing keys")
                 now = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
                 self._plan = make_import_plan(self._staging, staged, corrections, source.label, now)
-                self._plan.notices += [
-                    Notice("left out", t.name, "", "not listed in the mapping file")
+                unlisted = [
+                    t.name
                     for t in found
                     if corrections.closed and t not in chosen and t.name not in request.exclude
                 ]
+                self._plan.notices += [
+                    *(Notice("left out", t.name, "", _OWN.format(t.name)) for t in own),
+                    *(
+                        Notice("left out", n, "", "not listed in the mapping file")
+                        for n in unlisted
+                    ),
+                    *kept.notices(),
+                ]
+                self._plan.selection = {
+                    "tables": list(request.tables), "exclude": [*request.exclude, *unlisted]
+                }  # fmt: skip
+                if not corrections.closed:
+                    confirm(self._plan.mapping, corrections)
             except BaseException as error:
                 self._close()
                 if isinstance(error, RelFrogError):
-                    raise type(error)(scrub(str(error), source.secrets)) from None
+                    text = f"{error} {_KEPT}" if kept.said else str(error)
+                    raise type(error)(scrub(text, source.secrets)) from None
                 if is_out_of_space(error):
                     text = scrub(str(error).splitlines()[0], source.secrets)
                     raise _out_of_space(text) from None
@@ -225,6 +263,23 @@ def _out_of_space(text: str) -> DatasetError:
     return DatasetError(
         f"the import ran out of disk space or memory: {text}. Free some, or change --memory."
     )
+
+
+_KEPT = (
+    "(What was chosen for the dataset that is replaced still counts; --forget starts from nothing.)"
+)
+_OWN = (
+    "written by RelFrog: its predictions are not to be learned from. To import it nevertheless, "
+    "name it: --tables {}"
+)
+
+
+def _own_tables(
+    source: Source, found: list[SourceTable], tables: Sequence[str], corrections: Corrections
+) -> list[SourceTable]:
+    """The tables that RelFrog itself wrote, unless the user names them."""
+    named = {*tables, *(corrections.tables if corrections.closed else ())}
+    return [t for t in found if t.name not in named and source.is_marked(t)]
 
 
 def _choose(

@@ -27,7 +27,7 @@ from relfrog.importing.key_proposals import (
 from relfrog.importing.mapping import ForeignKeyMapping, ImportMapping, Notice, TableCorrections
 from relfrog.importing.staging import Staging
 
-__all__ = ["ImportPlan", "plan_foreign_keys", "plan_primary_key"]
+__all__ = ["REFUSED", "ImportPlan", "plan_foreign_keys", "plan_primary_key"]
 
 
 @dataclass
@@ -40,6 +40,7 @@ class ImportPlan:
         checks: The check of each primary key, by table.
         evidence: The evidence for each foreign key in use, by (table, columns).
         notices: What the user should know.
+        selection: To which ``tables`` the import is limited, and what it is to ``exclude``.
     """
 
     mapping: ImportMapping
@@ -47,6 +48,7 @@ class ImportPlan:
     checks: dict[str, KeyCheck] = field(default_factory=dict)
     evidence: dict[tuple[str, tuple[str, ...]], Evidence] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
+    selection: dict[str, list[str]] = field(default_factory=dict)
 
     def time_of(self, table: str) -> tuple[str, str] | None:
         """SQL of a table and of its rows' times; None if it has no time column."""
@@ -153,9 +155,9 @@ def plan_foreign_keys(
     # Keys that the user refused stay visible in the mapping, unused.
     wanted = {(k.columns, k.parent) for k in keys}
     refused = [k for k in found if (k.columns, k.parent) not in wanted]
-    keys += [replace(k, used=False, evidence=_REFUSED) for k in refused]
+    keys += [replace(k, used=False, evidence=REFUSED) for k in refused]
     for key in keys:
-        if key.evidence == _REFUSED:
+        if key.evidence == REFUSED:
             continue
         if key.origin != "proposed":
             _check_key(staging, plan, name, key)
@@ -168,7 +170,8 @@ def plan_foreign_keys(
     entry.foreign_keys = keys
 
 
-_REFUSED = "refused by the user"
+#: The evidence of a key that the user does not want.
+REFUSED = "refused by the user"
 
 
 def _key_of(plan: ImportPlan, table: str) -> tuple[str, ...]:

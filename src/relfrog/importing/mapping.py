@@ -128,7 +128,7 @@ class ImportMapping:
             columns: dict[str, Any] = {}
             for column, kind in table.columns.items():
                 columns[column] = str(kind)
-                if kind.reason and kind.reason != "chosen":
+                if kind.reason:
                     columns[column] = {"type": str(kind), "reason": kind.reason}
             tables[name] = {
                 "name": table.name,

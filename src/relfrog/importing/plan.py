@@ -26,8 +26,10 @@ from relfrog.importing.mapping import (
     TableCorrections,
     TableMapping,
 )
+from relfrog.importing.split_proposal import event_tables, propose_split
 from relfrog.importing.staging import StagedTable, Staging
-from relfrog.importing.time_proposals import TimeProposal, propose_split, propose_time, propose_year
+from relfrog.importing.time_evidence import TimedChild, contradiction, varies
+from relfrog.importing.time_proposals import TimeProposal, propose_time, propose_year
 from relfrog.support.text import folder_names
 
 __all__ = ["make_import_plan"]
@@ -64,7 +66,7 @@ def make_import_plan(
         plan_primary_key(staging, plan, name, corrections.tables.get(name))
     for name in by_name:
         plan_foreign_keys(staging, plan, name, corrections.tables.get(name))
-    for name, proposal in _propose_times(staging, plan, now).items():
+    for name, proposal in _propose_times(staging, plan, corrections, now).items():
         _plan_time(staging, plan, name, corrections.tables.get(name), proposal)
     for name, table in by_name.items():
         _leave_out(plan, table, corrections.tables.get(name, TableCorrections()))
@@ -106,10 +108,15 @@ def _check_names(plan: ImportPlan) -> None:
             plan.notices.append(Notice("changed", source, "", f"named {table.name} in the dataset"))
 
 
-def _propose_times(staging: Staging, plan: ImportPlan, now: dt.datetime) -> dict[str, TimeProposal]:
+def _propose_times(
+    staging: Staging, plan: ImportPlan, corrections: Corrections, now: dt.datetime
+) -> dict[str, TimeProposal]:
     """Propose a time column for each table, or say why there is none."""
+    varied = varies(plan.typed)
     found = {
-        name: propose_time(staging, table, now) if table.staged.rows else TimeProposal(None, "")
+        name: propose_time(staging, table, now, varied)
+        if table.staged.rows
+        else TimeProposal(None, "")
         for name, table in plan.typed.items()
     }
     # A year is a time in tables that record something about others, year after year. In a table
@@ -124,7 +131,54 @@ def _propose_times(staging: Staging, plan: ImportPlan, now: dt.datetime) -> dict
         within = len(tables[name].primary_key) > 1 and year in tables[name].primary_key
         if year is not None and (records or within):
             found[name] = TimeProposal(year, "the year a row is about")
+    _withdraw_times(staging, plan, corrections, found, now, varied)
     return found
+
+
+def _withdraw_times(
+    staging: Staging,
+    plan: ImportPlan,
+    corrections: Corrections,
+    found: dict[str, TimeProposal],
+    now: dt.datetime,
+    varied: bool,
+) -> None:
+    """Propose another time, or none, where the rows that refer to a table are older than its own.
+
+    Their own times are those that the user chose, or else those that are proposed.
+    """
+
+    def time(name: str) -> str | None:
+        given = corrections.tables.get(name)
+        column = given.time if given and given.time else found[name].column
+        table = plan.typed[name]
+        if column not in table.types or (given and given.no_time):
+            return None
+        kind = table.types[column]
+        if kind.name != "time":
+            return None  # years and chosen formats: too coarse, or not read yet
+        return type_sql(table.column(column), kind)
+
+    withdrawn: dict[str, dict[str, str]] = {name: {} for name in found}
+    pending = list(found)
+    while pending:
+        name = pending.pop()
+        given = corrections.tables.get(name)
+        own, column = time(name), found[name].column
+        if own is None or column is None or (given and given.time):
+            continue
+        children = [
+            TimedChild(plan.typed[child], other, key)
+            for child in found
+            if child != name and (other := time(child)) is not None
+            for key in plan.mapping.tables[child].used_keys()
+            if key.parent == name
+        ]
+        reason = contradiction(staging, plan.typed[name], own, children)
+        if reason:
+            withdrawn[name][column] = reason
+            found[name] = propose_time(staging, plan.typed[name], now, varied, withdrawn[name])
+            pending.append(name)
 
 
 def _plan_time(
@@ -243,10 +297,18 @@ def _report_losses(plan: ImportPlan, table: StagedTable, name: str) -> None:
 
 def _plan_split(staging: Staging, plan: ImportPlan, corrections: Corrections) -> None:
     mapping = plan.mapping
-    timed = [(t.rows, t.columns[t.time]) for t in mapping.tables.values() if t.time is not None]
-    dated = sum(rows for rows, kind in timed if period(kind.form) == "year")
-    yearly = 2 * dated > sum(rows for rows, _ in timed)
-    split = propose_split(staging, map(plan.time_of, mapping.tables), yearly)
+    events = event_tables(
+        {
+            name: (t.rows, t.time is not None, [k.parent for k in t.used_keys()])
+            for name, t in mapping.tables.items()
+        }
+    )
+    found = {name: plan.time_of(name) for name in events}
+    timed = {name: place for name, place in found.items() if place is not None}
+    kinds = [(t.rows, t.columns[t.time]) for t in map(mapping.tables.get, timed) if t and t.time]
+    dated = sum(rows for rows, kind in kinds if period(kind.form) == "year")
+    yearly = 2 * dated > sum(rows for rows, _ in kinds)
+    split = propose_split(staging, timed, yearly)
     for name, table in mapping.tables.items():
         later = [k.parent for k in table.used_keys() if mapping.tables[k.parent].time]
         if table.time is None and later and table.rows:

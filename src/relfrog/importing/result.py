@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ class ImportResult:
         mapping: What each table, column and key became, and who decided it.
         notices: What was changed, left out or suggested, and what may leak.
         span: The earliest and the latest time, if there is any.
+        selection: The tables to which it was limited, and those left out.
     """
 
     folder: Path
@@ -33,6 +34,7 @@ class ImportResult:
     mapping: ImportMapping
     notices: list[Notice]
     span: tuple[dt.datetime, dt.datetime] | None
+    selection: dict[str, list[str]] = field(default_factory=dict)
 
 
 def time_span(folder: Path, written: list[WrittenTable]) -> tuple[dt.datetime, dt.datetime] | None:
@@ -97,6 +99,7 @@ def import_record(result: ImportResult) -> dict[str, Any]:
         "relfrog": __version__,
         "format": 1,
         "source": result.mapping.source,
+        "selection": result.selection,
         "val": result.mapping.val,
         "test": result.mapping.test,
         "split_reason": result.mapping.split_reason,

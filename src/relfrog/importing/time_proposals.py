@@ -1,19 +1,18 @@
-"""Propose each table's time column (when a row was created), and the split times."""
+"""Propose each table's time column: when a row was created."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from relfrog.importing.column_types import ColumnType, type_sql
 from relfrog.importing.key_checks import TypedTable
 from relfrog.importing.staging import Staging
+from relfrog.importing.time_evidence import load_time
 from relfrog.support.text import words
 
-__all__ = [
-    "Split", "TimeProposal", "is_foreseen", "propose_split", "propose_time", "propose_year",
-]  # fmt: skip
+__all__ = ["TimeProposal", "is_foreseen", "propose_time", "propose_year"]
 
 _CREATION = {
     "created", "creation", "create", "inserted", "insert", "added", "registered", "registration",
@@ -48,16 +47,6 @@ class TimeProposal:
     reason: str
 
 
-@dataclass(frozen=True)
-class Split:
-    """The validation and the test time, and why; ``outliers`` warns of rows far outside."""
-
-    val: dt.datetime
-    test: dt.datetime
-    reason: str
-    outliers: str = ""
-
-
 def is_foreseen(name: str) -> bool:
     """Whether a column's name says that its times were planned or expected, like due dates.
 
@@ -87,11 +76,25 @@ def _rank(name: str, noun: tuple[str, ...] = ()) -> tuple[int, str]:
     return (3, "a plain time") if found & _PLAIN else (2, "a time")
 
 
-def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeProposal:
+def propose_time(
+    staging: Staging,
+    table: TypedTable,
+    now: dt.datetime,
+    varied: bool = False,
+    withdrawn: Mapping[str, str] | None = None,
+) -> TimeProposal:
     """Propose the column that says when a row was created.
 
     Creation times are preferred to update times. Planned or expected times are never proposed: they
-    are recognised by name (due, expires, expected ...) or by values later than now.
+    are recognised by name (due, expires, expected ...) or by values later than now. Nor are times
+    of loading, which are the same in nearly all rows.
+
+    Args:
+        staging: The staging database.
+        table: The table.
+        now: The time of the import.
+        varied: Whether the database has times that differ from row to row; see `load_time`.
+        withdrawn: Columns that other rows speak against, each with what they say.
     """
     candidates, refused = [], []
     for position, (name, column) in enumerate(table.staged.columns.items()):
@@ -107,6 +110,10 @@ def propose_time(staging: Staging, table: TypedTable, now: dt.datetime) -> TimeP
             continue
         if rank and later > 0.01 * present:
             rank, reason = 0, f"has {later:,} values later than now"
+        if rank and withdrawn and name in withdrawn:
+            rank, reason = 0, withdrawn[name]
+        if rank and (loaded := load_time(staging, table, value, varied)):
+            rank, reason = 0, loaded
         if not rank:
             refused.append(f"{name} {reason}")
             continue
@@ -152,76 +159,3 @@ def _earliest(staging: Staging, table: TypedTable, equal: Sequence[_Candidate]) 
     )
     order = sorted(zip(counts, equal, strict=True), key=lambda pair: (pair[0], pair[1][2]))
     return order[-1][1]
-
-
-def _quantiles(staging: Staging, union: str) -> tuple[dt.datetime, dt.datetime] | None:
-    """The 1st and the 99.9th percentile, to the hour, or to the second for short spans.
-
-    Counting per hour takes a fraction of the memory and time of sorting all rows.
-    """
-    first, last = staging.row(f"SELECT min(t), max(t) FROM ({union})")
-    if first is None:
-        return None
-    unit = "hour" if last - first >= dt.timedelta(days=20) else "second"
-    counts = staging.rows(
-        f"SELECT date_trunc('{unit}', t) AS u, count(*) FROM ({union}) WHERE t IS NOT NULL "
-        "GROUP BY u ORDER BY u"
-    )
-    total, passed = sum(n for _, n in counts), 0
-    low = high = counts[-1][0]
-    for time, count in counts:
-        if passed < 0.01 * total <= passed + count:
-            low = time
-        if passed < 0.999 * total <= passed + count:
-            high = time
-        passed += count
-    return low, high
-
-
-def propose_split(
-    staging: Staging, timed: Iterable[tuple[str, str] | None], yearly: bool = False
-) -> Split | None:
-    """Propose validation and test times; None if no table has a time column.
-
-    The last tenth of the time span is for test, the tenth before it for validation. The span runs
-    from the 1st to the 99.9th percentile of all times, so that a few wrong dates (1900, 2099) do
-    not matter.
-
-    Args:
-        staging: The staging database.
-        timed: SQL of each table and of its times; None for a table without times.
-        yearly: Whether most rows are dated by a year, and so lie on its last day. Then the split
-            times are at midyear: the following 365 days contain one year's rows, leap year or not.
-    """
-    union = " UNION ALL ".join(f"SELECT {t[1]} AS t FROM {t[0]}" for t in timed if t is not None)
-    if not union:
-        return None
-    found = _quantiles(staging, union)
-    if found is None:
-        return None
-    low, high = found
-    span = high - low
-    val, test = high - span * 2 / 10, high - span / 10
-    if span >= dt.timedelta(days=20):
-        val, test = (t.replace(hour=0, minute=0, second=0, microsecond=0) for t in (val, test))
-    else:
-        val, test = (t.replace(microsecond=0) for t in (val, test))
-    if val >= test:
-        reason = f"all rows lie within seconds of {high}: there is no before and after to split"
-        return Split(low, low + dt.timedelta(seconds=1), reason)
-    reason = (
-        f"rows lie between {low:%Y-%m-%d} and {high:%Y-%m-%d} (without outliers): the last tenth "
-        "of that span is for test, the tenth before it for validation"
-    )
-    if yearly and val.year < test.year:
-        val, test = (t.replace(month=7, day=1) for t in (val, test))
-        reason += "; at midyear, so that the next 365 days contain one year's rows"
-    first, last = staging.row(f"SELECT min(t), max(t) FROM ({union})")
-    outliers = ""
-    if low - first > span or last - high > span:
-        odd = first if low - first > span else last
-        outliers = (
-            f"some rows lie far from the rest, such as at {odd}, and training would begin or end "
-            "there. Correct them in the source, or choose another time column"
-        )
-    return Split(val, test, reason, outliers)

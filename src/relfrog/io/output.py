@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import UsageError
+from relfrog.io.marks import mark_csv, mark_parquet
 from relfrog.io.secrets import hide_password
 from relfrog.io.targets import Target, open_target
 from relfrog.io.targets.columns import as_json
@@ -65,6 +66,8 @@ def write_frame(
         return str(target)
     with atomic_file(target, overwrite) as partial:
         _WRITERS[_suffix(target)](frame, data, partial)
+    if _suffix(target) != ".parquet":
+        mark_csv(target)
     return str(target)
 
 
@@ -138,7 +141,7 @@ def _database_types(data: Any) -> Any:
 def _write_parquet(frame: pd.DataFrame, data: Any, path: Path) -> None:
     import pyarrow.parquet as pq
 
-    pq.write_table(data, path)
+    pq.write_table(mark_parquet(data), path)
 
 
 def _write_csv(frame: pd.DataFrame, data: Any, path: Path, gzipped: bool = False) -> None:

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterable
 
 __all__ = [
+    "counted",
     "duration",
     "folder_names",
     "free_name",
@@ -105,6 +106,11 @@ def number(value: float) -> str:
     if isinstance(value, int) or float(value).is_integer():
         return f"{int(value):,}"
     return f"{value:,.3f}" if abs(value) >= 0.001 else f"{value:.2g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: ``1 table``, ``12 tables``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def percent(share: float) -> str:

@@ -50,14 +50,16 @@ def open_task(dataset: str | Path, task: str, **settings: Any) -> OpenedTask:
     """
     opened = open_dataset(dataset)
     check_room(str(dataset), read_tables(opened), **settings)
-    return OpenedTask(opened, load_task(opened, task))
+    loaded = load_task(opened, task)
+    # Its splits may be the task's own.
+    return OpenedTask(loaded.dataset, loaded)
 
 
 class OpenedTask:
     """A dataset and a task, with caches.
 
     Args:
-        dataset: RelBench's dataset.
+        dataset: RelBench's dataset, with the splits of the task.
         task: RelBench's task.
         db: the whole database, if it has been read already.
         change: applied to the database, and to the label history, before anything else reads

@@ -25,7 +25,9 @@ def warnings_of(folder: Path, task: str) -> str:
 
 @pytest.mark.parametrize("task", ["buys", "spends", "wants"])
 def test_a_sound_task_gives_no_alarm(store: Path, task: str) -> None:
-    assert warnings_of(store, task) == ""
+    said = warnings_of(store, task).splitlines()
+    # Training times of the store go back to when the first person joined.
+    assert [line for line in said if "Most of them lie before 2020-01-01" not in line] == []
 
 
 def labels(folder: Path, task: str) -> pd.DataFrame:

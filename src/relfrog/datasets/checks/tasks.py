@@ -13,8 +13,11 @@ from relbench.manifest import TaskManifest
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.checks.leaks import check_leaks
+from relfrog.datasets.label_events import label_events
 from relfrog.datasets.labels import SPLITS, label_stats, window_problems
+from relfrog.datasets.no_labels import why_no_labels
 from relfrog.datasets.protocols import Dataset, Task
+from relfrog.datasets.split_check import split_problems
 from relfrog.datasets.tasks import NoLabels, read_task_manifest, task_from
 from relfrog.errors import TaskError, unknown
 
@@ -58,8 +61,10 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
         task = task_from(opened, manifest, folder)
         frames = dict(_label_frames(opened, task, manifest, folder, full, report, place))
         if manifest.kind == "forecast" and len(frames) == len(SPLITS):
-            for is_error, text, remedy in window_problems(opened, task, full):
+            for is_error, text, remedy in window_problems(task.dataset, task, full):
                 (report.error if is_error else report.warning)(place, text, remedy)
+            for problem in split_problems(task, frames, label_events(task, full)):
+                report.warning(place, problem.text, problem.remedy)
         check_leaks(task, frames, full, report, place)
     except TaskError as error:
         report.error(place, str(error), "Fix the label SQL or the horizon.")
@@ -88,7 +93,7 @@ def _label_frames(
         try:
             frame = task.get_table(split, mask_input_cols=False, db=full).df
         except NoLabels:
-            report.error(place, f"{split} split: no label", "Widen the SQL, or move the splits.")
+            report.error(place, _why(task, split, full), "Widen the SQL, or move the splits.")
             continue
         except (RuntimeError, KeyError, OSError, pa.ArrowException, ValueError) as error:
             report.error(
@@ -101,7 +106,7 @@ def _label_frames(
             report.error(place, f"{split} split: no column {', '.join(map(repr, missing))}", fix)
             continue
         if not len(frame):
-            report.error(place, f"{split} split: no label", "Widen the SQL, or move the splits.")
+            report.error(place, _why(task, split, full), "Widen the SQL, or move the splits.")
             continue
         yield split, frame
         stats = label_stats(task, frame)
@@ -118,6 +123,13 @@ def _label_frames(
         _check_entities(frame, (task.entity_col, task.entity_table), full, split, report, place)
         if stored and manifest.kind == "forecast":
             _check_stored(opened, manifest, split, frame, full, report, place)
+
+
+def _why(task: Task, split: str, full: Database) -> str:
+    """Why a split has no label."""
+    if task.sql is None:
+        return f"{split} split: no label"
+    return why_no_labels(task, split, full, label_events(task, full))
 
 
 def _check_entities(

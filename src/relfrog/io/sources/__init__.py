@@ -53,8 +53,24 @@ def open_source(address: str, schemas: Sequence[str] = ()) -> Source:
         and Path(address).is_file()
     ):
         raise SourceError(f"{address} is a single file. Move it into a folder and give the folder.")
+    if Path(address).expanduser().is_dir():
+        raise SourceError(_no_tables(Path(address).expanduser()))
     raise SourceError(
         f"{hide_password(address)} is neither a database nor a folder of CSV or Parquet files. "
         "Give postgresql://user@host/db, mysql://user@host/db, sqlite:///file.db, "
         "duckdb:///file.duckdb or the path of a folder that exists."
+    )
+
+
+def _no_tables(folder: Path) -> str:
+    """What a folder holds that cannot be imported."""
+    names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    if not names:
+        return f"{folder} is empty. Give a folder with CSV or Parquet files, or a database."
+    if (folder / "manifest.yaml").is_file():
+        return f"{folder} is a dataset folder already. Look into it: relfrog inspect {folder}"
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return (
+        f"{folder} holds no CSV or Parquet files to import (it holds {shown}). Give a folder that "
+        "does, or a database."
     )

@@ -172,6 +172,10 @@ class Source(ABC):
             ReadAgain: A value does not fit its column's kind.
         """
 
+    def is_marked(self, table: SourceTable) -> bool:
+        """Whether RelFrog wrote the table; see `relfrog.io.marks`."""
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """Close the connection."""

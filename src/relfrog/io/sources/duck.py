@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from relfrog.errors import SourceError
+from relfrog.io.marks import MARK
 from relfrog.io.sources.base import (
     BATCH_ROWS,
     Kind,
@@ -187,6 +188,15 @@ class DuckDBFile(Source):
             schema=schema,
             local_name=local,
         )
+
+    def is_marked(self, table: SourceTable) -> bool:
+        """Whether the table's comment says so."""
+        found = self._connection.execute(
+            "SELECT comment FROM duckdb_tables() WHERE schema_name = ? AND table_name = ? "
+            "AND database_name = current_database()",
+            [table.schema or "main", table.local_name],
+        ).fetchone()
+        return found is not None and found[0] == MARK
 
     def read(self, table: SourceTable) -> Iterator[Any]:
         """Stream the table."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from relfrog.errors import SourceError
+from relfrog.io.marks import is_marked_file
 from relfrog.io.sources.base import ReadAgain, Source, SourceColumn, SourceTable
 from relfrog.io.sources.duck import duckdb_kind, memory_connection, read_relation
 from relfrog.support.duckdb import literal
@@ -27,9 +28,17 @@ class _Folder(Source):
 
     @classmethod
     def accepts(cls, address: str) -> bool:
-        """Whether the address is a folder with files of this type."""
+        """Whether the address is a folder with files of this type, not only of RelFrog's own."""
         folder = Path(address).expanduser()
-        return folder.is_dir() and any(True for _ in cls._files(folder))
+        return folder.is_dir() and cls._has_tables(folder)
+
+    @classmethod
+    def _has_tables(cls, folder: Path) -> bool:
+        return any(not is_marked_file(path) for _, path in cls._files(folder))
+
+    def is_marked(self, table: SourceTable) -> bool:
+        """Whether the file says so, or a list beside it."""
+        return is_marked_file(self._given[table.name])
 
     @classmethod
     def _files(cls, folder: Path) -> Iterator[tuple[str, Path]]:
@@ -46,7 +55,7 @@ class _Folder(Source):
             raise SourceError(f"{folder} is a folder and has no schemas. Leave out --schema.")
         others = [kind for kind in (CsvFolder, ParquetFolder) if kind is not type(self)]
         for other in others:
-            if any(True for _ in other._files(folder)):
+            if other._has_tables(folder):
                 raise SourceError(
                     f"{folder} holds both {self.what} and {other.what}. "
                     "Move one type into a folder of its own."
@@ -61,6 +70,7 @@ class _Folder(Source):
                 )
             self.paths[name] = path
         self.paths = dict(sorted(self.paths.items()))
+        self._given = dict(self.paths)
         self._connection = memory_connection()
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from relfrog.errors import SourceError
+from relfrog.io.marks import MARK
 from relfrog.io.secrets import hide_password, scrub, secrets_in
 from relfrog.io.sources.base import (
     Kind,
@@ -183,6 +184,16 @@ class SqlDatabase(Source):
             schema=schema,
             local_name=local,
         )
+
+    def is_marked(self, table: SourceTable) -> bool:
+        """Whether the table's comment says so."""
+        import sqlalchemy.exc
+
+        try:
+            found = self._inspector.get_table_comment(table.local_name, table.schema)
+        except (NotImplementedError, sqlalchemy.exc.SQLAlchemyError):
+            return False
+        return found["text"] == MARK
 
     def _select(self, table: SourceTable, columns: Sequence[SourceColumn]) -> Any:
         """``SELECT`` the given columns, or a literal if there are none."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, unquote
 
 from relfrog.errors import SourceError
+from relfrog.io.marks import MARK
 from relfrog.io.sources.base import (
     BATCH_ROWS,
     Kind,
@@ -87,6 +88,12 @@ class SQLite(RowDatabase):
             )
             for t in super().tables(also)
         ]
+
+    def is_marked(self, table: SourceTable) -> bool:
+        """Whether the statement that created the table says so."""
+        query = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?"
+        row = self._connection.exec_driver_sql(query, (table.local_name,)).first()
+        return row is not None and f"/* {MARK} */" in str(row[0])
 
     def _expression(self, expression: Any, column: SourceColumn) -> Any:
         import sqlalchemy as sa

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from relfrog.errors import UsageError
+from relfrog.io.marks import MARK
 from relfrog.io.targets.base import Existing, Target, no_schema
 from relfrog.io.targets.sql import SqlTarget
 from relfrog.support.duckdb import quoted
@@ -17,6 +18,7 @@ from relfrog.support.files import atomic_file, check_file
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+    from sqlalchemy.schema import CreateTable
 
 __all__ = ["DuckDBTable", "SQLiteTable"]
 
@@ -83,6 +85,11 @@ class SQLiteTable(_FileTarget, SqlTarget):
         import sqlalchemy.exc
 
         return (sqlite3.Error, sqlalchemy.exc.SQLAlchemyError)
+
+    def _execute(self, connection: sa.Connection, creation: CreateTable) -> None:
+        # SQLite has no comments on tables, but keeps the statement as it was written.
+        text = str(creation.compile(dialect=connection.dialect)).rstrip().removesuffix(")")
+        connection.exec_driver_sql(f"{text} /* {MARK} */)")
 
     def _begin(self, connection: sa.Connection) -> None:
         # Otherwise the rename fails if a view refers to the table that was dropped for it.
@@ -152,6 +159,7 @@ class DuckDBTable(_FileTarget):
             new = "TABLE" if found is None else "OR REPLACE TABLE"
             place = self._quoted(self.name)
             connection.execute(f"CREATE {new} {place} AS SELECT * FROM {quoted(self._partial)}")
+            connection.execute(f"COMMENT ON TABLE {place} IS '{MARK}'")
             connection.execute("COMMIT")
 
     def _quoted(self, name: str) -> str:

@@ -11,6 +11,7 @@ from relfrog.io.targets.sql import SqlTarget
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+    from sqlalchemy.schema import CreateTable
 
 __all__ = ["PostgreSQLTable"]
 
@@ -65,6 +66,12 @@ class PostgreSQLTable(SqlTarget):
             {"id": row[0]},
         ).scalars()
         return Existing(kind, self.name, tuple(needed), row[3])
+
+    def _execute(self, connection: sa.Connection, creation: CreateTable) -> None:
+        from sqlalchemy.schema import SetTableComment
+
+        connection.execute(creation)
+        connection.execute(SetTableComment(creation.element))
 
     def _insert(
         self, connection: sa.Connection, width: int, batches: Iterator[list[tuple[Any, ...]]]

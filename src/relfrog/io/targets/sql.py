@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from relfrog.io.marks import MARK
 from relfrog.io.targets.base import Existing, Target
 from relfrog.io.targets.columns import column_type
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+    from sqlalchemy.schema import CreateTable
 
 __all__ = ["SqlTarget"]
 
@@ -95,10 +97,15 @@ class SqlTarget(Target):
             sa.MetaData(),
             *columns,
             schema=None if self.schema is None else sa.sql.quoted_name(self.schema, quote=True),
+            comment=MARK,
             **self._options(connection),
         )
-        connection.execute(CreateTable(table))
+        self._execute(connection, CreateTable(table))
         return convert
+
+    def _execute(self, connection: sa.Connection, creation: CreateTable) -> None:
+        """Create the table with its comment."""
+        connection.execute(creation)
 
     def _options(self, connection: sa.Connection) -> dict[str, Any]:
         return {}

@@ -1,0 +1,216 @@
+"""What a user corrected in a dataset that is imported again: kept, as far as it still fits."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from relfrog.errors import SchemaError
+from relfrog.importing.mapping import (
+    Corrections,
+    ForeignKeyMapping,
+    ImportMapping,
+    Notice,
+    TableCorrections,
+    read_corrections,
+)
+from relfrog.io.sources import SourceTable
+from relfrog.support.text import folder_names
+
+__all__ = ["Kept", "confirm", "read_kept"]
+
+#: The fields of :class:`TableCorrections` that say when rows are known.
+_TIME = [f.name for f in fields(TableCorrections) if "time" in f.name or "inherited" in f.name]
+
+
+@dataclass
+class Kept:
+    """Corrections of the dataset that is replaced.
+
+    Attributes:
+        corrections: Keys, times, types, names and splits.
+        tables: The tables to which the import was limited.
+        exclude: The tables that were left out.
+        said: What is kept, in words.
+        lost: What no longer fits the source, in words.
+    """
+
+    corrections: Corrections = field(default_factory=Corrections)
+    tables: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    said: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    def selection(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """The tables to limit an import to, and to leave out, as far as there are such."""
+        found = {}
+        for option in ("tables", "exclude"):
+            patterns: tuple[str, ...] = getattr(self, option)
+            # What is a view is not listed before it is named.
+            there = patterns if option == "tables" else _matching(patterns, names)
+            self.said += [f"--{option} {pattern}" for pattern in there]
+            found[option] = there
+        return found
+
+    def notices(self) -> list[Notice]:
+        """What is kept, and what is not."""
+        found = []
+        if self.said:
+            text = (
+                f"kept from the dataset that was replaced: {'; '.join(self.said)}. --forget drops"
+            )
+            found.append(Notice("note", "", "", f"{text} it all"))
+        if self.lost:
+            text = f"not kept, since it no longer fits: {'; '.join(self.lost)}"
+            found.append(Notice("changed", "", "", text))
+        return found
+
+    def add_to(self, given: Corrections, found: Sequence[SourceTable]) -> None:
+        """Add everything to the corrections of this import that they do not decide themselves.
+
+        Args:
+            given: What this import was told.
+            found: The tables that are imported.
+        """
+        if self.corrections.val is not None and given.val is None and given.test is None:
+            given.val, given.test = self.corrections.val, self.corrections.test
+            self.said.append(f"splits {given.val} and {given.test}")
+        known = {t.name: {c.name for c in t.columns} for t in found}
+        for name, kept in self.corrections.tables.items():
+            if name not in known:
+                self.lost.append(f"all of {name}, which is not imported")
+                continue
+            self._add_table(name, kept, given.table(name), known)
+
+    def _add_table(
+        self,
+        name: str,
+        kept: TableCorrections,
+        given: TableCorrections,
+        known: Mapping[str, set[str]],
+    ) -> None:
+        blank = TableCorrections()
+
+        def there(what: str, table: str, columns: Sequence[str]) -> bool:
+            missing = [c for c in columns if c not in known.get(table, ())]
+            if missing:
+                self.lost.append(f"{what}: there is no {table}.{missing[0]}")
+            return not missing
+
+        def untouched(names: Sequence[str]) -> bool:
+            return all(getattr(given, n) == getattr(blank, n) for n in names)
+
+        if kept.name is not None and given.name is None:
+            given.name = kept.name
+            self.said.append(f"name {kept.name} for {name}")
+        changed = any(getattr(kept, n) != getattr(blank, n) for n in _TIME)
+        if changed and untouched(_TIME) and there("time", name, [kept.time] if kept.time else []):
+            for field_name in _TIME:
+                setattr(given, field_name, getattr(kept, field_name))
+            self.said.append(f"time {name}.{kept.time or 'none'}")
+        if kept.primary_key is not None and given.primary_key is None:
+            if there("primary key", name, kept.primary_key):
+                given.primary_key = kept.primary_key
+                self.said.append(f"primary key {name}.{','.join(kept.primary_key) or 'none'}")
+        decided = {k.columns for k in given.added_keys} | given.refused_keys
+        for key in kept.added_keys:
+            fits = there("foreign key", name, key.columns)
+            if key.columns in decided or not fits:
+                continue
+            if there("foreign key", key.parent, key.parent_columns) and key.parent in known:
+                given.added_keys.append(replace(key))
+                self.said.append(f"foreign key {name}.{key}")
+        replaced = {k.columns for k in given.added_keys}
+        for columns in sorted(kept.refused_keys - decided - replaced):
+            given.refused_keys.add(columns)
+            self.said.append(f"no foreign key {name}.{','.join(columns)}")
+        for column, kind in kept.columns.items():
+            if column not in given.columns and there("type", name, [column]):
+                given.columns[column] = kind
+                self.said.append(f"type {kind} of {name}.{column}")
+
+
+def _matching(patterns: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(p for p in patterns if p in names or fnmatch.filter(names, p))
+
+
+def read_kept(folder: Path) -> Kept:
+    """Read what the user decided from a dataset folder; nothing if it was not imported."""
+    import yaml
+
+    path = folder / "mapping.yaml"
+    if not path.is_file():
+        return Kept()
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        whole = read_corrections(path)
+    except (OSError, ValueError, yaml.YAMLError, SchemaError):
+        return Kept(lost=["mapping.yaml, which cannot be read"])
+    kept = Kept()
+    if raw.get("split_reason") == "chosen":
+        kept.corrections.val, kept.corrections.test = whole.val, whole.test
+    usual = folder_names(whole.tables)
+    for name, entry in whole.tables.items():
+        found = _chosen(entry, raw["tables"][name])
+        found.name = entry.name if entry.name != usual[name] else None
+        if found != TableCorrections():
+            kept.corrections.tables[name] = found
+    try:
+        record = json.loads((folder / "import.json").read_text(encoding="utf-8"))
+        selection = record.get("selection") or {}
+        kept.tables = tuple(map(str, selection.get("tables", ())))
+        kept.exclude = tuple(map(str, selection.get("exclude", ())))
+    except (OSError, ValueError, AttributeError, TypeError):
+        pass  # without it, all tables are read
+    return kept
+
+
+def _chosen(entry: TableCorrections, raw: Mapping[str, Any]) -> TableCorrections:
+    """What of a table's entry the user chose."""
+    from relfrog.importing.key_plan import REFUSED
+
+    found = TableCorrections()
+
+    def by_user(part: object) -> bool:
+        return isinstance(part, dict) and part.get("origin") == "chosen"
+
+    if by_user(raw.get("time")):
+        for name in _TIME:
+            setattr(found, name, getattr(entry, name))
+    if by_user(raw.get("primary_key")):
+        found.primary_key = entry.primary_key
+    for key, part in zip(entry.foreign_keys or (), raw.get("foreign_keys") or (), strict=True):
+        if by_user(part) and key.used:
+            found.added_keys.append(_as_added(key))
+        elif by_user(part) or part.get("evidence") == REFUSED:
+            found.refused_keys.add(key.columns)
+    for column, part in (raw.get("columns") or {}).items():
+        if isinstance(part, dict) and part.get("reason") == "chosen":
+            found.columns[column] = entry.columns[column]
+    return found
+
+
+def _as_added(key: ForeignKeyMapping) -> ForeignKeyMapping:
+    return ForeignKeyMapping(key.columns, key.parent, key.parent_columns, "chosen", loose=key.loose)
+
+
+def confirm(mapping: ImportMapping, given: Corrections) -> None:
+    """Record as chosen what the user chose, also where it is what would have been proposed.
+
+    Proposals may change with the data; what the user said must stay.
+    """
+    for name, table in mapping.tables.items():
+        said = given.tables.get(name)
+        if said is None:
+            continue
+        if said.time is not None and table.time == said.time:
+            table.time_origin = "chosen"
+        if said.primary_key and table.primary_key == said.primary_key:
+            if table.primary_key_origin == "proposed":
+                table.primary_key_origin = "chosen"
+    if given.val is not None and given.test is not None:
+        mapping.split_reason = "chosen"
