@@ -329,10 +329,9 @@ def _certificate(
     tables = {}
     for name in graph.num_rows:
         own = used["table"].to_numpy() == name
-        table = ready.dataset.manifest.tables.get(name)
         stamp = moments[own].max(initial=np.iinfo(np.int64).min)
         tables[name] = {
-            "time_column": table.time_col if table is not None else "window_end",
+            "time_column": ready.db.table_dict[name].time_col,
             "newest_time": _stamp(stamp, graph.unit),
             "entities": int(own.sum()),
             "most_rows": int(used["rows"].to_numpy()[own].max(initial=0)),

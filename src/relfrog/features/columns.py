@@ -110,6 +110,17 @@ class Columns:
                 f"foreign keys now, but values when the columns were fitted: "
                 f"{_listed(keys, 'column')}. Undo that, or fit the columns again and train again."
             )
+        moved = [
+            f"{name} (by {db.table_dict[name].time_col or 'no time'}, then by "
+            f"{table.time_col or 'no time'})"
+            for name, table in self.tables.items()
+            if db.table_dict[name].time_col != table.time_col and len(db.table_dict[name].df)
+        ]
+        if moved:  # rows would be visible at other times than those it was learned with
+            raise SchemaError(
+                f"dated otherwise than when the columns were fitted: {_listed(moved, 'table')}. "
+                "Undo that (relfrog import --time), or fit the columns again and train again."
+            )
         for name, table in db.table_dict.items():
             if name not in self.tables:
                 text = f"table {name} is new since the columns were fitted and is ignored."

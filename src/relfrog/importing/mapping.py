@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from relfrog.errors import SchemaError, UsageError, unknown
 from relfrog.importing.column_types import ColumnType
+from relfrog.importing.time_flags import apply_time_flag
 from relfrog.io.sources import SourceTable
 
 __all__ = [
@@ -350,7 +351,8 @@ def apply_flags(
         table, columns = _place(flag, known, "--pk orders.id")
         corrections.table(table).primary_key = columns
     for flag in time:
-        _apply_time(corrections, flag, known)
+        if not apply_time_flag(corrections, flag, known):
+            _place(flag, known, "--time orders.created_at")  # says what is wrong with it
     for flag in fk:
         child, equals, parent = flag.rpartition("=")
         if not equals:
@@ -369,28 +371,6 @@ def apply_flags(
         corrections.table(table).added_keys.append(
             ForeignKeyMapping(columns, parent_table, parent_columns, "chosen")
         )
-
-
-def _apply_time(corrections: Corrections, flag: str, known: dict[str, list[str]]) -> None:
-    """Read ``--time``: a column, or else one or several tables to inherit times from."""
-    for name in sorted(known, key=len, reverse=True):
-        if not flag.startswith((f"{name}.", f"{name}=")):
-            continue
-        entry, rest = corrections.table(name), flag[len(name) + 1 :]
-        parts = tuple(part.strip() for part in rest.split(","))
-        entry.time, entry.no_time, entry.inherited_from = None, False, None
-        if rest in known[name]:
-            entry.time = rest
-        elif rest == "none":
-            entry.no_time = True
-        elif rest in known:
-            entry.inherited_from = (rest,)
-        elif len(parts) > 1 and all(part in known or part in known[name] for part in parts):
-            entry.inherited_from = parts
-        else:
-            raise unknown(f"column in table {name}", rest, [*known[name], *known])
-        return
-    _place(flag, known, "--time orders.created_at")  # no such table
 
 
 def _place(text: str, known: dict[str, list[str]], example: str) -> tuple[str, tuple[str, ...]]:

@@ -106,6 +106,7 @@ def import_record(result: ImportResult) -> dict[str, Any]:
                 "source": t.source,
                 "rows": t.rows,
                 "key": list(t.key),
+                "inherited_from": t.inherited_from,
                 "columns": {
                     c: {"source": list(sources), "role": role}
                     for c, (sources, role) in t.sources.items()

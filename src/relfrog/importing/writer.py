@@ -34,6 +34,7 @@ class WrittenTable:
         fkeys: The parent table of each foreign-key column.
         sources: The origin of each column: (source columns, role).
         key: The source's key columns, whose values are in ``keys/<name>.parquet``.
+        inherited_from: The foreign-key columns along which its rows inherit times.
     """
 
     name: str
@@ -44,6 +45,7 @@ class WrittenTable:
     fkeys: dict[str, str] = field(default_factory=dict)
     sources: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
     key: tuple[str, ...] = ()
+    inherited_from: list[str] = field(default_factory=list)
 
 
 def write_tables(
@@ -215,6 +217,8 @@ def _write(
             result.time_col = column.name
         elif column.key is not None:
             result.fkeys[column.name] = plan.mapping.tables[column.key.parent].name
+            if column.key in table.mapping.time_keys:
+                result.inherited_from.append(column.name)
         if column.role in ("value", "time") and column.sources not in ((), (column.name,)):
             text = f"column named {column.name} in the dataset"
             plan.notices.append(Notice("changed", name, column.sources[0], text))

@@ -4,8 +4,8 @@ Rows of a stream stand in order of owner and time, and each knows the sums of it
 it. What was visible at a time is then a prefix, found by an ASOF join, and a recent window is the
 difference of two prefixes: the work does not grow with how often a row is seen.
 
-A row is visible from its own time on; a row without one from that of its latest parent, and a
-child's child when both are. Values of a parent that is later than its child are missing.
+A row is visible from its time on, its own or inherited, and a child's child when both are. Values
+of a parent that is later than its child are missing.
 """
 
 from __future__ import annotations
@@ -116,31 +116,14 @@ class Aggregator:
         place = place.ravel()
         return table[place], {key: rows[place] for key, rows in pointers.items()}
 
-    def effective(self, table: str) -> Ints:
-        """From when on each row of a table counts as visible. Shape [rows]."""
-        known = self.graph.time(table)
-        if known is not None:
-            return known
-        found = np.full(self.graph.num_rows[table], MISSING, np.int64)
-        for key in self.graph.foreign_keys:
-            times = self.graph.time(key.parent) if key.table == table else None
-            if times is not None:
-                parent = self.graph.parent(key)
-                has = parent >= 0
-                found[has] = np.maximum(found[has], times[parent[has]])
-        return found
-
     def _load(self, table: str) -> str:
-        """Make a table of DuckDB: place, tick, seen, pointers p.., cells c..; its name."""
+        """Make a table of DuckDB: place, tick, pointers p.., cells c..; its name."""
         if table not in self._tables:
             name = f"t{len(self._tables)}"
             count = self.graph.num_rows[table]
             own = self.graph.time(table)
-            tick = self.effective(table)
-            columns: dict[str, Any] = {
-                "place": np.arange(count), "tick": tick,
-                "seen": own if own is not None else np.full(count, MISSING),
-            }  # fmt: skip
+            tick = np.full(count, MISSING) if own is None else own
+            columns: dict[str, Any] = {"place": np.arange(count), "tick": tick}
             for number, key in enumerate(self._keys(table)):
                 columns[f"p{number}"] = self.graph.parent(key).astype(np.int64)
             moments = days(tick, self.graph.unit)
@@ -188,7 +171,7 @@ class Aggregator:
                 joined[measure.via] = name
                 tables += (
                     f" LEFT JOIN {self._load(measure.via.parent)} {name} ON {name}.place = "
-                    f"a.{self._pointer(measure.via)} AND {name}.seen <= {tick}"
+                    f"a.{self._pointer(measure.via)} AND {name}.tick <= {tick}"
                 )
         columns = [f"{owner} AS owner, {tick} AS tick, a.place AS place"]
         for number, measure in enumerate(stream.measures):
