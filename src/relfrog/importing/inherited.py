@@ -52,7 +52,9 @@ def name_time_keys(
             continue
         for key in plan.mapping.tables[name].used_keys():
             above = corrections.tables.get(key.parent, TableCorrections())
-            timed = proposed[key.parent] or above.time or plan.mapping.tables[key.parent].used_keys()
+            timed = (
+                proposed[key.parent] or above.time or plan.mapping.tables[key.parent].used_keys()
+            )
             if key.columns == (given.time,) and timed and not above.no_time:
                 given.time, given.inherited_from = None, key.columns
                 break

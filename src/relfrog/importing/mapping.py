@@ -94,7 +94,7 @@ class TableMapping:
         return [key for key in self.foreign_keys if key.used]
 
     def words_for(self, keys: Iterable[ForeignKeyMapping]) -> list[str]:
-        """Keys in words that :meth:`keys_named` understands: their parents, where that is enough."""
+        """Keys as :meth:`keys_named` understands them: their parents, where that is enough."""
         parents = [key.parent for key in self.used_keys()]
         return [
             key.parent

@@ -53,8 +53,14 @@ def time_span(folder: Path, written: list[WrittenTable]) -> tuple[dt.datetime, d
     return (min(low), max(high)) if low else None
 
 
-def check_split(result: ImportResult) -> None:
-    """Check that the split times lie within the data."""
+def check_split(result: ImportResult, strict: bool) -> None:
+    """Check that the split times lie within the data.
+
+    Args:
+        result: The import.
+        strict: Whether to raise UsageError if not: the user has just chosen them. Those of a mapping
+            file were within the data when it was written; an older copy may end before them.
+    """
     if result.span is None:
         return
     low, high = result.span
@@ -68,7 +74,7 @@ def check_split(result: ImportResult) -> None:
                 f"{flag} {time:%Y-%m-%d} lies outside the data, which range from {low:%Y-%m-%d} to "
                 f"{high:%Y-%m-%d}"
             )
-            if result.mapping.split_reason == "chosen":
+            if strict and result.mapping.split_reason == "chosen":
                 raise UsageError(text + ". Choose a time in between.")
             result.notices.append(Notice("note", "", "", text))
 

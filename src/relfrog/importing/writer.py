@@ -21,6 +21,7 @@ __all__ = ["WrittenTable", "write_tables"]
 #: Rows whose times are copied to the staging database at a time.
 _AT_ONCE = 10_000_000
 
+
 @dataclass
 class WrittenTable:
     """A table of the dataset folder.
@@ -224,8 +225,10 @@ def _write(
             plan.notices.append(Notice("changed", name, column.sources[0], text))
     parents = {
         c.name: parent_rows(
-            staging, (table.typed, table.sql, table.rows),
-            (ordered[c.key.parent].typed, ordered[c.key.parent].sql), c.key,
+            staging,
+            (table.typed, table.sql, table.rows),
+            (ordered[c.key.parent].typed, ordered[c.key.parent].sql),
+            c.key,
         )
         for c in layout
         if c.key is not None
