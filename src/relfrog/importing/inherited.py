@@ -188,7 +188,7 @@ def _check_parents(plan: ImportPlan, name: str, known: Ints) -> None:
 def _say_origin(plan: ImportPlan, name: str, proposed: list[ForeignKeyMapping]) -> None:
     """Say who decided what a table inherits: the user, unless it is what is proposed."""
     entry = plan.mapping.tables[name]
-    chosen = [key.columns for key in entry.time_keys] != [key.columns for key in proposed]
+    chosen = {key.columns for key in entry.time_keys} != {key.columns for key in proposed}
     instead = f"those of {', '.join(entry.words_for(proposed))}" if proposed else "none"
     if entry.time_keys and entry.time is None:
         entry.time_origin = "chosen" if chosen else "proposed"

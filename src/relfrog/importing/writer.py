@@ -296,7 +296,9 @@ def _count_losses(
     staging: Staging, plan: ImportPlan, table: SortedTable, column: OutputColumn
 ) -> None:
     """Report how many values a type chosen by the user could not represent."""
-    if column.role != "value" or table.mapping.columns[column.sources[0]].reason != "chosen":
+    if column.role != "value" or not column.sources:
+        return
+    if table.mapping.columns[column.sources[0]].reason != "chosen":
         return
     staged = table.typed.column(column.sources[0])
     (lost,) = staging.row(f"SELECT count({staged.sql}) - count({column.sql}) FROM {table.sql}")
