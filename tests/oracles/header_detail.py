@@ -14,6 +14,7 @@ from oracles.slow_times import slow_known
 from relfrog.support.inherited_times import Link
 from relfrog.support.times import MISSING
 
+PRODUCTS = 30
 VAL, TEST = "2020-07-01", "2020-09-01"
 
 SCHEMA = """
@@ -62,7 +63,7 @@ def make_trade(seed: int) -> Rows:
     """Rows of a trade, in no order: NULL times, dangling keys, parts inside each other."""
     rng = random.Random(seed)
     rows: Rows = {
-        "products": [(i, f"thing {i % 3}", 1.5 * i) for i in range(8)],
+        "products": [(i, f"thing {i % 3}", 1.5 * i) for i in range(PRODUCTS)],
         "campaigns": [(i, day(rng.randrange(330)), rng.random()) for i in range(12)],
         "orders": [], "lines": [], "parts": [], "visits": [],
     }  # fmt: skip
@@ -72,11 +73,12 @@ def make_trade(seed: int) -> Rows:
         # Who ordered by mail has no time, but may name a campaign.
         when_known = None if rng.random() < 0.1 else when
         rows["orders"].append((number, campaign, when_known, rng.choice(["web", "mail"])))
-    for number in range(600):
+    for number in range(1200):
         order = rng.choice([None, 999, *range(260), *range(260)])
-        rows["lines"].append((number, order, rng.randrange(8), rng.randrange(1, 9)))
+        rows["lines"].append((number, order, rng.randrange(PRODUCTS), rng.randrange(1, 9)))
     for number in range(400):
-        line, inside = rng.choice([None, *range(600)]), rng.choice([None, 5000, *range(400)])
+        line = rng.choice([None, *range(1200)])
+        inside = rng.choice([5000, *range(400)]) if rng.random() < 0.2 else None
         rows["parts"].append((number, line, inside, rng.random()))
     known = known_from(rows)["orders"]
     for _ in range(300):  # visits have times of their own, and some name later orders
@@ -85,7 +87,7 @@ def make_trade(seed: int) -> Rows:
         late = MISSING if order is None or rng.random() < 0.02 else known[order]
         if late > pd.Timestamp(when).value // 1000:
             when = f"{pd.Timestamp(late, unit='us'):%Y-%m-%d %H:%M:%S}"
-        rows["visits"].append((rng.randrange(8), order, when, rng.random()))
+        rows["visits"].append((rng.randrange(PRODUCTS), order, when, rng.random()))
     for some in rows.values():
         rng.shuffle(some)
     return rows
@@ -125,8 +127,9 @@ def write_trade(path: Path, rows: Rows) -> str:
     connection = sqlite3.connect(path)
     try:
         for name, some in rows.items():
-            marks = ", ".join("?" * len(some[0])) if some else ""
-            connection.executemany(f"INSERT INTO {name} VALUES ({marks})", some)
+            if some:
+                marks = ", ".join("?" * len(some[0]))
+                connection.executemany(f"INSERT INTO {name} VALUES ({marks})", some)
         connection.commit()
     finally:
         connection.close()

@@ -100,6 +100,7 @@ def plan_inherited_times(staging: Staging, plan: ImportPlan, corrections: Correc
     for name, entry in tables.items():
         some = found.links.get(name, [])
         entry.time_keys = along[name] if name in along else [keys[link] for link in some]
+    for name, entry in tables.items():
         if entry.time_keys and plan.typed[name].staged.rows:
             _check_parents(plan, name, found.known[name])
             plan.known[name] = found.known[name]
@@ -173,10 +174,13 @@ def _own_times(staging: Staging, plan: ImportPlan, name: str) -> Ints:
 
 def _check_parents(plan: ImportPlan, name: str, known: Ints) -> None:
     """Raise SchemaError if the user wants times from rows that have none."""
+    tables = plan.mapping.tables
     without = [
         key.parent
-        for key in plan.mapping.tables[name].time_keys
-        if plan.mapping.tables[key.parent].time is None and plan.typed[key.parent].staged.rows
+        for key in tables[name].time_keys
+        if tables[key.parent].time is None
+        and not tables[key.parent].time_keys
+        and plan.typed[key.parent].staged.rows
     ]
     if without and not (known != MISSING).any():
         raise SchemaError(

@@ -197,14 +197,16 @@ class FeatureMaker:
             return self.timed  # from before it was kept
         renamed = {str(saved["history"]): self.history}
         found = {renamed.get(str(name), str(name)): str(time) for name, time in was.items()}
-        for name in {*found, *self.timed} & set(map(str, self.sizes)):
-            now = self.timed.get(name)
-            if now != found.get(name) and self.graph.num_rows.get(name):
-                raise RunError(
-                    f"table {name} is dated by {now or 'no time'} now, and was by "
-                    f"{found.get(name, 'no time')}: undo that (relfrog import --time), or train "
-                    "again."
-                )
+        changed = [
+            f"{name} (by {self.timed.get(name, 'no time')}, then by {found.get(name, 'no time')})"
+            for name in self.sizes
+            if self.timed.get(name) != found.get(name) and self.graph.num_rows.get(name)
+        ]
+        if changed:
+            raise RunError(
+                f"dated otherwise than when it was trained: {', '.join(changed)}. Undo that "
+                "(relfrog import --time), or train again."
+            )
         return found
 
     def _label_outputs(self, about: dict[str, Any]) -> NDArray[np.float64]:
