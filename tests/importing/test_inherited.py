@@ -112,8 +112,9 @@ def test_the_user_chooses_what_to_inherit(
     assert yaml.safe_load(mapping.read_text())["tables"]["lines"]["time"]["origin"] == "chosen"
     _, again = imported(orders, tmp_path / "two", mapping=mapping)
     pd.testing.assert_frame_equal(again["lines"], tables["lines"])
-    assert yaml.safe_load((tmp_path / "two" / "mapping.yaml").read_text())["tables"] == (
-        yaml.safe_load(mapping.read_text())["tables"]
+    assert (
+        yaml.safe_load((tmp_path / "two" / "mapping.yaml").read_text())["tables"]
+        == (yaml.safe_load(mapping.read_text())["tables"])
     )
 
 

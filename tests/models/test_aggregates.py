@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from relbench.base import Database
 
 from helpers import examples
-from oracles.relational_databases import seeded, table
+from oracles.relational_databases import START, seeded, table
 from relfrog.datasets.known_from import find_known_from
 from relfrog.graph.relational import ForeignKey, RelationalGraph, build_graph
 from relfrog.models.aggregates.columns import Cell, fit_cells
@@ -290,3 +290,32 @@ def test_nobody_asks_for_the_latest_row_of_a_stream_that_found_no_room() -> None
     last = [anchor.last for anchor in plan.anchors if anchor.last is not None]
     assert last
     assert set(last) <= asked
+
+
+def test_rows_of_others_do_not_change_the_last_digit() -> None:
+    """A sum is that of an owner's rows, one after the other: DuckDB alone would go by blocks."""
+    rng = np.random.default_rng(0)
+    count, owners = 40_000, 50
+    owner, x = rng.integers(owners, size=count), rng.normal(size=count) * 1e3
+    when = START + pd.to_timedelta(np.arange(count), unit="h")
+    number = Cell("b", "x", "number")
+    answers = []
+    for kept in (np.ones(count, bool), (owner == 7) | (rng.random(count) < 0.5)):
+        db = Database({
+            "a": table({"y": np.zeros(owners)}),
+            "b": table({"x": x[kept], "k0": owner[kept], "at": when[kept]}, {"k0": "a"}, "at"),
+        })  # fmt: skip
+        graph = build_graph(db)
+        stream = Stream(graph.foreign_keys, "b", (Measure(number, None, -1, FULL),))
+        limits = graph.ticks(when[1000::1000])
+        with Aggregator(graph, {"b": [(number, x[kept])]}, HORIZON) as aggregator:
+            made = aggregator._make(stream)
+            sums = aggregator._run(
+                f"SELECT s0, q0 FROM r{made} WHERE g BETWEEN (SELECT g FROM f{made} WHERE owner = 7)"
+                f" AND (SELECT max(g) FROM e{made} WHERE owner = 7) ORDER BY g"
+            )
+            found = aggregator.ask(stream, np.full(len(limits), 7), limits)[0]
+        answers.append((sums, found))
+    assert len(answers[0][0]) > 500
+    assert answers[0][0] == answers[1][0]
+    np.testing.assert_array_equal(answers[0][1], answers[1][1])

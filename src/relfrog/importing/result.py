@@ -58,8 +58,8 @@ def check_split(result: ImportResult, strict: bool) -> None:
 
     Args:
         result: The import.
-        strict: Whether to raise UsageError if not: the user has just chosen them. Those of a mapping
-            file were within the data when it was written; an older copy may end before them.
+        strict: Whether to raise UsageError if not: the user has just chosen them. Those of a
+            mapping file lay within the data that it was made of; an older copy may end before.
     """
     if result.span is None:
         return
