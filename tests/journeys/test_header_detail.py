@@ -115,3 +115,20 @@ def test_a_run_names_the_tables_that_are_dated_otherwise(run: relfrog.Run, tmp_p
     shutil.copytree(run.folder.parent / "trade" / "tasks", tmp_path / "trade" / "tasks")
     with pytest.raises((SchemaError, RunError), match=r"lines \(by no time, then by known_from\)"):
         moved(run.folder, tmp_path / "trade", tmp_path / "run").predict("2020-09-10")
+
+
+def test_reports_say_which_times_are_inherited_and_what_is_always_visible(tmp_path: Path) -> None:
+    from relfrog.reporting.sections.made import _certificates, _times
+
+    tables = relfrog.inspect(make_dataset(tmp_path, 3), labels=False)["tables"]
+    assert dict(_times(tables)) == {
+        "times inherited by": "lines (from orders), orders (from campaigns), "
+        "parts (from lines, parts)",
+        "always visible": "products (30 rows)",
+    }
+    said = {"sentence": "certified, except for rows of products (30)", "holds": True}
+    (tmp_path / "evaluate-test-rolling.certificate.json").write_text(json.dumps(said))
+    (tmp_path / "older.certificate.json").write_text("{}")
+    assert _certificates(tmp_path) == [
+        ("certificate of evaluate-test-rolling", "certified, except for rows of products (30)")
+    ]

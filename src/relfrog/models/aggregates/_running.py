@@ -1,8 +1,8 @@
 """Running sums, owner by owner, in the order of rows.
 
-DuckDB adds up in an order that depends on how many other rows there are, and so do the last digits
-of its sums: a later row of somebody else would change a feature. Here each sum is that of its
-owner's rows up to it, one after the other, and hangs on nothing else.
+DuckDB's windows add up block by block, and where blocks end depends on how many rows come after: a
+later row would change the last digits of an earlier sum. Here each sum is that of its owner's rows
+up to it, one after the other, and hangs on nothing else.
 """
 
 from __future__ import annotations
