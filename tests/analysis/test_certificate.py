@@ -117,7 +117,7 @@ def test_a_certificate_says_what_was_used(run: relfrog.Run) -> None:
     assert set(used["table"]) == {"people", "orders", "things", "reviews", "labels of the task"}
     assert (used["newest_time"].dropna() <= TEST).all()
     assert used.groupby("table")["newest_time"].max()["orders"] > TEST - pd.Timedelta("2 days")
-    assert about["always_visible"] == ["things"]
+    assert about["always_visible"] == {"things": 8}
     assert set(used["code"]) == set(frame["code"])
     for way in WAYS:
         assert about["trial"][way]["identical"]
@@ -270,7 +270,7 @@ def test_the_command_takes_the_number_of_times(
     words = ["predict", str(run.folder), "--entities", "who.csv", "--certify-times", "2", "--out"]
     done = CliRunner().invoke(cli, [*words, "p.csv", "--certify"])
     assert done.exit_code == 0, done.output
-    assert "certified: 2 predictions (at 2 of 4 times) are the same" in done.output
+    assert "always visible: 2 predictions (at 2 of 4 times) are the same" in done.output
     trial = json.loads(Path("p.csv.certificate.json").read_text())["trial"]
     assert (trial["times"], trial["times_tried"]) == (4, 2)
     done = CliRunner().invoke(cli, [*words, "q.csv"])
@@ -356,7 +356,10 @@ def test_the_command_writes_a_certificate(
     asked = ["predict", folder, "--out", str(out), "--at", "2020-09-01", "--certify"]
     code, _, err = inside(capfd, *asked)
     assert code == 0, err
-    assert "certified: 20 predictions are the same, bit for bit" in err
+    said = (
+        "certified, except for rows of things (8), which are always visible: 20 predictions are the"
+    )
+    assert f"{said} same, bit for bit" in err
     about = json.loads((tmp_path / "p.csv.certificate.json").read_text())
     assert about["holds"] is True
     assert about["sha256"] == hashlib.sha256(out.read_bytes()).hexdigest()

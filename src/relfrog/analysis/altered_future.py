@@ -1,7 +1,9 @@
 """Alter the future of a database: change, remove or invent the rows after a time.
 
 A prediction that stays bit-for-bit identical on all altered databases does not use future rows.
-Rows up to the time, rows without a time, and tables without a time column are unchanged.
+With a row go all rows that name it: if they inherit its time, they are later, too; and if they are
+always visible (`relfrog import --time TABLE=none`), they are treated like it all the same. Other
+rows without a time, and rows up to the time, are unchanged.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from relbench.base import Database, Table
 
+from relfrog.datasets.known_from import find_known_from
 from relfrog.support.times import PER_SECOND, as_ticks, convert_ticks
 
 __all__ = ["WAYS", "Tampering"]
@@ -54,7 +57,9 @@ class Tampering:
 
     def __call__(self, db: Database) -> Database:
         """A copy of the database that differs only after the time."""
+        undated = find_known_from(db)
         later = {name: self._later(table) for name, table in db.table_dict.items()}
+        later |= {name: self._after(pd.Series(t)) for name, t in undated.times.items()}
         changed = {name: table for name, table in db.table_dict.items()}
         change: Callable[[str, Table, Mask, Database], pd.DataFrame]
         change = self._alter if self.way == "altered" else self._remove
@@ -73,16 +78,16 @@ class Tampering:
             sizes = {name: len(table.df) for name, table in changed.items()}
             for name, table in db.table_dict.items():
                 if later[name] is not None and len(table.df):
-                    kept = changed[name].df
-                    changed[name] = _with(table, self._invent(name, table, kept, sizes))
+                    kept, along = changed[name].df, undated.keys.get(name, [])
+                    changed[name] = _with(table, self._invent(name, table, kept, sizes, along))
         return Database(changed)
 
     def _later(self, table: Table) -> Mask | None:
         """Rows after the time; None for a table without times."""
-        if table.time_col is None:
-            return None
-        ticks = convert_ticks(*as_ticks(table.df[table.time_col]), self.unit, clip=True)
-        return np.asarray(ticks > self.tick)
+        return None if table.time_col is None else self._after(table.df[table.time_col])
+
+    def _after(self, times: pd.Series) -> Mask:
+        return np.asarray(convert_ticks(*as_ticks(times), self.unit, clip=True) > self.tick)
 
     def _random(self, name: str, what: str) -> np.random.Generator:
         words = [self.seed, self.tick & 0xFFFFFFFF, *f"{name}/{what}".encode()]
@@ -124,8 +129,19 @@ class Tampering:
             parts[column] = frame[column] if own else _nullable(frame[column]).mask(blank)
         return pd.DataFrame(parts, columns=frame.columns)
 
-    def _invent(self, name: str, table: Table, kept: Any, sizes: dict[str, int]) -> pd.DataFrame:
-        """Append copies of random rows, with other values and times right after the time."""
+    def _invent(
+        self, name: str, table: Table, kept: Any, sizes: dict[str, int], along: list[str]
+    ) -> pd.DataFrame:
+        """Append copies of random rows, with other values and times right after the time.
+
+        Args:
+            name: the table's name.
+            table: the table.
+            kept: its rows up to the time.
+            sizes: rows of all tables up to the time.
+            along: foreign keys that name only invented rows, of a table without times: nothing
+                else says that its new rows are later.
+        """
         source = table.df.reset_index(drop=True)
         count = int(np.clip(len(source) // 10, FEWEST, MOST))
         self.rows[name] = count
@@ -141,7 +157,12 @@ class Tampering:
                 values = pd.Series(self._times(name, values, count, 60))
             else:
                 parent = table.fkey_col_to_pkey_table.get(column, "")
-                values = self._other(values, every, random, sizes.get(parent))
+                if column in along:
+                    # No parent has fewer than this many new rows.
+                    fresh_parents = sizes[parent] + random.integers(FEWEST, size=count)
+                    values = pd.Series(fresh_parents).astype(values.dtype)
+                else:
+                    values = self._other(values, every, random, sizes.get(parent))
             old = kept[column]
             parts[column] = pd.concat([old, values.astype(old.dtype)], ignore_index=True)
         return pd.DataFrame(parts, columns=source.columns)

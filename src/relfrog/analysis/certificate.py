@@ -1,15 +1,15 @@
 """Certificates: the rows used by predictions, and a proof that later rows do not affect them.
 
 A certificate states for every prediction how many rows of each table it used and the time of the
-newest; and the outcome of a trial in which all rows after its time were altered, removed and
-invented, and the prediction was repeated: it must be bit-for-bit identical.
+newest; and the outcome of a trial in which all rows after its time, and all rows that name them,
+were altered, removed and invented, and the prediction was repeated: it must be bit-for-bit
+identical. Tables that are always visible cannot be tried like that; the certificate names them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from relfrog._version import __version__
 from relfrog.analysis.altered_future import WAYS, Tampering
+from relfrog.analysis.reservations import always_visible, sentence, visible_too_early
 from relfrog.analysis.rows_used import rows_behind, rows_visible
 from relfrog.datasets.entities import key_frame
 from relfrog.errors import OutputError, TaskError, UsageError
@@ -45,7 +46,7 @@ class Certificate:
     """The certificate of some predictions.
 
     Attributes:
-        about: everything except the entities, as JSON values; `holds` is the conclusion.
+        about: everything except the entities, as JSON values; `holds` and `sentence` sum it up.
         entities: per entity and table its key, the time, the newest time used (NaT if no row has
             a time), and the number of rows used.
     """
@@ -57,6 +58,11 @@ class Certificate:
     def holds(self) -> bool:
         """Whether no later row was used or changed a prediction."""
         return bool(self.about["holds"])
+
+    @property
+    def sentence(self) -> str:
+        """What is certified, and what it cannot vouch for; or why it does not hold."""
+        return sentence(self.about)
 
     def save(self, stem: Path, **more: Any) -> Path:
         """Write `STEM.certificate.json`, and the entities as `STEM.certificate.parquet`.
@@ -80,7 +86,13 @@ class Certificate:
                 for row in self.entities.to_dict("records")
             ]
         out = stem.with_name(f"{stem.name}.certificate.json")
-        content = {**self.about, **more, "entities_file": beside.name, "entities": listed}
+        content = {
+            "sentence": self.sentence,
+            **self.about,
+            **more,
+            "entities_file": beside.name,
+            "entities": listed,
+        }
         try:
             write_json(out, {**content, "entities_sha256": sha256(beside)})
         except OSError as error:
@@ -332,10 +344,9 @@ def _certificate(
     tables = {}
     for name in graph.num_rows:
         own = used["table"].to_numpy() == name
-        table = ready.dataset.manifest.tables.get(name)
         stamp = moments[own].max(initial=np.iinfo(np.int64).min)
         tables[name] = {
-            "time_column": table.time_col if table is not None else "window_end",
+            "time_column": ready.db.table_dict[name].time_col,
             "newest_time": _stamp(stamp, graph.unit),
             "entities": int(own.sum()),
             "most_rows": int(used["rows"].to_numpy()[own].max(initial=0)),
@@ -350,7 +361,8 @@ def _certificate(
         "first_time": _stamp(limits.min(initial=np.iinfo(np.int64).max), graph.unit, len(limits)),
         "last_time": _stamp(limits.max(initial=np.iinfo(np.int64).min), graph.unit, len(limits)),
         "rows_are": _meaning(run), "tables": tables,
-        "always_visible": [n for n in graph.num_rows if graph.time(n) is None],
+        "always_visible": always_visible(graph, task.entity_table),
+        "visible_too_early": visible_too_early(ready.db),
         "later_rows_used": late, "trial": trial, "holds": not late and trial["identical"],
     }  # fmt: skip
     return Certificate(about, frame)
@@ -380,16 +392,3 @@ def save_beside(certificate: Certificate, out: str, table: str | None, folder: P
         return certificate.save(path, file=path.name, sha256=sha256(path))
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in table)
     return certificate.save(folder / f"predictions-{safe}", table=table)
-
-
-def complaint(certificate: Certificate, path: Path) -> str:
-    """The error message for a certificate that does not hold."""
-    trial: dict[str, Any] = certificate.about["trial"]
-    ways: Sequence[str] = [way for way in WAYS if not trial[way]["identical"]]
-    parts = [f"{trial[way]['different']:,} change when later rows are {way}" for way in ways]
-    if certificate.about["later_rows_used"]:
-        parts.append(f"{certificate.about['later_rows_used']:,} times a later row was used")
-    return (
-        f"the predictions know the future: {'; '.join(parts)}. See {path}. Please report this: it "
-        "is a defect of RelFrog."
-    )

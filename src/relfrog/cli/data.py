@@ -33,7 +33,8 @@ __all__ = ["DATA_COMMANDS"]
 @click.option("--fk", multiple=True, metavar="TABLE.COL=PARENT.COL",
               help="Foreign key; '=none' rejects one.")  # fmt: skip
 @click.option("--time", multiple=True, metavar="TABLE.COL",
-              help="Time column; TABLE.none for no time.")  # fmt: skip
+              help="Time column; TABLE=PARENT inherits the times of the rows that a row names, "
+              "TABLE=none makes rows always visible.")  # fmt: skip
 @click.option("--val", metavar="TIME", help="Validation time.  [default: proposed]")
 @click.option("--test", metavar="TIME", help="Test time.  [default: proposed]")
 @click.option("--on-duplicate", type=click.Choice(["error", "first"]), default="error",

@@ -134,32 +134,17 @@ def _certifying(run: Any, wanted: bool, times: int | None) -> Any:
     return run.certify(times=times)
 
 
-def _of(trial: dict[str, Any]) -> str:
-    """How much of it was tried, unless that is all."""
-    if trial["times_tried"] == trial["times"]:
-        return ""
-    return f"(at {trial['times_tried']:,} of {trial['times']:,} times) "
-
-
 def _show_certificate(run: Any, path: Path) -> None:
     """Say what was certified.
 
     Raises:
         RunError: It does not hold.
     """
-    from relfrog.analysis.certificate import complaint
     from relfrog.errors import RunError
 
     if not run.certificate.holds:
-        raise RunError(complaint(run.certificate, path))
-    trial = run.certificate.about["trial"]
-    rows = [f"{trial[way]['rows']:,} {way}" for way in ("altered", "removed", "invented")]
-    click.echo(
-        f"certified: {trial['seeds_tried']:,} predictions {_of(trial)}are the same, bit for bit, "
-        "with "
-        f"{', '.join(rows)} later rows; {path}",
-        err=True,
-    )
+        raise RunError(f"{run.certificate.sentence} See {path}.")
+    click.echo(f"{run.certificate.sentence}; {path}", err=True)
 
 
 @click.command(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from relfrog.analysis.explanation import Explanation
     from relfrog.datasets.checks import CheckReport
     from relfrog.datasets.new_task import AddedTask
-    from relfrog.importing.mapping import Notice
+    from relfrog.importing.mapping import Notice, TableMapping
     from relfrog.importing.result import ImportResult
 
 __all__ = [
@@ -63,8 +63,8 @@ def import_summary(result: ImportResult) -> str:
                 number(written.rows),
                 ", ".join(given.primary_key) or "none",
                 given.primary_key_origin if given.primary_key else "",
-                given.time or "none",
-                given.time_origin if given.time else "",
+                _time_of(given),
+                given.time_origin if given.time or given.time_keys else "",
             ]
         )
         for key in given.used_keys():
@@ -84,6 +84,7 @@ def import_summary(result: ImportResult) -> str:
     ]
     if keys:
         lines += [table(["foreign key", "", "evidence"], keys, styles={1: _ORIGINS}), ""]
+    lines += _inherited_lines(result)
     lines += notice_lines(result.notices)
     if result.notices:
         lines.append("")
@@ -100,6 +101,34 @@ def import_summary(result: ImportResult) -> str:
     return "\n".join(lines)
 
 
+def _time_of(given: TableMapping) -> str:
+    if given.time or not given.time_keys:
+        return given.time or "none"
+    return f"that of {' or '.join(given.words_for(given.time_keys))}"
+
+
+def _inherited_lines(result: ImportResult) -> list[str]:
+    """Which tables inherit times, and along which foreign keys."""
+    heirs = [t for t in result.tables if t.inherited_from]
+    if not heirs:
+        return []
+    lines = ["Without a time of their own, rows are known from the latest of the rows they name:"]
+    for heir in heirs:
+        sources = ", ".join(f"{heir.fkeys[column]} ({column})" for column in heir.inherited_from)
+        given = result.mapping.tables[heir.source]
+        some = f" where {given.time} is NULL" if given.time else ""
+        lines.append(f"  {heir.name}: from {sources}{some}")
+    which = heirs[0].source
+    parent = heirs[0].fkeys[heirs[0].inherited_from[0]]
+    lines.append(
+        wrapped(
+            f"Change it with --time TABLE.COLUMN, --time TABLE=PARENT (such as {which}={parent}) "
+            f"or --time TABLE=none (always visible)."
+        )
+    )
+    return [*lines, ""]
+
+
 def inspection(found: dict[str, Any]) -> str:
     """A dataset for the eye."""
     total = sum(t["rows"] for t in found["tables"])
@@ -114,7 +143,7 @@ def inspection(found: dict[str, Any]) -> str:
                     t["name"],
                     number(t["rows"]),
                     t["primary_key"] or "",
-                    t["time_column"] or "",
+                    _time_column(t),
                     (t["first_time"] or "")[:10],
                     (t["last_time"] or "")[:10],
                     ", ".join(f"{count} {kind}" for kind, count in sorted(t["features"].items())),
@@ -154,6 +183,13 @@ def inspection(found: dict[str, Any]) -> str:
     else:
         lines += ["", "No tasks yet. Add one: relfrog task DATASET NAME --sql FILE"]
     return "\n".join(lines)
+
+
+def _time_column(described: Mapping[str, Any]) -> str:
+    """A table's time column, and where its times come from if they are not its own."""
+    parents = dict.fromkeys(key["parent"] for key in described["time_inherited_from"])
+    name = described["time_column"] or ""
+    return f"{name} (of {', '.join(parents)})" if parents else name
 
 
 def _task_table(tasks: list[dict[str, Any]]) -> str:

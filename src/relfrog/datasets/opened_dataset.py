@@ -7,7 +7,8 @@ from pathlib import Path
 from relbench.base import Database
 from relbench.load import RelBenchDataset
 
-from relfrog.errors import DatasetError
+from relfrog.datasets.known_from import KnownFrom, find_known_from, recorded_keys
+from relfrog.errors import DatasetError, SchemaError
 
 __all__ = ["OpenedDataset"]
 
@@ -31,6 +32,31 @@ class OpenedDataset(RelBenchDataset):
     def get_task_names(self) -> list[str]:
         """The names of all tasks, except those being written."""
         return [name for name in super().get_task_names() if not name.startswith(".")]
+
+    def get_db(self, upto_test_timestamp: bool = True) -> Database:
+        """Read all tables, by default up to the test time.
+
+        Rows without a time of their own are known from the latest of the rows that they name: see
+        `relfrog.datasets.known_from`.
+        """
+        db = self.make_db()
+        found = self._known_from(db)
+        db = found.add_columns(db)
+        if upto_test_timestamp:
+            db = db.upto(self.test_timestamp)
+        self.validate_and_correct_db(db)
+        return found.name_columns(db)
+
+    def _known_from(self, db: Database) -> KnownFrom:
+        if recorded_keys(self.dataset_dir) is not None:  # the files say it
+            return KnownFrom()
+        try:
+            return find_known_from(db)
+        except (SchemaError, LookupError, TypeError, ValueError) as error:
+            text = " ".join(str(error).split())[:300]
+            raise DatasetError(
+                f"{self.dataset_dir}: {text} See all findings: relfrog check {self.dataset_dir}"
+            ) from None
 
     def make_db(self) -> Database:
         """Read all tables."""

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
 
 from relfrog.datasets.dataset import TableFile, open_dataset, read_tables
+from relfrog.datasets.known_from import KnownFrom, read_known_from, recorded_keys
 from relfrog.datasets.labels import SPLITS, label_stats
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import read_task_manifest, task_from, task_names
-from relfrog.errors import DatasetError, TaskError
+from relfrog.errors import DatasetError, SchemaError, TaskError
 from relfrog.graph.relational import foreign_keys
 from relfrog.graph.routes import find_routes
 from relfrog.support.duckdb import literal, quoted, silence
@@ -37,10 +39,13 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
     """
     opened = open_dataset(dataset)
     tables = read_tables(opened)
+    recorded = recorded_keys(opened.dataset_dir)
+    added = KnownFrom() if recorded is not None else _known_from(dataset, tables)
+    heirs = added.keys if recorded is None else recorded
     connection = duckdb.connect()
     silence(connection)
     try:
-        described = [_table(connection, table) for table in tables]
+        described = [_table(connection, t, heirs.get(t.name, []), added) for t in tables]
         keys = [key for table in tables for key in _foreign_keys(connection, table)]
     except duckdb.Error as error:
         raise DatasetError(
@@ -61,6 +66,16 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
     }
 
 
+def _known_from(dataset: str | Path, tables: list[TableFile]) -> KnownFrom:
+    try:
+        return read_known_from(tables)
+    except (OSError, ValueError, LookupError, TypeError, SchemaError) as error:  # includes Arrow's
+        raise DatasetError(
+            f"{dataset}: its tables cannot be read ({str(error).splitlines()[0]}). See all "
+            f"findings: relfrog check {dataset}"
+        ) from None
+
+
 def _routes(tables: list[TableFile]) -> dict[str, int]:
     """Count the routes of each paradigm."""
     found = find_routes(foreign_keys({t.name: t.fkeys for t in tables}))
@@ -68,7 +83,17 @@ def _routes(tables: list[TableFile]) -> dict[str, int]:
     return {name: counts[name] for name in ("co_occurrence", "completion")}
 
 
-def _table(connection: Any, table: TableFile) -> dict[str, Any]:
+def _table(
+    connection: Any, table: TableFile, inherited: list[str], added: KnownFrom
+) -> dict[str, Any]:
+    """Describe a table.
+
+    Args:
+        connection: DuckDB.
+        table: The table.
+        inherited: The foreign keys along which it inherits times.
+        added: Time columns that are not in the files.
+    """
     features = {
         name: kind
         for name, kind in table.columns.items()
@@ -82,15 +107,26 @@ def _table(connection: Any, table: TableFile) -> dict[str, Any]:
             f"SELECT CAST(min({time}) AS VARCHAR), CAST(max({time}) AS VARCHAR), "
             f"count(*) FILTER (WHERE {time} IS NULL) FROM read_parquet({literal(str(table.path))})"
         ).fetchone()
+    columns, time_column = dict(table.columns), table.time_col
+    if table.name in added.columns:
+        time_column, times = added.columns[table.name], added.times[table.name]
+        columns[time_column] = "time"
+        first, last = (str(pd.Timestamp(t)) for t in (times.min(), times.max()))
+        missing = 0
     return {
         "name": table.name,
         "rows": table.rows,
         "primary_key": table.pkey,
-        "time_column": table.time_col,
+        "time_column": time_column,
+        "time_inherited_from": [
+            {"column": column, "parent": table.fkeys[column]}
+            for column in inherited
+            if column in table.fkeys
+        ],
         "first_time": first,
         "last_time": last,
         "rows_without_time": missing,
-        "columns": dict(table.columns),
+        "columns": columns,
         "features": dict(Counter(features.values())),
     }
 

@@ -86,6 +86,19 @@ class Columns:
 
     def check(self, db: Database) -> None:
         """Compare a database with the schema; raise and warn as `encode` does."""
+        moved = [
+            f"{name} (by {db.table_dict[name].time_col or 'no time'}, then by "
+            f"{table.time_col or 'no time'})"
+            for name, table in self.tables.items()
+            if name in db.table_dict
+            and len(db.table_dict[name].df)
+            and db.table_dict[name].time_col != table.time_col
+        ]
+        if moved:  # rows would be visible at other times than those it was learned with
+            raise SchemaError(
+                f"dated otherwise than when the columns were fitted: {_listed(moved, 'table')}. "
+                "Undo that (relfrog import --time), or fit the columns again and train again."
+            )
         gone = [name for name in self.tables if name not in db.table_dict]
         lost = [
             f"{name}.{column}"

@@ -28,7 +28,9 @@ from relfrog.support.times import as_ticks, common_unit, convert_ticks
 if TYPE_CHECKING:
     from relbench.base import Database
 
-__all__ = ["ForeignKey", "RelationalGraph", "build_graph", "foreign_keys", "open_graph"]
+__all__ = [
+    "ForeignKey", "RelationalGraph", "build_graph", "foreign_keys", "open_graph", "parent_pointers",
+]  # fmt: skip
 
 FORMAT = 1
 MOST_ROWS = np.iinfo(np.int32).max
@@ -182,7 +184,8 @@ def build_graph(db: Database) -> RelationalGraph:
     """Build the graph of a RelBench database.
 
     A foreign key points to the row with that primary key; NULL and values without a match become
-    -1. Rows without a time, in a table with a time column, are always visible.
+    -1. Rows without a time, in a table with a time column, are always visible. Tables that
+    `relfrog.open_dataset` reads have a time for every row that is not known from the beginning.
 
     Raises:
         SchemaError: a key or time column is missing, a primary key is not unique, a foreign key
@@ -204,7 +207,7 @@ def build_graph(db: Database) -> RelationalGraph:
         tables[numbers[name], 4:] = first, len(own)
         first += part.size
         for column, key in enumerate(own):
-            pointers = _resolve(db, key)
+            pointers = parent_pointers(db, key)
             part[:, column] = pointers
             found, starts, shift = _group(pointers, orders.get(name), num_rows[key.parent])
             ends = [numbers[name], numbers[key.parent]]
@@ -305,8 +308,12 @@ def _build_times(
     return times, np.array(tables, np.int64).reshape(-1, 6), unit, orders
 
 
-def _resolve(db: Database, key: ForeignKey) -> NDArray[np.int32]:
-    """Parent row of each child row, -1 for none."""
+def parent_pointers(db: Database, key: ForeignKey) -> NDArray[np.int32]:
+    """Parent row of each child row, -1 for none.
+
+    Raises:
+        SchemaError: the parent's primary key is not unique.
+    """
     parent = db.table_dict[key.parent]
     primary = parent.df[parent.pkey_col]
     values = db.table_dict[key.table].df[key.column]

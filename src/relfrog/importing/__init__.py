@@ -7,6 +7,7 @@ How the data flow, in order:
   types, check declared keys, and propose missing keys, time columns and split times.
 - `mapping`: what was decided for each table, and the user's corrections.
 - `key_plan`, `plan`: declarations, proposals and corrections become one `ImportPlan`.
+- `inherited`: rows without a time of their own are known from the rows that they name.
 - `layout`, `writer`: the tables are written as Parquet, keys replaced by row numbers.
 - `result`: the manifest, the mapping and a record of the import are written beside them.
 

@@ -83,7 +83,8 @@ def import_database(
         mapping: A mapping file with corrections; :func:`plan_import` makes one to start from.
         pk: Primary keys, as ``table.column[,column]``.
         fk: Foreign keys, as ``table.column=parent.column``.
-        time: Time columns, as ``table.column``.
+        time: Time columns, as ``table.column``; ``table=parent`` to inherit times from the rows
+            that a row names, ``table=none`` for rows that are always visible.
         val: The validation time.
         test: The test time.
         on_duplicate: ``error``, or ``first`` to keep the first row of each key.
@@ -121,7 +122,7 @@ def import_database(
             (folder / "keys").rmdir()
         _keep_tasks(dest, folder, plan)
         result = ImportResult(dest, written, plan.mapping, plan.notices, span, plan.selection)
-        check_split(result)
+        check_split(result, strict=bool(val or test))
         write_records(result, folder, name or dest.resolve().name)
     return result
 

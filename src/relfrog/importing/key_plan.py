@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import SchemaError, unknown
 from relfrog.importing.column_types import type_sql
@@ -27,6 +28,9 @@ from relfrog.importing.key_proposals import (
 from relfrog.importing.mapping import ForeignKeyMapping, ImportMapping, Notice, TableCorrections
 from relfrog.importing.staging import Staging
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = ["REFUSED", "ImportPlan", "plan_foreign_keys", "plan_primary_key"]
 
 
@@ -41,6 +45,9 @@ class ImportPlan:
         evidence: The evidence for each foreign key in use, by (table, columns).
         notices: What the user should know.
         selection: To which ``tables`` the import is limited, and what it is to ``exclude``.
+        untimed: Rows without a time, of each table with a time column.
+        known: From when on rows are known, in microseconds since 1970, of each table that inherits
+            times; in the order of the staged table.
     """
 
     mapping: ImportMapping
@@ -49,9 +56,11 @@ class ImportPlan:
     evidence: dict[tuple[str, tuple[str, ...]], Evidence] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
     selection: dict[str, list[str]] = field(default_factory=dict)
+    untimed: dict[str, int] = field(default_factory=dict)
+    known: dict[str, np.ndarray[Any, np.dtype[np.int64]]] = field(default_factory=dict)
 
     def time_of(self, table: str) -> tuple[str, str] | None:
-        """SQL of a table and of its rows' times; None if it has no time column."""
+        """SQL of a table and of its rows' own times; None if it has no time column."""
         typed, entry = self.typed[table], self.mapping.tables[table]
         if entry.time is None:
             return None

@@ -53,11 +53,14 @@ def output_columns(
     """The columns of a table in the dataset, in order, with unique names."""
     mapping, typed = ordered.mapping, ordered.typed
     single = mapping.primary_key[0] if len(mapping.primary_key) == 1 else None
+    # Where rows inherit times, known_from is the time column, and that of the source is a value.
+    inherits = bool(mapping.time_keys)
+    time = None if inherits else mapping.time
     in_place: dict[str, ForeignKeyMapping] = {}
     extra: list[ForeignKeyMapping] = []
     for key in mapping.used_keys():
         column = key.columns[0]
-        free = len(key.columns) == 1 and column not in (single, mapping.time, *in_place)
+        free = len(key.columns) == 1 and column not in (single, time, *in_place)
         if free:
             in_place[column] = key
         else:
@@ -74,15 +77,17 @@ def output_columns(
                 # A text key may mean something ("JFK"); a number or a UUID does not.
                 sql = type_sql(typed.column(name), kind)
                 wanted.append(OutputColumn(f"{name}_key", "key", (name,), sql, "text"))
-            if name == mapping.time:
+            if name == time:
                 wanted.append(_time_column(ordered, name, f"{name}_time", first))
         elif name in in_place:
             wanted.append(OutputColumn(name, "fkey", (name,), key=in_place[name]))
-        elif name == mapping.time:
+        elif name == time:
             wanted.append(_time_column(ordered, name, name, first))
         elif kind.name != "drop" and name in typed.types:
             sql = type_sql(typed.column(name), kind)
             wanted.append(OutputColumn(name, "value", (name,), sql, kind.name))
+    if inherits:
+        wanted.append(_known_from(plan, ordered, first))
     for key in extra:
         stem = plan.mapping.tables[key.parent].name
         name = f"{stem}_id" if len(key.columns) > 1 else f"{key.columns[0]}_{stem}"
@@ -100,6 +105,15 @@ def _time_column(ordered: SortedTable, source: str, name: str, first: int | None
     return OutputColumn(
         name if is_identifier(name) else to_identifier(name), "time", (source,), sql, "time"
     )
+
+
+def _known_from(plan: ImportPlan, ordered: SortedTable, first: int | None) -> OutputColumn:
+    """From when on rows are known that have no time of their own; see `inherited`."""
+    if ordered.typed.name not in plan.known or first is None:
+        # An empty table has no time; but who has learned from the column must find it.
+        return OutputColumn("known_from", "value", (), "NULL::TIMESTAMP", "time")
+    sql = f"coalesce(known, make_timestamp({first}))"
+    return OutputColumn("known_from", "time", (), sql, "time")
 
 
 def _with_unique_names(wanted: list[OutputColumn]) -> list[OutputColumn]:

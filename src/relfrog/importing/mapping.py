@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from relfrog.errors import SchemaError, UsageError, unknown
 from relfrog.importing.column_types import ColumnType
+from relfrog.importing.time_flags import apply_time_flag
 from relfrog.io.sources import SourceTable
 from relfrog.support.files import read_yaml
 
@@ -86,10 +87,27 @@ class TableMapping:
     time_origin: Origin = "none"
     time_reason: str = ""
     foreign_keys: list[ForeignKeyMapping] = field(default_factory=list)
+    #: Rows without a time of their own are known from the latest of the rows that these keys name.
+    time_keys: list[ForeignKeyMapping] = field(default_factory=list)
 
     def used_keys(self) -> list[ForeignKeyMapping]:
         """The foreign keys that become part of the dataset."""
         return [key for key in self.foreign_keys if key.used]
+
+    def words_for(self, keys: Iterable[ForeignKeyMapping]) -> list[str]:
+        """Keys as :meth:`keys_named` understands them: their parents, where that is enough."""
+        parents = [key.parent for key in self.used_keys()]
+        return [
+            key.parent
+            if parents.count(key.parent) == 1 and key.parent not in self.columns
+            else ",".join(key.columns)
+            for key in keys
+        ]
+
+    def keys_named(self, word: str) -> list[ForeignKeyMapping]:
+        """The used key of these columns; or else all used keys to the table of this name."""
+        own = [key for key in self.used_keys() if ",".join(key.columns) == word]
+        return own or [key for key in self.used_keys() if key.parent == word]
 
 
 @dataclass
@@ -115,6 +133,9 @@ class ImportMapping:
             "# 'time %d.%m.%Y' give a format. 'origin', 'evidence', 'reason' and 'rows' are only "
             "for reading.\n"
             "# To take up a suggestion, set its 'use' to true.\n"
+            "# A row without a time is known from the latest of the rows that it names: "
+            "'inherited_from'\n"
+            "# lists the tables, or foreign keys; [] and no column: its rows are always visible.\n"
         )
         body = yaml.safe_dump(
             self.to_dict(), sort_keys=False, allow_unicode=True, width=100, default_flow_style=None
@@ -140,6 +161,7 @@ class ImportMapping:
                 },
                 "time": {
                     "column": table.time,
+                    "inherited_from": table.words_for(table.time_keys),
                     "origin": table.time_origin,
                     "reason": table.time_reason,
                 },
@@ -175,6 +197,8 @@ class TableCorrections:
     time: str | None = None
     #: The user wants no time column.
     no_time: bool = False
+    #: What to inherit times from: parents, or foreign keys; () for nothing.
+    inherited_from: tuple[str, ...] | None = None
     foreign_keys: list[ForeignKeyMapping] | None = None
     added_keys: list[ForeignKeyMapping] = field(default_factory=list)
     refused_keys: set[tuple[str, ...]] = field(default_factory=set)
@@ -199,7 +223,7 @@ class Corrections:
 _TOP = {"source", "val", "test", "split_reason", "tables"}
 _TABLE = {"name", "rows", "primary_key", "time", "foreign_keys", "columns"}
 _PRIMARY = {"columns", "origin", "evidence"}
-_TIME = {"column", "origin", "reason"}
+_TIME = {"column", "inherited_from", "origin", "reason"}
 _FOREIGN = {"columns", "parent", "parent_columns", "use", "loose", "origin", "evidence"}
 _COLUMN = {"type", "reason"}
 
@@ -224,10 +248,7 @@ def read_corrections(path: Path) -> Corrections:
                 key = _mapping(key, _PRIMARY, f"{where}: primary_key").get("columns")
             table.primary_key = _columns(key, f"{where}: primary_key")
         if "time" in entry:
-            time = entry["time"]
-            if isinstance(time, dict):
-                time = _mapping(time, _TIME, f"{where}: time").get("column")
-            table.time, table.no_time = (str(time), False) if time is not None else (None, True)
+            _read_time(table, entry["time"], f"{where}: time")
         if "foreign_keys" in entry:
             table.foreign_keys = [
                 _foreign_key(key, f"{where}: foreign_keys") for key in _list(entry, where)
@@ -237,6 +258,20 @@ def read_corrections(path: Path) -> Corrections:
                 kind = _mapping(kind, _COLUMN, f"{where}: column {column}").get("type")
             table.columns[str(column)] = ColumnType.parse(str(kind), f"{where}: column {column}")
     return corrections
+
+
+def _read_time(table: TableCorrections, given: object, where: str) -> None:
+    """Read a column's name, null for no time, or an entry with what to inherit times from."""
+    column, sources = given, None
+    if isinstance(given, dict):
+        entry = _mapping(given, _TIME, where)
+        column, sources = entry.get("column"), entry.get("inherited_from")
+    table.time = None if column is None else str(column)
+    if sources is not None:
+        table.inherited_from = _columns(sources, f"{where}: inherited_from")
+    # An entry that does not say what is inherited was written before anything was.
+    silent = isinstance(given, dict) and sources is None and given.get("origin") != "chosen"
+    table.no_time = column is None and not table.inherited_from and not silent
 
 
 def _foreign_key(given: object, where: str) -> ForeignKeyMapping:
@@ -298,19 +333,17 @@ def apply_flags(
 ) -> None:
     """Add what ``--pk``, ``--fk`` and ``--time`` say to the corrections.
 
-    ``--pk TABLE.COL[,COL]``, ``--time TABLE.COL``, ``--fk TABLE.COL[,COL]=PARENT[.COL[,COL]]``;
-    ``none`` in place of the columns (or of the parent) takes a key or a time away.
+    ``--pk TABLE.COL[,COL]``, ``--time TABLE.COL``, ``--time TABLE=PARENT[,PARENT]`` (or a foreign
+    key's column) to inherit times, ``--fk TABLE.COL[,COL]=PARENT[.COL[,COL]]``; ``none`` in place
+    of the columns (or of the parent) takes a key or a time away.
     """
     known = {t.name: [c.name for c in t.columns] for t in tables}
     for flag in pk:
         table, columns = _place(flag, known, "--pk orders.id")
         corrections.table(table).primary_key = columns
     for flag in time:
-        table, columns = _place(flag, known, "--time orders.created_at")
-        if len(columns) > 1:
-            raise UsageError(f"--time {flag}: a table has one time column")
-        entry = corrections.table(table)
-        entry.time, entry.no_time = (columns[0], False) if columns else (None, True)
+        if not apply_time_flag(corrections, flag, known):
+            _place(flag, known, "--time orders.created_at")  # says what is wrong with it
     for flag in fk:
         child, equals, parent = flag.rpartition("=")
         if not equals:

@@ -16,6 +16,7 @@ from relfrog.importing.column_types import (
     type_sql,
     unusable,
 )
+from relfrog.importing.inherited import name_time_keys, plan_inherited_times
 from relfrog.importing.key_checks import TypedTable
 from relfrog.importing.key_plan import ImportPlan, plan_foreign_keys, plan_primary_key
 from relfrog.importing.key_proposals import add_words
@@ -66,8 +67,11 @@ def make_import_plan(
         plan_primary_key(staging, plan, name, corrections.tables.get(name))
     for name in by_name:
         plan_foreign_keys(staging, plan, name, corrections.tables.get(name))
-    for name, proposal in _propose_times(staging, plan, corrections, now).items():
+    proposals = _propose_times(staging, plan, corrections, now)
+    name_time_keys(plan, corrections, {name: p.column for name, p in proposals.items()})
+    for name, proposal in proposals.items():
         _plan_time(staging, plan, name, corrections.tables.get(name), proposal)
+    plan_inherited_times(staging, plan, corrections)
     for name, table in by_name.items():
         _leave_out(plan, table, corrections.tables.get(name, TableCorrections()))
     _plan_split(staging, plan, corrections)
@@ -196,6 +200,9 @@ def _plan_time(
             f"none, by choice of the user, instead of {entry.time} ({entry.time_origin})"
         )
         entry.time, entry.time_origin = None, "chosen"
+    elif given is not None and given.time is None and given.inherited_from and entry.time:
+        entry.time_reason = f"instead of {entry.time} ({entry.time_origin})"
+        entry.time = None
     elif given is not None and given.time not in (None, entry.time):
         assert given.time is not None
         if given.time not in table.types:
@@ -224,12 +231,7 @@ def _plan_time(
             f"time column {name}.{entry.time}: no value can be read as a time. "
             "Choose another: --time TABLE.COLUMN"
         )
-    if missing:
-        text = (
-            f"{missing:,} of {table.staged.rows:,} rows have no time: they get the earliest "
-            "time of the database and are always visible, which may leak"
-        )
-        plan.notices.append(Notice("leak", name, entry.time, text))
+    plan.untimed[name] = missing
 
 
 def _as_time(
@@ -309,14 +311,6 @@ def _plan_split(staging: Staging, plan: ImportPlan, corrections: Corrections) ->
     dated = sum(rows for rows, kind in kinds if period(kind.form) == "year")
     yearly = 2 * dated > sum(rows for rows, _ in kinds)
     split = propose_split(staging, timed, yearly)
-    for name, table in mapping.tables.items():
-        later = [k.parent for k in table.used_keys() if mapping.tables[k.parent].time]
-        if table.time is None and later and table.rows:
-            text = (
-                f"no time column, though it refers to {', '.join(sorted(set(later)))}, which has "
-                "one: rows are always visible, which may leak"
-            )
-            plan.notices.append(Notice("leak", name, "", text))
     given = {}
     for flag, stamp in (("--val", corrections.val), ("--test", corrections.test)):
         if stamp is not None:

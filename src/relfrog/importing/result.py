@@ -55,8 +55,14 @@ def time_span(folder: Path, written: list[WrittenTable]) -> tuple[dt.datetime, d
     return (min(low), max(high)) if low else None
 
 
-def check_split(result: ImportResult) -> None:
-    """Check that the split times lie within the data."""
+def check_split(result: ImportResult, strict: bool) -> None:
+    """Check that the split times lie within the data.
+
+    Args:
+        result: The import.
+        strict: Whether to raise UsageError if not: the user has just chosen them. Those of a
+            mapping file lay within the data that it was made of; an older copy may end before.
+    """
     if result.span is None:
         return
     low, high = result.span
@@ -70,7 +76,7 @@ def check_split(result: ImportResult) -> None:
                 f"{flag} {time:%Y-%m-%d} lies outside the data, which range from {low:%Y-%m-%d} to "
                 f"{high:%Y-%m-%d}"
             )
-            if result.mapping.split_reason == "chosen":
+            if strict and result.mapping.split_reason == "chosen":
                 raise UsageError(text + ". Choose a time in between.")
             result.notices.append(Notice("note", "", "", text))
 
@@ -109,6 +115,7 @@ def import_record(result: ImportResult) -> dict[str, Any]:
                 "source": t.source,
                 "rows": t.rows,
                 "key": list(t.key),
+                "inherited_from": t.inherited_from,
                 "columns": {
                     c: {"source": list(sources), "role": role}
                     for c, (sources, role) in t.sources.items()

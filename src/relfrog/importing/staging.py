@@ -152,6 +152,7 @@ class Staging:
         import duckdb
 
         folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         self.connection = duckdb.connect(str(folder / "staging.duckdb"))
         for setting, value in {
             "memory_limit": memory,

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relfrog.errors import SchemaError
 from relfrog.importing.column_types import type_sql
-from relfrog.importing.key_checks import join_columns
 from relfrog.importing.key_plan import ImportPlan
 from relfrog.importing.layout import OutputColumn, SortedTable, output_columns
-from relfrog.importing.mapping import ForeignKeyMapping, Notice
+from relfrog.importing.mapping import Notice
+from relfrog.importing.pointers import parent_rows
 from relfrog.importing.staging import StagedTable, Staging
-
-if TYPE_CHECKING:
-    import numpy as np
+from relfrog.support.times import MISSING
 
 __all__ = ["WrittenTable", "write_tables"]
 
-#: From this many rows on, an array of parents is memory-mapped.
-_ON_DISK = 50_000_000
+#: Rows whose times are copied to the staging database at a time.
+_AT_ONCE = 10_000_000
 
 
 @dataclass
@@ -37,6 +35,7 @@ class WrittenTable:
         fkeys: The parent table of each foreign-key column.
         sources: The origin of each column: (source columns, role).
         key: The source's key columns, whose values are in ``keys/<name>.parquet``.
+        inherited_from: The foreign-key columns along which its rows inherit times.
     """
 
     name: str
@@ -47,6 +46,7 @@ class WrittenTable:
     fkeys: dict[str, str] = field(default_factory=dict)
     sources: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
     key: tuple[str, ...] = ()
+    inherited_from: list[str] = field(default_factory=list)
 
 
 def write_tables(
@@ -111,6 +111,10 @@ def _order(staging: Staging, plan: ImportPlan, name: str) -> SortedTable:
     staged = typed.staged
     timed = plan.time_of(name)
     by = [] if timed is None else [timed[1]]
+    tables = staged.sql
+    if name in plan.known:
+        by = ["known"]
+        tables += f" JOIN {_write_known(staging, plan, name)} ON place = {staged.sql}.rowid"
     by += [type_sql(typed.column(c), typed.types[c]) for c in mapping.primary_key]
     keep = ""
     rows = staged.rows
@@ -119,19 +123,41 @@ def _order(staging: Staging, plan: ImportPlan, name: str) -> SortedTable:
         listed = ", ".join(keys)
         absent = " OR ".join(f"({c}) IS NULL" for c in keys)
         keep = (
-            f"WHERE ({absent}) OR rowid IN (SELECT min(rowid) FROM {staged.sql} GROUP BY {listed})"
+            f"WHERE ({absent}) OR {staged.sql}.rowid IN "
+            f"(SELECT min(rowid) FROM {staged.sql} GROUP BY {listed})"
         )
         dropped = plan.checks[name].duplicates
         rows -= dropped
         text = f"{dropped:,} rows with a duplicate key are left out"
         plan.notices.append(Notice("left out", name, ", ".join(mapping.primary_key), text))
-    if not keep and (not by or _is_ordered(staging, staged, by)):
+    if not keep and name not in plan.known and (not by or _is_ordered(staging, staged, by)):
         return SortedTable(typed, mapping, staged.sql, rows)
-    order = ", ".join([*(f"{expression} NULLS FIRST" for expression in by), "rowid"])
+    by = [f"{expression} NULLS FIRST" for expression in by]
+    order = ", ".join([*by, f"{staged.sql}.rowid"])
     sql = f"s{staged.sql[1:]}"
-    staging.rows(f"CREATE TABLE {sql} AS SELECT * FROM {staged.sql} {keep} ORDER BY {order}")
+    staging.rows(f"CREATE TABLE {sql} AS SELECT * FROM {tables} {keep} ORDER BY {order}")
     staging.rows(f"DROP TABLE {staged.sql}")
     return SortedTable(typed, mapping, sql, rows)
+
+
+def _write_known(staging: Staging, plan: ImportPlan, name: str) -> str:
+    """Make a table of the staging database: from when on each row is known; its name."""
+    import numpy as np
+    import pyarrow as pa
+
+    known = plan.known[name]
+    sql = f"k{plan.typed[name].staged.sql[1:]}"
+    staging.rows(f"CREATE TABLE {sql} (place BIGINT, known TIMESTAMP)")
+    for first in range(0, len(known), _AT_ONCE):
+        part = np.asarray(known[first : first + _AT_ONCE])
+        times = pa.array(part, pa.timestamp("us"), mask=part == MISSING)
+        arrived = pa.table({"place": np.arange(first, first + len(part)), "known": times})
+        staging.connection.register("arrived", arrived)
+        try:
+            staging.rows(f"INSERT INTO {sql} SELECT * FROM arrived")
+        finally:
+            staging.connection.unregister("arrived")
+    return sql
 
 
 def _is_ordered(staging: Staging, staged: StagedTable, by: list[str]) -> bool:
@@ -192,12 +218,19 @@ def _write(
             result.time_col = column.name
         elif column.key is not None:
             result.fkeys[column.name] = plan.mapping.tables[column.key.parent].name
-        if column.role in ("value", "time") and (column.name,) != column.sources:
+            if column.key in table.mapping.time_keys:
+                result.inherited_from.append(column.name)
+        if column.role in ("value", "time") and column.sources not in ((), (column.name,)):
             text = f"column named {column.name} in the dataset"
             plan.notices.append(Notice("changed", name, column.sources[0], text))
     parents = {
-        c.name: _parents(staging, table, ordered[c.key.parent], c.key, folder, i)
-        for i, c in enumerate(layout)
+        c.name: parent_rows(
+            staging,
+            (table.typed, table.sql, table.rows),
+            (ordered[c.key.parent].typed, ordered[c.key.parent].sql),
+            c.key,
+        )
+        for c in layout
         if c.key is not None
     }
     schema = _schema(layout)
@@ -227,39 +260,6 @@ def _write(
     if result.key:
         _write_keys(staging, table, result, folder)
     return result
-
-
-def _parents(
-    staging: Staging,
-    child: SortedTable,
-    parent: SortedTable,
-    key: ForeignKeyMapping,
-    folder: Path,
-    number: int,
-) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The row number of each child row's parent; -1 if it has none."""
-    import numpy as np
-
-    if child.rows > _ON_DISK:
-        place = folder / f"parents-{number}"
-        found: np.ndarray[Any, np.dtype[np.int64]] = np.memmap(
-            place, dtype=np.int64, mode="w+", shape=(child.rows,)
-        )
-        place.unlink()  # the memory map keeps the file alive
-        found[:] = -1
-    else:
-        found = np.full(child.rows, -1, dtype=np.int64)
-    pairs = join_columns(child.typed, key.columns, parent.typed, key.parent_columns, key.loose)
-    left = ", ".join(f"{a} AS k{i}" for i, (a, _) in enumerate(pairs))
-    right = ", ".join(f"{b} AS k{i}" for i, (_, b) in enumerate(pairs))
-    joined = " AND ".join(f"c.k{i} = p.k{i}" for i in range(len(pairs)))
-    # A join returns rows in any order, so each pair carries its row numbers.
-    for batch in staging.batches(
-        f"SELECT c.r AS r, p.r AS q FROM (SELECT rowid AS r, {left} FROM {child.sql}) c "
-        f"JOIN (SELECT rowid AS r, {right} FROM {parent.sql}) p ON {joined}"
-    ):
-        found[np.asarray(batch.column(0))] = np.asarray(batch.column(1))
-    return found
 
 
 def _schema(layout: list[OutputColumn]) -> Any:
@@ -296,7 +296,9 @@ def _count_losses(
     staging: Staging, plan: ImportPlan, table: SortedTable, column: OutputColumn
 ) -> None:
     """Report how many values a type chosen by the user could not represent."""
-    if column.role != "value" or table.mapping.columns[column.sources[0]].reason != "chosen":
+    if column.role != "value" or not column.sources:
+        return
+    if table.mapping.columns[column.sources[0]].reason != "chosen":
         return
     staged = table.typed.column(column.sources[0])
     (lost,) = staging.row(f"SELECT count({staged.sql}) - count({column.sql}) FROM {table.sql}")

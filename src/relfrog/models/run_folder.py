@@ -41,6 +41,7 @@ import yaml
 
 from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
+from relfrog.datasets.known_from import inherited_keys
 from relfrog.datasets.tasks import read_task_manifest
 from relfrog.errors import DatasetError, RunError, UsageError
 from relfrog.support.files import (
@@ -155,16 +156,23 @@ def describe_database(prepared: Prepared, name: str) -> dict[str, Any]:
     """Describe tables, foreign keys, split times and a task, for `database.json`."""
     graph, task, dataset = prepared.graph, prepared.task, prepared.dataset
     manifest = dataset.manifest
+    heirs = inherited_keys(dataset)
     tables = []
     for table, rows in graph.num_rows.items():
         first, last = _span(prepared, table)
         spec = manifest.tables.get(table)
+        inherited = heirs.get(table, ())
         columns = prepared.columns.tables.get(table)  # None if nothing was encoded
         tables.append(
             {
                 "name": table, "rows": rows, "history": table == prepared.history,
                 "primary_key": None if spec is None else spec.pkey,
-                "time_column": "window_end" if spec is None else spec.time_col,
+                "time_column": prepared.db.table_dict[table].time_col,
+                "time_inherited_from": [
+                    {"column": key.column, "parent": key.parent}
+                    for key in graph.foreign_keys
+                    if key.table == table and key.column in inherited
+                ],
                 "first_time": first, "last_time": last,
                 "columns": len({c.name for c in columns.columns}) if columns else None,
             }

@@ -93,10 +93,11 @@ def _listed(
     table: Mapping[str, Any], keys: Sequence[ForeignKey], most: int
 ) -> list[tuple[str, str]]:
     """Columns with their kinds: primary key, foreign keys, time column, then the others."""
-    words = {table["time_column"]: "time"}
+    inherited = table.get("time_inherited_from")
+    words = {table["time_column"]: "inherited time" if inherited else "time"}
     words |= {key.column: "foreign key" for key in keys if key.table == table["name"]}
     words |= {table["primary_key"]: "key"}
-    order = ["key", "foreign key", "time", ""]
+    order = ["key", "foreign key", "time", "inherited time", ""]
     names = sorted(table["columns"], key=lambda name: order.index(words.get(name, "")))
     found = [(name, words.get(name, table["columns"][name])) for name in names]
     room = max(most, sum(name in words for name in names) + 1)
@@ -270,6 +271,8 @@ def _table(name: str, box: Box, schema: Schema, static: bool) -> Markup:
         times = f", {table['first_time'][:10]} to {table['last_time'][:10]}"
     elif not table.get("time_column"):
         times = ", no time column"
+    if parents := sorted({key["parent"] for key in table.get("time_inherited_from") or ()}):
+        times += f", inherited from {', '.join(parents)}"
     text = f"{name}: {rows}, {table.get('columns', 0)} columns{times}"
     lines = [
         tag("text", shown, x=f"{middle:.1f}", y=f"{centre - 3:.1f}", class_="name"),

@@ -279,7 +279,10 @@ def allowed(task: Task, db: Database) -> Database:
 
 
 def _known(db: Database, columns: Columns) -> Database:
-    """The database without tables and foreign keys added since the columns were fitted."""
+    """The database without tables and foreign keys added since the columns were fitted.
+
+    A table that has no rows any more has the time column that it had, which imports leave out.
+    """
     tables = {}
     for name, table in db.table_dict.items():
         if name in columns.tables:
@@ -288,14 +291,17 @@ def _known(db: Database, columns: Columns) -> Database:
                 for column, parent in table.fkey_col_to_pkey_table.items()
                 if parent in columns.tables and columns.tables[name].had_key(column)
             }
-            tables[name] = Table(table.df, keys, table.pkey_col, table.time_col)
+            time = table.time_col
+            if not len(table.df) and columns.tables[name].time_col in table.df:
+                time = columns.tables[name].time_col
+            tables[name] = Table(table.df, keys, table.pkey_col, time)
     return Database(tables)
 
 
 def _same_schema(one: Database, other: Database) -> bool:
-    """Whether two databases have the same tables and foreign keys."""
+    """Whether two databases have the same tables, foreign keys and time columns."""
     keys = [
-        {name: table.fkey_col_to_pkey_table for name, table in db.table_dict.items()}
+        {name: (t.fkey_col_to_pkey_table, t.time_col) for name, t in db.table_dict.items()}
         for db in (one, other)
     ]
     return keys[0] == keys[1]

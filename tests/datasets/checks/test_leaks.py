@@ -118,7 +118,7 @@ def test_an_event_table_without_a_time(folder: Path) -> None:
     manifest["tables"]["reviews"]["time_col"] = None
     (folder / "manifest.yaml").write_text(yaml.safe_dump(manifest))
     said = warnings_of(folder, "buys")
-    assert "reviews: has no time column but refers to orders" in said
+    assert "reviews: has no time, neither of its own nor inherited, but refers to orders" in said
 
 
 def test_labels_that_look_back_too(folder: Path) -> None:

@@ -46,7 +46,7 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
         raise TaskError(str(unknown("task", task, task_names(opened))))
     if _check_files(opened, report):
         tables = read_tables(opened)
-        check_tables(tables, report)
+        check_tables(opened, tables, report)
         check_splits(opened, tables, report)
     names = [task] if task is not None else task_names(opened)
     if report.ok:

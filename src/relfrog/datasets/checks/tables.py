@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.dataset import TableFile, arrow_kind
+from relfrog.datasets.known_from import inherited_keys
 from relfrog.datasets.protocols import Dataset
 from relfrog.support.duckdb import literal, quoted, silence
 from relfrog.support.text import is_identifier
@@ -19,10 +20,9 @@ from relfrog.support.text import is_identifier
 __all__ = ["check_splits", "check_tables"]
 
 
-def check_tables(tables: list[TableFile], report: CheckReport) -> None:
+def check_tables(opened: Dataset, tables: list[TableFile], report: CheckReport) -> None:
     """Check the primary and foreign keys and the times of every table."""
     sizes = {t.name: t.rows for t in tables}
-    timed = {t.name for t in tables if t.time_col is not None}
     for table in tables:
         try:
             if table.pkey is not None:
@@ -35,18 +35,25 @@ def check_tables(tables: list[TableFile], report: CheckReport) -> None:
         except (OSError, pa.ArrowException) as error:
             text = f"db/{table.name}.parquet is damaged: {(str(error).splitlines() or [''])[0]}"
             report.error(table.name, text, "Restore the file.")
-            continue
-        if table.time_col is None:
-            later = sorted({p for p in table.fkeys.values() if p in timed})
-            if later and table.rows:
-                report.warning(
-                    table.name,
-                    f"has no time column but refers to {', '.join(later)}, which has: its "
-                    f"{table.rows:,} rows are always visible, which may leak",
-                    "Give it a time column, or make sure that its rows never change.",
-                )
     if report.ok:
+        _check_visible(opened, tables, report)
         _check_order_of_times(tables, report)
+
+
+def _check_visible(opened: Dataset, tables: list[TableFile], report: CheckReport) -> None:
+    """Look for rows that are always visible although they name rows that are not."""
+    heirs = inherited_keys(opened)
+    timed = {t.name for t in tables if t.time_col is not None or heirs.get(t.name)}
+    for table in tables:
+        later = sorted({p for p in table.fkeys.values() if p in timed})
+        if table.name not in timed and later and table.rows:
+            report.warning(
+                table.name,
+                f"has no time, neither of its own nor inherited, but refers to "
+                f"{', '.join(later)}, which has: its {table.rows:,} rows are always visible, "
+                "which may leak",
+                "Give it a time column, or make sure that its rows never change.",
+            )
 
 
 def _column(table: TableFile, column: str) -> Any:

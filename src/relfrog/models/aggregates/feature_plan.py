@@ -56,6 +56,11 @@ class Measure:
         name = self.encoded.name if self.via is None else f"{self.via.column}.{self.encoded.name}"
         return name if self.level < 0 else f"{name} = {self.encoded.levels[self.level]}"
 
+    @property
+    def squared(self) -> bool:
+        """Whether squares are added up as well."""
+        return "std" in self.stats
+
 
 @dataclass(frozen=True)
 class Stream:

@@ -49,18 +49,23 @@ class FeatureMaker:
         self.history = prepared.history
         self.entity: str = prepared.task.entity_table
         self._outputs = self._label_outputs(about)
+        self.timed = {
+            name: table.time_col
+            for name, table in prepared.db.table_dict.items()
+            if table.time_col is not None
+        }
         if saved is None:
             self.keys = self.graph.foreign_keys
             self.sizes, self.encodings = self._fit()
         else:
             self.keys, self.sizes, self.encodings = self._read(saved)
+            self.timed = self._read_timed(saved)
         self._arrays = {
             table: [(encoded, self._encode(encoded)) for encoded in encodings]
             for table, encodings in self.encodings.items()
         }
-        timed = {name for name in self.graph.num_rows if self.graph.time(name) is not None}
         self.plan: FeaturePlan = plan_features(
-            self.entity, self.history, self.keys, self.encodings, self.sizes, timed,
+            self.entity, self.history, self.keys, self.encodings, self.sizes, set(self.timed),
             prepared.config.features,
         )  # fmt: skip
         per_second = PER_SECOND[self.graph.unit]
@@ -74,7 +79,7 @@ class FeatureMaker:
         for chain, encoded in self.plan.own:
             path = "".join(f"{key.column}." for key in chain)
             names.append(f"{path}{encoded.name}{' age' if encoded.kind == 'moment' else ''}")
-        if self.graph.time(self.entity) is not None:
+        if self.entity in self.timed:
             names.append("own age")
         if self.prepared.config.features == "all":
             names += ["month", "day of year", "weekday"]
@@ -129,6 +134,7 @@ class FeatureMaker:
         return {
             "keys": [[key.table, key.column, key.parent] for key in self.keys],
             "sizes": self.sizes,
+            "timed": self.timed,
             "cells": [
                 encoded.to_json() for encodings in self.encodings.values() for encoded in encodings
             ],
@@ -190,6 +196,24 @@ class FeatureMaker:
             )
             found.setdefault(table, []).append(moved)
         return tuple(keys), sizes, found
+
+    def _read_timed(self, saved: dict[str, Any]) -> dict[str, str]:
+        """The time column that each table had, if it still has it; an empty table needs none."""
+        if not isinstance(was := saved.get("timed"), dict):
+            return self.timed  # from before it was kept
+        renamed = {str(saved["history"]): self.history}
+        found = {renamed.get(str(name), str(name)): str(time) for name, time in was.items()}
+        changed = [
+            f"{name} (by {self.timed.get(name, 'no time')}, then by {found.get(name, 'no time')})"
+            for name in self.sizes
+            if self.timed.get(name) != found.get(name) and self.graph.num_rows.get(name)
+        ]
+        if changed:
+            raise RunError(
+                f"dated otherwise than when it was trained: {', '.join(changed)}. Undo that "
+                "(relfrog import --time), or train again."
+            )
+        return found
 
     def _label_outputs(self, about: dict[str, Any]) -> NDArray[np.float64]:
         frame = self.prepared.db.table_dict[self.history].df

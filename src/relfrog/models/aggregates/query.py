@@ -4,8 +4,8 @@ Rows of a stream are sorted by owner and time, with cumulative sums per owner. W
 time is then a prefix, found by an ASOF join, and a recent window is the difference of two prefixes,
 so the cost does not depend on how often a row is used.
 
-A row is visible from its own time on; a row without a time from that of its latest parent, and a
-child's child once both are visible. Values of a parent that is later than its child are missing.
+A row is visible from its time on, its own or inherited, and a child's child once both are visible.
+Values of a parent that is later than its child are missing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.graph.relational import ForeignKey, RelationalGraph
+from relfrog.models.aggregates._running import running_sums
 from relfrog.models.aggregates.encoded_columns import EncodedColumn, days
 from relfrog.models.aggregates.feature_plan import WINDOWS, Measure, Stream
 from relfrog.support.duckdb import silence
@@ -33,6 +34,8 @@ Floats = NDArray[np.float32]
 
 #: The most numbers cached between queries.
 CACHED_NUMBERS = 120_000_000
+#: Rows that are added up at a time.
+AT_ONCE = 1_000_000
 #: Memory limit of DuckDB, beyond which it spills to disk.
 MEMORY = "4GB"
 
@@ -116,31 +119,14 @@ class Aggregator:
         place = place.ravel()
         return table[place], {key: rows[place] for key, rows in pointers.items()}
 
-    def effective(self, table: str) -> Ints:
-        """The time from which each row of a table is visible. Shape [rows]."""
-        known = self.graph.time(table)
-        if known is not None:
-            return known
-        found = np.full(self.graph.num_rows[table], MISSING, np.int64)
-        for key in self.graph.foreign_keys:
-            times = self.graph.time(key.parent) if key.table == table else None
-            if times is not None:
-                parent = self.graph.parent(key)
-                has = parent >= 0
-                found[has] = np.maximum(found[has], times[parent[has]])
-        return found
-
     def _load(self, table: str) -> str:
-        """Create a DuckDB table: place, tick, seen, pointers p.., encodings c..; its name."""
+        """Create a DuckDB table: place, tick, pointers p.., encodings c..; its name."""
         if table not in self._tables:
             name = f"t{len(self._tables)}"
             count = self.graph.num_rows[table]
             own = self.graph.time(table)
-            tick = self.effective(table)
-            columns: dict[str, Any] = {
-                "place": np.arange(count), "tick": tick,
-                "seen": own if own is not None else np.full(count, MISSING),
-            }  # fmt: skip
+            tick = np.full(count, MISSING) if own is None else own
+            columns: dict[str, Any] = {"place": np.arange(count), "tick": tick}
             for number, key in enumerate(self._keys(table)):
                 columns[f"p{number}"] = self.graph.parent(key).astype(np.int64)
             moments = days(tick, self.graph.unit)
@@ -188,7 +174,7 @@ class Aggregator:
                 joined[measure.via] = name
                 tables += (
                     f" LEFT JOIN {self._load(measure.via.parent)} {name} ON {name}.place = "
-                    f"a.{self._pointer(measure.via)} AND {name}.seen <= {tick}"
+                    f"a.{self._pointer(measure.via)} AND {name}.tick <= {tick}"
                 )
         columns = [f"{owner} AS owner, {tick} AS tick, a.place AS place"]
         for number, measure in enumerate(stream.measures):
@@ -208,7 +194,9 @@ class Aggregator:
             f"CREATE TEMP TABLE s{made} AS SELECT row_number() OVER (ORDER BY owner, tick, place) "
             f"AS g, * FROM (SELECT {', '.join(columns)} FROM {tables} WHERE {where})"
         )
+        self._add_up(stream, made)
         self._run(self._sums(stream, made))
+        self._run(f"DROP TABLE IF EXISTS a{made}")
         self._run(
             f"CREATE TEMP TABLE e{made} AS SELECT owner, tick, max(g) AS g FROM s{made} "
             f"GROUP BY owner, tick"
@@ -220,6 +208,32 @@ class Aggregator:
         self._streams[stream] = made
         return made
 
+    def _add_up(self, stream: Stream, made: str) -> None:
+        """Make a table of running sums s.. and of squares q.., some rows at a time."""
+        wanted = {f"s{n}": f"v{n}" for n in range(len(stream.measures))}
+        wanted |= {f"q{n}": f"v{n} * v{n}" for n, m in enumerate(stream.measures) if m.squared}
+        if not wanted:
+            return
+        columns = ", ".join(f"{name} DOUBLE" for name in wanted)
+        self._run(f"CREATE TEMP TABLE a{made} (g BIGINT, {columns})")
+        (rows,) = self._run(f"SELECT count(*) FROM s{made}")[0]
+        values = ", ".join(f"coalesce({sql}, 'nan'::DOUBLE) AS {n}" for n, sql in wanted.items())
+        last, sums = -1, np.zeros(len(wanted))
+        for first in range(0, rows, AT_ONCE):
+            part = self._db.execute(
+                f"SELECT g, owner, {values} FROM s{made} WHERE g > {first} AND "
+                f"g <= {first + AT_ONCE} ORDER BY g"
+            ).fetchnumpy()
+            owners = np.asarray(part["owner"], np.int64)
+            found = np.stack([np.asarray(part[name], np.float64) for name in wanted])
+            running_sums(owners, found, last, sums)
+            last = int(owners[-1])
+            frame = pd.DataFrame(dict(zip(wanted, found, strict=True)))
+            frame.insert(0, "g", np.asarray(part["g"], np.int64))
+            self._db.register("frame", frame)
+            self._run(f"INSERT INTO a{made} FROM frame")
+            self._db.unregister("frame")
+
     def _sums(self, stream: Stream, made: str) -> str:
         """SQL for the cumulative sums of each row."""
         columns = ["g", "tick"]
@@ -227,9 +241,7 @@ class Aggregator:
         for number, measure in enumerate(stream.measures):
             v = f"v{number}"
             columns += [f"{v}, count({v}) OVER w AS n{number}"]
-            columns += [f"coalesce(sum({v}) OVER w, 0) AS s{number}"]
-            if "std" in measure.stats:
-                columns.append(f"coalesce(sum({v} * {v}) OVER w, 0) AS q{number}")
+            columns += [f"s{number}", *([f"q{number}"] if measure.squared else [])]
             for stat in ("min", "max"):
                 if stat in measure.stats:
                     columns.append(f"{stat}({v}) OVER w AS {stat}{number}")
@@ -241,9 +253,10 @@ class Aggregator:
             f", row_number() OVER (PARTITION BY owner, p{number} ORDER BY g) AS p{number}_first"
             for number in range(len(stream.pointers))
         )
+        added = f"JOIN a{made} USING (g) " if stream.measures else ""
         return (
             f"CREATE TEMP TABLE r{made} AS SELECT {', '.join(columns)} "
-            f"FROM (SELECT *{firsts} FROM s{made}) "
+            f"FROM (SELECT *{firsts} FROM s{made}) {added}"
             "WINDOW w AS (PARTITION BY owner ORDER BY g ROWS UNBOUNDED PRECEDING)"
         )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from relfrog.reporting.html import Markup, bytes_, horizon, join, missing, sheet, tag
@@ -29,6 +31,7 @@ def provenance(m: Material) -> Markup:
             ("newest time in the data", database.get("newest") or "none"),
             ("tables", f"{len(database['tables']):,} with "
              f"{sum(t['rows'] for t in database['tables']):,} rows, earlier labels among them"),
+            *_times(database["tables"]),
             ("fingerprint of the data", database.get("fingerprint") or "not known"),
         ]  # fmt: skip
     state = {
@@ -50,6 +53,7 @@ def provenance(m: Material) -> Markup:
         ("epochs", f"{about.get('epochs', 0)}, the best of them {about.get('best_epoch', 0)}"),
         ("time", duration(float(about.get("seconds", 0)))),
         ("peak memory", bytes_(float(about.get("peak_memory_bytes", 0)))),
+        *_certificates(m.run.folder),
     ]
     settings = asdict(m.run.config)
     table = sheet(["setting", "value"], [[name, str(value)] for name, value in settings.items()],
@@ -59,6 +63,30 @@ def provenance(m: Material) -> Markup:
         tag("div", _pairs("Data", data), _pairs("Run", run), class_="columns facts"),
         tag("details", tag("summary", f"All {len(settings)} settings"), table),
     ])  # fmt: skip
+
+
+def _times(tables: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Tables whose times are inherited, and tables whose rows are always visible."""
+    heirs = [
+        f"{t['name']} (from {', '.join(sorted({key['parent'] for key in sources}))})"
+        for t in tables
+        if (sources := t.get("time_inherited_from"))
+    ]
+    always = [f"{t['name']} ({t['rows']:,} rows)" for t in tables if not t["time_column"]]
+    found = [("times inherited by", ", ".join(heirs)), ("always visible", ", ".join(always))]
+    return [(name, listed) for name, listed in found if listed]
+
+
+def _certificates(folder: Path) -> list[tuple[str, str]]:
+    """What the certificates in the run folder say of themselves."""
+    found = []
+    for path in sorted(folder.glob("*.certificate.json")):
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))["sentence"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # from before they said it
+        found.append((f"certificate of {path.name.removesuffix('.certificate.json')}", str(said)))
+    return found
 
 
 def _pairs(title: str, entries: list[tuple[str, Any]]) -> Markup:

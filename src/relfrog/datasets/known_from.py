@@ -1,0 +1,136 @@
+"""From when on rows are known, in datasets whose files do not say it for every row.
+
+A row without a time of its own is known from the latest of the rows that it names; see
+`relfrog.support.inherited_times`. What `relfrog import` writes says so for every row, in a column
+`known_from`. In datasets made by others the column is added when their tables are read: files,
+labels and the tables that label SQL sees stay as they are, with one more column.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from relbench.base import Database, Table
+
+from relfrog.datasets.dataset import TableFile, read_tables
+from relfrog.datasets.protocols import Dataset
+from relfrog.graph.relational import ForeignKey, foreign_keys, parent_pointers
+from relfrog.support.inherited_times import Contradiction, Link, inherit_times
+from relfrog.support.text import free_name
+from relfrog.support.times import MISSING, as_ticks, common_unit, convert_ticks
+
+__all__ = ["KnownFrom", "find_known_from", "inherited_keys", "read_known_from", "recorded_keys"]
+
+
+@dataclass(frozen=True)
+class KnownFrom:
+    """Columns to add, and where their times come from.
+
+    Attributes:
+        columns: Per table that inherits times, the name of its new time column.
+        times: Its values.
+        keys: The foreign-key columns along which each table inherits.
+        contradictions: Foreign keys that nothing is inherited along.
+    """
+
+    columns: dict[str, str] = field(default_factory=dict)
+    times: dict[str, NDArray[np.datetime64]] = field(default_factory=dict)
+    keys: dict[str, list[str]] = field(default_factory=dict)
+    contradictions: list[Contradiction] = field(default_factory=list)
+
+    def add_columns(self, db: Database) -> Database:
+        """The database with the columns; its time columns stay what they are."""
+        tables = dict(db.table_dict)
+        for name, column in self.columns.items():
+            old = tables[name]
+            frame = old.df.assign(**{column: self.times[name]})
+            tables[name] = Table(frame, old.fkey_col_to_pkey_table, old.pkey_col, old.time_col)
+        return Database(tables)
+
+    def name_columns(self, db: Database) -> Database:
+        """A database that has the columns, with them as its time columns."""
+        tables = dict(db.table_dict)
+        for name, column in self.columns.items():
+            old = tables[name]
+            tables[name] = Table(old.df, old.fkey_col_to_pkey_table, old.pkey_col, column)
+        return Database(tables)
+
+
+def recorded_keys(folder: str | Path) -> dict[str, list[str]] | None:
+    """The foreign-key columns along which each table inherits times, as the import recorded them.
+
+    Returns:
+        None for a dataset that was not imported by RelFrog, or by a version that recorded nothing.
+    """
+    try:
+        text = (Path(folder) / "import.json").read_text(encoding="utf-8")
+        tables = json.loads(text)["tables"]
+        return {str(name): list(map(str, t["inherited_from"])) for name, t in tables.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def inherited_keys(dataset: Dataset) -> dict[str, list[str]]:
+    """The foreign-key columns along which each table of an opened dataset inherits times."""
+    recorded = recorded_keys(dataset.dataset_dir)
+    return read_known_from(read_tables(dataset)).keys if recorded is None else recorded
+
+
+def read_known_from(tables: list[TableFile]) -> KnownFrom:
+    """What `find_known_from` finds in files, of which it reads keys and times only."""
+    read = {}
+    for table in tables:
+        wanted = [table.pkey, table.time_col, *table.fkeys]
+        columns = [name for name in dict.fromkeys(wanted) if name in table.columns]
+        frame = pd.read_parquet(table.path, columns=columns)
+        frame = frame if columns else pd.DataFrame(index=range(table.rows))
+        keys = {column: parent for column, parent in table.fkeys.items() if column in columns}
+        time = table.time_col if table.time_col in columns else None
+        read[table.name] = Table(frame, keys, table.pkey, time)
+    return find_known_from(Database(read))
+
+
+def find_known_from(db: Database) -> KnownFrom:
+    """Find out which tables inherit times, and from when on their rows are known.
+
+    Rows that neither have nor inherit a time get the earliest time of the database: RelBench would
+    drop them at any cut.
+
+    Args:
+        db: The whole database, or the key and time columns of all its tables.
+    """
+    tables = db.table_dict
+    ticks = {
+        name: as_ticks(table.df[table.time_col])
+        for name, table in tables.items()
+        if table.time_col is not None
+    }
+    unit = common_unit(list(ticks.values()))
+    own = {name: np.full(len(table.df), MISSING) for name, table in tables.items()}
+    own |= {name: convert_ticks(*found, unit) for name, found in ticks.items()}
+    keys = foreign_keys({name: table.fkey_col_to_pkey_table for name, table in tables.items()})
+    links = [
+        Link(key.table, (key.column,), key.parent)
+        for key in keys
+        if key.parent in tables and tables[key.parent].pkey_col is not None
+    ]
+
+    @cache
+    def pointers(link: Link) -> NDArray[np.int32]:
+        return parent_pointers(db, ForeignKey(link.child, link.columns[0], link.parent))
+
+    found = inherit_times(own, links, pointers, unit=unit)
+    earliest = min((t[t != MISSING].min() for t in own.values() if (t != MISSING).any()), default=0)
+    columns, times = {}, {}
+    for name, known in found.known.items():
+        columns[name] = free_name("known_from", {str(c).lower() for c in tables[name].df})
+        filled = np.where(known == MISSING, earliest, known)
+        times[name] = filled.view(f"datetime64[{unit}]")
+    along = {name: [link.columns[0] for link in some] for name, some in found.links.items()}
+    return KnownFrom(columns, times, along, found.contradictions)

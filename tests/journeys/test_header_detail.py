@@ -1,0 +1,134 @@
+"""Headers and details: the future of the source changes no prediction, and who says so is right."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import relfrog
+from helpers import inside
+from oracles.header_detail import TEST, UNITS, VAL, make_trade, without_future, write_trade
+from relfrog.analysis.altered_future import WAYS
+from relfrog.errors import RunError, SchemaError
+from small_store import QUICK
+
+#: Before and after the split times, and where hardly anything is left.
+TIMES = ("2020-11-15", "2020-09-10 12:00:00", "2020-05-20", "2020-01-25")
+
+
+def make_dataset(folder: Path, seed: int, **options: Any) -> Path:
+    """Import a trade and ask how many units of each product will be ordered."""
+    address = write_trade(folder / "trade.db", make_trade(seed))
+    relfrog.import_database(address, folder / "trade", val=VAL, test=TEST, **options)
+    relfrog.add_task(
+        folder / "trade", "units", UNITS, type="regression", entity="products", horizon="10 days",
+        eval_times=2,
+    )  # fmt: skip
+    return folder / "trade"
+
+
+def trained(dataset: Path, out: Path, model: str) -> relfrog.Run:
+    settings = {"trials": 1} if model == "lightgbm" else {**QUICK, "layers": 3, "epochs": 1}
+    return relfrog.train(dataset, "units", out, model=model, settings=settings, baselines=False)
+
+
+def moved(run: Path, dataset: Path, folder: Path) -> relfrog.Run:
+    """The same run on another dataset folder."""
+    copy = Path(shutil.copytree(run, folder))
+    about = json.loads((copy / "run.json").read_text())
+    (copy / "run.json").write_text(json.dumps(about | {"dataset": str(dataset)}))
+    return relfrog.load_run(copy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["frog", "lightgbm"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_without_its_future_the_source_gives_the_same_predictions(
+    seed: int, model: str, tmp_path: Path
+) -> None:
+    """Later headers are deleted, with all that names them, and the source is imported again."""
+    dataset = make_dataset(tmp_path, seed)
+    run = trained(dataset, tmp_path / "run", model)
+    for number, time in enumerate(TIMES):
+        here = tmp_path / str(number)
+        here.mkdir()
+        past = write_trade(here / "past.db", without_future(make_trade(seed), time))
+        relfrog.import_database(past, here / "trade", mapping=dataset / "mapping.yaml")
+        shutil.copytree(
+            dataset / "tasks", here / "trade" / "tasks", ignore=shutil.ignore_patterns("*.parquet")
+        )
+        then = moved(run.folder, here / "trade", here / "run")
+        pd.testing.assert_frame_equal(then.predict(time), run.predict(time), check_exact=True)
+    with pytest.raises(AssertionError):  # and it is not always the same
+        pd.testing.assert_frame_equal(then.predict(TIMES[0]), run.predict(TIMES[0]))
+
+
+@pytest.fixture(scope="module", params=["frog", "lightgbm"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> relfrog.Run:
+    """A run on a trade, beside its source."""
+    folder = tmp_path_factory.mktemp("trade")
+    return trained(make_dataset(folder, 3), folder / "run", request.param)
+
+
+@pytest.mark.slow
+def test_certificates_say_what_they_cannot_vouch_for(
+    run: relfrog.Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ask = ["predict", str(run.folder), "--at", "2020-09-10", "--certify", "--out"]
+    code, _, err = inside(capfd, *ask, str(tmp_path / "p.csv"))
+    assert code == 0, err
+    assert "certified, except for rows of products (30), which are always visible: 30 pred" in err
+    about = json.loads((tmp_path / "p.csv.certificate.json").read_text())
+    assert about["always_visible"] == {"products": 30}
+    assert about["sentence"] in err
+    assert about["tables"]["lines"]["time_column"] == "known_from"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["frog", "lightgbm"])
+def test_details_that_are_always_visible_are_a_leak_that_is_found(
+    model: str, tmp_path: Path
+) -> None:
+    """Their headers alone could be removed, altered and invented without a change."""
+    dataset = make_dataset(tmp_path, 3, time=["lines=none", "parts=none"])
+    certified = trained(dataset, tmp_path / "run", model).certify()
+    certified.predict("2020-09-10")
+    certificate = certified.certificate
+    assert not certificate.holds
+    assert set(certificate.about["always_visible"]) == {"lines", "parts", "products"}
+    assert certificate.sentence.startswith("the predictions know the future: ")
+    assert "Rows that are always visible name later rows: lines (orders)" in certificate.sentence
+    assert "--time lines=orders" in certificate.sentence
+    assert not any(certificate.about["trial"][way]["identical"] for way in WAYS)
+
+
+@pytest.mark.slow
+def test_a_run_names_the_tables_that_are_dated_otherwise(run: relfrog.Run, tmp_path: Path) -> None:
+    address = f"sqlite:///{run.folder.parent / 'trade.db'}"
+    undated = ["lines=none", "parts=none"]
+    relfrog.import_database(address, tmp_path / "trade", val=VAL, test=TEST, time=undated)
+    shutil.copytree(run.folder.parent / "trade" / "tasks", tmp_path / "trade" / "tasks")
+    with pytest.raises((SchemaError, RunError), match=r"lines \(by no time, then by known_from\)"):
+        moved(run.folder, tmp_path / "trade", tmp_path / "run").predict("2020-09-10")
+
+
+def test_reports_say_which_times_are_inherited_and_what_is_always_visible(tmp_path: Path) -> None:
+    from relfrog.reporting.sections.made import _certificates, _times
+
+    tables = relfrog.inspect(make_dataset(tmp_path, 3), labels=False)["tables"]
+    assert dict(_times(tables)) == {
+        "times inherited by": "lines (from orders), orders (from campaigns), "
+        "parts (from lines, parts)",
+        "always visible": "products (30 rows)",
+    }
+    said = {"sentence": "certified, except for rows of products (30)", "holds": True}
+    (tmp_path / "evaluate-test-rolling.certificate.json").write_text(json.dumps(said))
+    (tmp_path / "older.certificate.json").write_text("{}")
+    assert _certificates(tmp_path) == [
+        ("certificate of evaluate-test-rolling", "certified, except for rows of products (30)")
+    ]
