@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from relfrog.errors import UsageError, unknown
-from relfrog.kinds import MODELS, TASK_KINDS, models_for
+from relfrog.kinds import LOSSES, MODELS, TASK_KINDS, models_for
 
 __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "read_preset",
            "resolve"]  # fmt: skip
@@ -33,6 +33,8 @@ CHOICES: dict[str, Collection[str]] = {
     "precision": ("float32", "mixed"),
     "ranking": ("both", "sampled", "towers"),
     "features": ("all", "own"),
+    "loss": ("auto", *LOSSES),
+    "class_weight": ("auto", "none", "balanced"),
 }
 #: Types in words.
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -46,7 +48,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
     "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
     "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
-    "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024),
+    "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024), "quantile": (0.01, 0.99),
 }  # fmt: skip
 
 
@@ -109,6 +111,15 @@ class Config:
         refit: whether to retrain the chosen model on training and validation labels together, for
             as many epochs as were best. Validation scores stay those of the chosen model; test
             scores and predictions are those of the refit one.
+        loss: of regression. "l1" predicts medians and "quantile" the `quantile`; "squared",
+            "poisson" and "tweedie" predict means, and "mean" takes the one of these three with the
+            best validation score. "auto" is "mean" for counts and amounts (never negative, often
+            zero, skewed) in tasks added with RelFrog, and "l1", as in RelBench, for all others.
+            Models are selected by the metric of the loss: MAE, pinball loss or RMSE.
+        quantile: the quantile to predict with `loss` "quantile".
+        class_weight: weight of positives in binary classification: "none", "balanced" (as much as
+            all negatives together), or "auto" (in between, where positives are rare). What it adds
+            to probabilities is taken off again.
         ranking: how targets of a recommendation are scored: "sampled" (those in the seed's
             subgraph, as in the paper), "towers" (all, by the dot product of two vectors), or
             "both".
@@ -165,6 +176,9 @@ class Config:
     clip: float = 1.0
     average: float = 0.99
     refit: bool = False
+    loss: str = "auto"
+    quantile: float = 0.5
+    class_weight: str = "auto"
     ranking: str = "both"
     features: str = "all"
     trials: int = 12

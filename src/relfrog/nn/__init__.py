@@ -53,7 +53,7 @@ __getattr__, __dir__ = lazy_exports(
         "Network": "relfrog.nn.network",
         "Output": "relfrog.nn.network",
         "RankingHead": "relfrog.nn.ranking_head",
-        "RegressionHead": "relfrog.nn.heads",
+        "RegressionHead": "relfrog.nn.regression_head",
         "Targets": "relfrog.nn.heads",
         "age_parts": "relfrog.nn.encoders",
         "aggregate": "relfrog.nn.aggregation",

@@ -21,11 +21,12 @@ from relfrog.models.run_folder import (
     schema_fingerprint,
     versions,
 )
+from relfrog.nn.regression_head import default_loss
 from relfrog.runs.quick_baselines import FILE, score_baselines
 from relfrog.runs.run import Run, chosen_device, load_run
 from relfrog.support.files import locked, read_json, write_json
 from relfrog.training.callbacks import Callback, announce
-from relfrog.training.opened_task import open_task
+from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
 
 __all__ = ["RunInterrupted", "train"]
@@ -107,6 +108,7 @@ def train(
     config = resolve(count, size=size, preset=preset, settings=given, kind=opened.kind)
     if config.roles == "fixed" and gates is None:
         raise UsageError("roles are fixed by a file of gates: --roles FILE.")
+    config = replace(config, loss=_chosen_loss(opened, config))
     if MODELS[config.model].baseline:
         config = replace(config, history="on")  # these know nothing else
     prepared = prepare_for(opened, config)
@@ -117,6 +119,18 @@ def train(
         gates=gates,
     )  # fmt: skip
     return _fit(folder, about, prepared, device, callbacks, baselines, members or {})
+
+
+def _chosen_loss(opened: OpenedTask, config: Config) -> str:
+    """The loss of a regression, where the settings leave it open.
+
+    RelBench scores medians (MAE), so its tasks keep them.
+    """
+    labels = opened.seeds("train").labels
+    if opened.kind != "regression" or config.loss != "auto" or labels is None:
+        return config.loss if config.loss != "auto" else "l1"
+    ours = (Path(opened.dataset.dataset_dir) / "mapping.yaml").is_file()
+    return default_loss(labels) if ours else "l1"
 
 
 def _place(dataset: str | Path) -> str:

@@ -13,7 +13,8 @@ __all__ = ["UNLIMITED", "Budget"]
 class Budget:
     """When training has to end, on the clock of `time.monotonic`; never by default.
 
-    A network ends with the epoch in which the time is over, a search with the trial.
+    A network stops in the middle of an epoch, early enough to be scored in time; LightGBM with the
+    round in which time runs out.
     """
 
     until: float = math.inf
@@ -26,11 +27,16 @@ class Budget:
     @property
     def over(self) -> bool:
         """Whether the time is up."""
-        return time.monotonic() > self.until
+        return self.over_in(0.0)
 
-    def half(self) -> Budget:
-        """Half of the time that is left."""
-        return Budget(min(self.until, (time.monotonic() + self.until) / 2))
+    def over_in(self, seconds: float) -> bool:
+        """Whether less than so much time is left."""
+        return time.monotonic() + seconds > self.until
+
+    def share(self, parts: int) -> Budget:
+        """One of several equal parts of the remaining time."""
+        now = time.monotonic()
+        return self if math.isinf(self.until) else Budget(now + (self.until - now) / parts)
 
 
 #: All the time there is.

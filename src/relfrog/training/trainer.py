@@ -8,6 +8,7 @@ as in Algorithm 2 of the paper.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.errors import RelFrogWarning, RunError
-from relfrog.kinds import TASK_KINDS
+from relfrog.kinds import task_kind
 from relfrog.nn.batch_plan import Plan
 from relfrog.nn.dependency import Dependencies, Pairs
 from relfrog.nn.network import dependency_pairs
@@ -93,13 +94,15 @@ class Trainer:
             else None
         )
         self.averaged: dict[str, Tensor] = {}
+        #: How long the last validation took, and test seeds per validation seed.
+        self.validation_seconds, self.test_share = 0.0, None  # type: float, float | None
         self.features = {name: f.to(self.device) for name, f in prepared.features.items()}
         assert self.train_seeds.labels is not None
         self.targets = self.network.head.targets(self.train_seeds.labels).to(self.device)
         self.loader = prepared.loader(
             self.train_seeds, staleness=config.staleness * task.timedelta.total_seconds()
         )
-        self.kind = TASK_KINDS[prepared.kind]
+        self.kind = task_kind(prepared.kind, str(self.labels.get("loss", "l1")))
         self.at = checkpoint.TrainerState()
 
     @property
@@ -124,7 +127,7 @@ class Trainer:
         while self.at.epoch < self.epochs and (self.last or self.at.waited < self.config.patience):
             self.run_epoch()
             self.end_epoch()
-            if self.budget.over and self.last is None:
+            if self._out_of_time():
                 break
         self.network.load_state_dict(self._best_weights())
         for callback in self.callbacks:
@@ -137,6 +140,8 @@ class Trainer:
         try:
             for plan in plans:
                 if self.at.step >= self.steps_per_epoch:
+                    break
+                if self.at.step and self._out_of_time():
                     break
                 loss = self.train_step(plan.to(self.device))
                 self.at.step += 1
@@ -337,7 +342,20 @@ class Trainer:
 
     def validate(self) -> dict[str, float]:
         """Validation metrics of the network as it is, in the regime that selects."""
-        return self.score(self.val_seeds, "val", self.config.regime)
+        started = time.monotonic()
+        scores = self.score(self.val_seeds, "val", self.config.regime)
+        self.validation_seconds = time.monotonic() - started
+        return scores
+
+    def _out_of_time(self) -> bool:
+        """Whether what is left of the budget is needed for validation and the final scores."""
+        if self.last is not None or math.isinf(self.budget.until):
+            return False
+        if self.test_share is None:
+            test = len(self.prepared.seeds("test"))
+            self.test_share = test / max(len(self.val_seeds), 1)
+        # This epoch's validation, then both regimes of validation and test.
+        return self.budget.over_in(self.validation_seconds * (3 + 2 * self.test_share))
 
     def score(self, seeds: Seeds, split: str, regime: str) -> dict[str, float]:
         """Metrics on a split's seeds."""
@@ -345,7 +363,10 @@ class Trainer:
         predicted = predict_seeds(self.network, loader, self.features, self.device)
         assert seeds.labels is not None
         truth = self.network.head.truth(self.labels, seeds.labels)
-        return compute_metrics(self.kind.name, truth, predicted, self.labels.get("std"))
+        return compute_metrics(
+            self.kind.name, truth, predicted, self.labels.get("std"),
+            quantile=self.labels.get("quantile"),
+        )  # fmt: skip
 
     def gates(self) -> dict[str, float]:
         """The average gate of each route."""
