@@ -13,6 +13,7 @@ import yaml
 
 from relfrog.errors import UsageError, unknown
 from relfrog.kinds import LOSSES, MODELS, TASK_KINDS, models_for
+from relfrog.support.files import read_yaml
 
 __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "read_preset",
            "resolve"]  # fmt: skip
@@ -254,20 +255,12 @@ def read_preset(name: str) -> dict[str, Any]:
         UsageError: There is neither, or it holds something else than settings.
     """
     if name in presets():
-        text = (resources.files("relfrog") / "presets" / f"{name}.yaml").read_text("utf-8")
+        path = resources.files("relfrog") / "presets" / f"{name}.yaml"
     elif name.endswith((".yaml", ".yml")):
-        try:
-            text = Path(name).expanduser().read_text(encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{name} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise UsageError(f"{name} is no YAML: it is not UTF-8.") from None
+        path = Path(name).expanduser()
     else:
         raise UsageError(str(unknown("preset", name, presets())))
-    try:
-        settings = yaml.safe_load(text) or {}
-    except (yaml.YAMLError, RecursionError) as error:
-        raise UsageError(f"{name} is no YAML: {' '.join(str(error).split())}") from None
+    settings = read_yaml(path, name, UsageError) or {}
     if not isinstance(settings, dict):
         raise UsageError(f"{name} must hold settings, one per line: lr: 0.001")
     return parse_settings(settings)

@@ -29,6 +29,7 @@ from relfrog.datasets import source_keys
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.features.columns import Columns
+from relfrog.nn.network import Network
 from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import locked
 from relfrog.support.text import duration
@@ -217,8 +218,8 @@ def test_the_best_weights_are_kept_and_training_stops_in_time(
     script = iter([0.5, 0.7, 0.6, math.nan, 0.69, 0.9])
     seen = []
 
-    def validate(trainer: Trainer) -> dict[str, float]:
-        seen.append({k: v.numpy().tobytes() for k, v in trainer.network.state_dict().items()})
+    def validate(trainer: Trainer, network: Network) -> dict[str, float]:
+        seen.append(state(network))
         return {"roc_auc": next(script)}
 
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Questions put to a finished run."""
+"""Analysis of a finished run: explanations, importance, confidence intervals, certificates."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Databases with another future: rows later than a time altered, removed or invented.
+"""Alter the future of a database: change, remove or invent the rows after a time.
 
-A prediction that stays the same on all of them, bit for bit, has not looked ahead. Rows up to
-the time, rows without a time, and tables without a time column stay as they are.
+A prediction that stays bit-for-bit identical on all altered databases does not use future rows.
+Rows up to the time, rows without a time, and tables without a time column are unchanged.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ __all__ = ["WAYS", "Tampering"]
 
 Mask = NDArray[np.bool_]
 
-#: What may become of the future.
+#: The ways to alter the future.
 WAYS = ("altered", "removed", "invented")
-#: Rows that are invented for a table: a tenth of what it has, between these.
+#: The least and the most rows to invent for a table; in between, a tenth of its rows.
 FEWEST, MOST = 50, 5_000
 
 
 @dataclass(eq=False)
 class Tampering:
-    """Gives databases another future; call it with one.
+    """A function that alters the rows of a database after a time.
 
     Attributes:
-        way: "altered": other values, keys and times, still later; "removed": the rows are gone;
-            "invented": gone, and new ones in their place, from the next moment on.
-        tick: the time, as a number.
-        unit: what it counts; see `relfrog.support.times`.
-        asked: rows per table that somebody asks about. They stay even if they are later, without
-            their contents, as one must be able to ask about them.
-        seed: of the random choices.
-        gentle: whether values are taken from the column as they are, and never changed: label SQL
-            may not bear others.
-        rows: how many rows were altered, removed or invented so far, per table.
+        way: "altered": other values, keys and later times; "removed": the rows are removed;
+            "invented": the rows are replaced by new ones, from the next tick on.
+        tick: the time, in ticks.
+        unit: the unit of the ticks; see `relfrog.support.times`.
+        asked: rows that are predicted for, per table. They stay even if they are later, but
+            without their contents.
+        seed: random seed.
+        gentle: whether to only exchange values within a column, as label SQL may fail on values
+            that do not occur.
+        rows: number of rows altered, removed or invented so far, per table.
     """
 
     way: str
@@ -53,13 +53,13 @@ class Tampering:
     rows: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, db: Database) -> Database:
-        """The same database up to the time, and another one after it."""
+        """A copy of the database that differs only after the time."""
         later = {name: self._later(table) for name, table in db.table_dict.items()}
         changed = {name: table for name, table in db.table_dict.items()}
         change: Callable[[str, Table, Mask, Database], pd.DataFrame]
         change = self._alter if self.way == "altered" else self._remove
         if all(mask is None or mask.all() for mask in later.values()):
-            # Without a single time left nothing would say where the data begin.
+            # At least one time must remain, to tell where the data begin.
             asked = {name: np.arange(len(table.df)) for name, table in db.table_dict.items()}
             self.asked = asked if self.way == "removed" else self.asked
         for name, mask in later.items():
@@ -88,7 +88,7 @@ class Tampering:
         words = [self.seed, self.tick & 0xFFFFFFFF, *f"{name}/{what}".encode()]
         return np.random.default_rng(words)
 
-    # The three ways.
+    # The ways to alter a table.
 
     def _alter(self, name: str, table: Table, later: Mask, db: Database) -> pd.DataFrame:
         frame = table.df.reset_index(drop=True)
@@ -107,7 +107,7 @@ class Tampering:
         return pd.DataFrame(parts, columns=frame.columns)
 
     def _remove(self, name: str, table: Table, later: Mask, db: Database) -> pd.DataFrame:
-        """Without the rows; where rows are known by their numbers, these must not move."""
+        """Remove rows; blank them instead where row numbers must not change."""
         frame = table.df.reset_index(drop=True)
         asked = np.asarray(self.asked.get(name, np.zeros(0, np.int64)))
         kept = ~later
@@ -125,7 +125,7 @@ class Tampering:
         return pd.DataFrame(parts, columns=frame.columns)
 
     def _invent(self, name: str, table: Table, kept: Any, sizes: dict[str, int]) -> pd.DataFrame:
-        """Some rows of the table again, with other values and times right after the time."""
+        """Append copies of random rows, with other values and times right after the time."""
         source = table.df.reset_index(drop=True)
         count = int(np.clip(len(source) // 10, FEWEST, MOST))
         self.rows[name] = count
@@ -149,7 +149,7 @@ class Tampering:
     # Values.
 
     def _times(self, name: str, column: pd.Series, count: int, days: int | None) -> NDArray[Any]:
-        """Times after the time, in order: from the next moment to the end of the data."""
+        """Random sorted times after the time: from the next tick to the end of the data."""
         ticks, unit = as_ticks(column)
         known = convert_ticks(ticks, unit, self.unit, clip=True)
         per_second = PER_SECOND[self.unit]
@@ -160,7 +160,7 @@ class Tampering:
         random = self._random(name, "times")
         drawn = np.sort(random.integers(low, max(high, low) + 1, size=count))
         drawn[:1] = low
-        factor = max(1, per_second // PER_SECOND[unit])  # rounded up: not before the time
+        factor = max(1, per_second // PER_SECOND[unit])  # round up, so as not to precede the time
         stamps = convert_ticks(-(-drawn // factor) * factor, self.unit, unit, clip=True)
         if not pd.api.types.is_datetime64_any_dtype(column.dtype):
             return np.asarray(stamps).astype(column.dtype)
@@ -169,13 +169,13 @@ class Tampering:
     def _other(
         self, values: pd.Series, where: Mask, random: np.random.Generator, parents: int | None
     ) -> pd.Series:
-        """Other values of the same kind in some rows.
+        """Replace the values of some rows by others of the same type.
 
         Args:
             values: the column.
-            where: which rows.
-            random: the random choices.
-            parents: rows of the parent table, if the column is a foreign key.
+            where: mask of the rows.
+            random: random number generator.
+            parents: number of rows of the parent table, if the column is a foreign key.
         """
         at = np.arange(len(values))
         at[where] = random.integers(len(values), size=int(where.sum()))
@@ -201,12 +201,12 @@ class Tampering:
         return found
 
 
-#: Types that have no place for a missing value.
+#: Types without a missing value.
 _LOOSE = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 
 
 def _nullable(values: pd.Series) -> pd.Series:
-    """The same values in a type that has a place for missing ones, and rounds none."""
+    """Convert to a nullable type, without rounding."""
     name = str(values.dtype)
     if name not in _LOOSE:
         return values
@@ -217,7 +217,7 @@ def _nullable(values: pd.Series) -> pd.Series:
 
 
 def _put(values: pd.Series, where: Any, fresh: NDArray[Any]) -> pd.Series:
-    """The column with other values in some rows."""
+    """A copy of the column with new values in some rows."""
     found = values.reset_index(drop=True).copy()
     found.iloc[np.flatnonzero(where) if np.asarray(where).dtype == bool else where] = fresh
     return found

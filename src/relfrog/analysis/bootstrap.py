@@ -1,4 +1,4 @@
-"""How sure a score is: resampling of entities, which keeps together what belongs together."""
+"""Bootstrap confidence intervals of scores, clustered by entity."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfrog.datasets.metrics import compute_metrics
+from relfrog.kinds import TASK_KINDS
 
 __all__ = ["Interval", "Scorer", "resample"]
 
 
 class Interval(NamedTuple):
-    """A value with the range in which 95 % of the resampled values lie; NaN if unknown."""
+    """A value with its 95 % bootstrap interval; NaN if unknown."""
 
     value: float
     low: float
@@ -22,7 +23,7 @@ class Interval(NamedTuple):
 
     @property
     def certain(self) -> bool:
-        """Whether the range lies on one side of zero."""
+        """Whether the interval excludes zero."""
         return bool(self.low > 0 or self.high < 0)
 
 
@@ -33,15 +34,15 @@ def resample(
     times: int = 200,
     seed: int = 0,
 ) -> Interval:
-    """The range of a score when other entities had been drawn: a bootstrap over entities.
+    """The bootstrap interval of a score, resampling entities.
 
-    Several seeds of one entity are drawn together, as they are no independent witnesses.
+    All seeds of an entity are drawn together, as they are not independent.
 
     Args:
-        entities: whose seed each is. Shape [seeds].
-        score: the score of some seeds, given their positions; NaN where it is not defined.
-        times: how often to draw.
-        seed: of the draws.
+        entities: entity of each seed. Shape [seeds].
+        score: computes the score of the seeds at some positions; NaN if undefined.
+        times: number of bootstrap samples.
+        seed: random seed.
     """
     everyone = np.arange(len(entities))
     value = score(everyone) if len(entities) else float("nan")
@@ -66,16 +67,16 @@ def resample(
 
 
 class Scorer:
-    """One metric of some of the seeds, as `compute_metrics` has it, but quick.
+    """A fast version of `compute_metrics` for one metric on subsets of seeds.
 
-    A bootstrap computes a metric thousands of times. Most are means over seeds, so the value of
-    each seed is computed once.
+    A bootstrap computes a metric thousands of times. Most metrics are means over seeds, so the
+    value of each seed is computed once.
 
     Args:
-        kind: RelBench's name of the type of task.
+        kind: RelBench's name of the task type.
         metric: the metric.
-        truth: what became of all seeds.
-        predicted: what was predicted.
+        truth: labels of all seeds.
+        predicted: predictions for all seeds.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Scorer:
         self.each: NDArray[np.float64] | None = None
         if metric == "mae":
             self.each = np.abs(truth.astype(float) - predicted)
-        elif metric == "accuracy" and kind == "multiclass_classification":
+        elif metric == "accuracy" and not TASK_KINDS[kind].scalar:
             self.each = (predicted.argmax(1) == truth).astype(float)
         elif metric == "map":
             self.each = _average_precisions(truth, predicted[:, :, 0].astype(np.int64))
@@ -93,7 +94,7 @@ class Scorer:
             self.truth = np.stack(truth.tolist()).astype(int)
 
     def __call__(self, at: NDArray[np.int64]) -> float:
-        """The metric of the seeds at some positions; NaN where it is not defined."""
+        """The metric of the seeds at some positions; NaN if undefined."""
         if self.each is not None:
             values = self.each[at][~np.isnan(self.each[at])]
             return float(values.mean()) if len(values) else float("nan")
@@ -112,16 +113,16 @@ def _roc_auc(positive: NDArray[np.bool_], predicted: NDArray[Any]) -> float:
     if count in (0, len(positive)):
         return float("nan")
     _, place, times = np.unique(predicted, return_inverse=True, return_counts=True)
-    rank = np.cumsum(times) - (times - 1) / 2  # those that are equal share a rank
+    rank = np.cumsum(times) - (times - 1) / 2  # ties share a rank
     above = rank[place][positive].sum() - count * (count + 1) / 2
     return float(above / (count * (len(positive) - count)))
 
 
 def _average_precisions(truth: NDArray[Any], lists: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of each list. Shapes: [seeds], [seeds, k] -> [seeds]."""
+    """Average precision of each list. Shapes: [seeds], [seeds, k] -> [seeds]."""
     found = [np.isin(row, some) for row, some in zip(lists, truth, strict=True)]
     hit: NDArray[Any] = np.array(found, float).reshape(lists.shape)
     precision = hit.cumsum(1) / np.arange(1, lists.shape[1] + 1)
     count = np.array([min(len(some), lists.shape[1]) for some in truth])
-    # A seed without a label tells nothing.
+    # Undefined for seeds without labels.
     return np.where(count > 0, (precision * hit).sum(1) / np.maximum(count, 1), np.nan)

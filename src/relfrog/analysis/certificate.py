@@ -1,8 +1,8 @@
-"""Certificates: which rows stand behind predictions, and that no later row could change them.
+"""Certificates: the rows used by predictions, and a proof that later rows do not affect them.
 
-Two things are said of every prediction: from how many rows of each table it was made, and how new
-the newest was; and what came of a trial in which all rows later than its time were altered,
-removed and invented, and the prediction was made again: it must be the same, bit for bit.
+A certificate states for every prediction how many rows of each table it used and the time of the
+newest; and the outcome of a trial in which all rows after its time were altered, removed and
+invented, and the prediction was repeated: it must be bit-for-bit identical.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from relfrog.training.seeds import Seeds
 __all__ = ["Certificate", "CertifyingRun", "certify"]
 
 FORMAT = 1
-#: Different times that the trial is made at, unless it is said otherwise.
+#: Default for the most distinct times at which the trial is run.
 MOST_TIMES = 8
-#: Entities that are listed in the certificate itself; more are in the Parquet file only.
+#: The most entities listed in the JSON file; the Parquet file has all.
 LISTED = 50
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What is certified of some predictions.
+    """The certificate of some predictions.
 
     Attributes:
-        about: everything but the entities, for JSON; `holds` sums it up.
-        entities: per entity and table its key, the time, the newest time used (NaT: none of the
-            rows has one), and the number of rows used.
+        about: everything except the entities, as JSON values; `holds` is the conclusion.
+        entities: per entity and table its key, the time, the newest time used (NaT if no row has
+            a time), and the number of rows used.
     """
 
     about: dict[str, Any]
@@ -55,15 +55,15 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
-        """Whether no later row was used, and none changed a prediction."""
+        """Whether no later row was used or changed a prediction."""
         return bool(self.about["holds"])
 
     def save(self, stem: Path, **more: Any) -> Path:
-        """Write `STEM.certificate.json`, and the entities beside it as Parquet.
+        """Write `STEM.certificate.json`, and the entities as `STEM.certificate.parquet`.
 
         Args:
-            stem: what is certified: a file, or any name.
-            more: what else to say.
+            stem: the file of the predictions, or any name.
+            more: further entries of the JSON file.
 
         Returns:
             The JSON file.
@@ -107,13 +107,13 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class CertifyingRun(Run):
-    """A run that certifies what it predicts; the last certificate is in `certificate`.
+    """A run that certifies its predictions; `certificate` is the last certificate.
 
-    Predictions are made time by time: of entities that are asked about at different times, they
-    may differ from those of the run itself in the last digit of a float.
+    Predictions are made time by time: for entities at different times, they may differ from those
+    of the run itself in the last digit of a float.
 
     Attributes:
-        times: different times that the trial is made at, at most; 0 for all.
+        times: the most distinct times at which the trial is run; 0 for all.
         found: all certificates.
     """
 
@@ -122,13 +122,13 @@ class CertifyingRun(Run):
 
     @property
     def certificate(self) -> Certificate:
-        """Of the last predictions."""
+        """The certificate of the last predictions."""
         return self.found[-1]
 
     def predict_seeds(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> Any:
-        """Predictions, and a certificate of them."""
+        """Predict, and append a certificate."""
         graph = self.prepared.graph
         limits = graph.ticks(seeds.times)
         if cutoff is not None:
@@ -140,12 +140,12 @@ class CertifyingRun(Run):
 
 
 def certify(run: Run, *, times: int = MOST_TIMES) -> CertifyingRun:
-    """The same run, certifying what it predicts.
+    """A copy of a run that certifies its predictions.
 
     Args:
         run: any run.
-        times: of all different times that are asked about, the trial is made at so many, from the
-            first to the last; 0 for all of them. Each costs three preparations of the database.
+        times: the most distinct times at which the trial is run, evenly spread from the first to
+            the last; 0 for all. Each costs three preparations of the database.
 
     Raises:
         UsageError: `times` is less than 0.
@@ -174,11 +174,11 @@ def _trial(
     limits: NDArray[np.int64],
     most: int,
 ) -> tuple[Any, dict[str, Any]]:
-    """Predictions, and whether they are the same with every other future."""
+    """Predict, and check that predictions are identical for every altered future."""
     ticks = np.unique(limits)
     tried = ticks
     if 0 < most < len(ticks):
-        # The last first: its past is the longest.
+        # From the last time on, as it has the longest past.
         tried = ticks[np.linspace(len(ticks) - 1, 0, most).astype(int)]
     outcome: dict[str, dict[str, Any]] = {
         way: {"rows": 0, "identical": True, "different": 0} for way in WAYS
@@ -199,8 +199,8 @@ def _trial(
                 different = _different(made, again)
                 if not different or not _remembers(run.model):
                     break
-                # Label SQL may go by other times than those of the rows it looks at. Then each
-                # earlier label must be what the rows up to the end of its window make of it.
+                # Label SQL may use other times than those of the rows it reads. Then each past
+                # label has to be computed from the rows up to the end of its window.
                 found["labels"] = "from rows up to the end of their windows"
             found["rows"] += rows
             found["different"] += different
@@ -226,7 +226,7 @@ def _on_another(
     run: Run, way: str, tick: int, seeds: Seeds, by_window: bool, cutoff: pd.Timestamp | None,
     request: ListRequest | None,
 ) -> tuple[Any, int]:  # fmt: skip
-    """Predictions on a database with another future, and how many rows of it are other ones."""
+    """Predict on a database with an altered future; also return the number of altered rows."""
     ready = run.prepared
     unit = ready.graph.unit
     time = pd.Timestamp(np.array([tick], np.int64).view(f"datetime64[{unit}]")[0])
@@ -234,26 +234,26 @@ def _on_another(
         tamper = Tampering(way, tick, unit, {ready.task.entity_table: seeds.rows}, gentle=gentle)
         altered = ready.opened.altered(tamper, time if by_window else None)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is new was said of the database itself
+            warnings.simplefilter("ignore")  # warnings were given for the original database
             try:
                 made = _again(Run.on(run, altered).model, seeds, cutoff, request)
             except TaskError:
                 if gentle:
                     raise
-                continue  # the label SQL does not bear values that never were
+                continue  # the label SQL fails on values that never occurred
         return made, sum(tamper.rows.values())
     raise AssertionError("unreachable")
 
 
 def _remembers(model: Model) -> bool:
-    """Whether earlier labels are part of what the model sees."""
+    """Whether the model uses the label history."""
     return any(one.prepared.history is not None for one in (model.members or {"": model}).values())
 
 
 def _again(
     model: Model, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None
 ) -> Any:
-    """Predictions on the model's database, with a request that fits it."""
+    """Predict on the model's database, with the request adapted to its rows."""
     if request is not None:
         ready = next(iter(model.members.values()), model).prepared
         task, graph, table = ready.task, ready.graph, ready.task.dst_entity_table
@@ -271,7 +271,7 @@ def _again(
 
 
 def _different(one: NDArray[Any], other: NDArray[Any]) -> int:
-    """Seeds whose predictions differ in any bit."""
+    """The number of seeds whose predictions differ in any bit."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return len(one)
     if one.dtype == object:
@@ -282,7 +282,7 @@ def _different(one: NDArray[Any], other: NDArray[Any]) -> int:
     return int((sides[0] != sides[1]).any(1).sum())
 
 
-# What was used.
+# Rows used.
 
 
 def _used(
@@ -292,12 +292,15 @@ def _used(
     ready = run.prepared
     if not isinstance(run.model, NetworkModel):
         return rows_visible(ready.graph, list(ready.graph.num_rows), limits)
-    answers = ready.target_table
+    target_table = ready.target_table
     plans = ready.loader(seeds, cutoff=cutoff)
-    parts = [rows_behind(ready.graph, plan, answers) for plan in plans]
-    if answers is not None:
-        # How much each target is asked for: counts over all rows that name one.
-        counted = {answers, *(k.table for k in ready.graph.foreign_keys if k.parent == answers)}
+    parts = [rows_behind(ready.graph, plan, target_table) for plan in plans]
+    if target_table is not None:
+        # Popularity counts all rows that refer to a target.
+        counted = {
+            target_table,
+            *(k.table for k in ready.graph.foreign_keys if k.parent == target_table),
+        }
         parts = [part[~part["table"].isin(counted)] for part in parts]
         parts.append(rows_visible(ready.graph, sorted(counted), limits))
     nothing = rows_visible(ready.graph, list(ready.graph.num_rows), limits[:0])
@@ -371,7 +374,7 @@ def _stamp(tick: Any, unit: str, count: int = 1) -> str | None:
 
 
 def save_beside(certificate: Certificate, out: str, table: str | None, folder: Path) -> Path:
-    """Write a certificate beside predictions; into the run folder if these are in a database."""
+    """Write a certificate next to the predictions, or to the run folder for a database table."""
     if table is None:
         path = Path(out).expanduser()
         return certificate.save(path, file=path.name, sha256=sha256(path))
@@ -380,7 +383,7 @@ def save_beside(certificate: Certificate, out: str, table: str | None, folder: P
 
 
 def complaint(certificate: Certificate, path: Path) -> str:
-    """What to say if a certificate does not hold."""
+    """The error message for a certificate that does not hold."""
     trial: dict[str, Any] = certificate.about["trial"]
     ways: Sequence[str] = [way for way in WAYS if not trial[way]["identical"]]
     parts = [f"{trial[way]['different']:,} change when later rows are {way}" for way in ways]

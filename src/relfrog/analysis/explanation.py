@@ -1,8 +1,7 @@
-"""One prediction explained: the rows of the past that carried it.
+"""Explain one prediction: the effect of each row of the past on it.
 
-What a row carried is measured, not guessed: it is hidden from the sampled past of the entity, and
-the prediction is made again. Where the past holds too many rows to hide each, gradients choose
-those that are tried.
+The effect of a row is measured: the row is hidden from the sampled past of the entity, and the
+prediction is repeated. If there are too many rows, those with the largest gradients are tried.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from relfrog.datasets.entities import key_frame, read_entities
 from relfrog.errors import TaskError, UsageError
 from relfrog.graph.batch import Batch
 from relfrog.graph.popularity import ListRequest
+from relfrog.kinds import TASK_KINDS
 from relfrog.nn.batch_plan import Plan
 from relfrog.runs.run import Run, load_run
 from relfrog.support.threads import thread_limit
@@ -30,23 +30,23 @@ from relfrog.training.seeds import Seeds
 
 __all__ = ["Explanation", "Reason", "TableShare", "explain", "explain_row"]
 
-#: Columns of a row that are shown beside it.
+#: The most columns shown of a row.
 CELLS = 4
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A row of the past, and what the prediction would be without it.
+    """A row of the past, and its effect on the prediction.
 
     Attributes:
         table: its table.
         key: its key in the source, or its row number.
-        time: when it came to be; None where the table has no times.
-        hops: foreign keys between it and the entity.
-        effect: the prediction minus the prediction without it.
-        cells: some of its columns.
-        leads_to: numbers of other reasons that it is joined to on its way to the entity; -1 is
-            the entity itself.
+        time: its time; None if unknown.
+        hops: number of foreign keys between it and the entity.
+        effect: the prediction minus the prediction without the row.
+        cells: some of its values, by column.
+        leads_to: indices of the reasons that it is joined to on the way to the entity; -1 is the
+            entity itself.
     """
 
     table: str
@@ -60,14 +60,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class TableShare:
-    """A table's part in a prediction.
+    """The effect of a table on a prediction.
 
     Attributes:
         table: its name.
-        rows: how many of its rows were looked at.
-        newest: the newest time among them; None where none has a time.
-        effect: the prediction minus the prediction without all of them; None for the entity's
-            own table if only the entity itself was looked at.
+        rows: number of its rows that the prediction used.
+        newest: the newest time among them; None if none has a time.
+        effect: the prediction minus the prediction without all of them; None for the entity table
+            if only the entity itself was used.
     """
 
     table: str
@@ -78,17 +78,17 @@ class TableShare:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One prediction and the rows behind it, those that carried most first.
+    """A prediction and the rows behind it, those with the largest effects first.
 
     Attributes:
-        table: the table of the entity.
-        key: its key in the source.
-        time: when the prediction is made.
+        table: the entity table.
+        key: the key of the entity in the source.
+        time: the time of the prediction.
         prediction: the number that is explained.
-        answer: what this number is, in words.
-        tables: all tables that were looked at.
-        rows: the rows that were tried.
-        looked_at: rows that the prediction could see, all in all.
+        answer: what the number means.
+        tables: all tables that the prediction used.
+        rows: the rows whose effects were measured.
+        looked_at: total number of rows that the prediction could use.
     """
 
     table: str
@@ -107,12 +107,12 @@ def explain(run: Run | str | Path, entity: Any, at: Any = None, *, rows: int = 4
     Args:
         run: a run of a network, or its folder.
         entity: its key in the source: one value, or a tuple for a key of several columns. Text
-            is read as the key's own type; for several columns it is split at commas.
-        at: when; by default the newest time in the database.
-        rows: how many rows of the past are tried, at most.
+            is converted to the type of the key; for several columns it is split at commas.
+        at: the time of the prediction; by default the newest time in the database.
+        rows: the most rows whose effects are measured.
 
     Raises:
-        RunError: The run has no network.
+        RunError: The model is not a network.
         TaskError: There is no such entity.
     """
     run = run if isinstance(run, Run) else load_run(run)
@@ -135,13 +135,13 @@ def explain(run: Run | str | Path, entity: Any, at: Any = None, *, rows: int = 4
 
 
 def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Explanation:
-    """As `explain`, by the number of the row.
+    """Explain the prediction for a row of the entity table; see `explain`.
 
     Args:
         run: a trained network.
-        row: of the entity table.
-        time: when the prediction is made.
-        rows: how many rows of the past are tried, at most.
+        row: row number in the entity table.
+        time: the time of the prediction.
+        rows: the most rows whose effects are measured.
     """
     run.need_network("it looks at counts, not at rows, so there are none to show")
     prepared = run.prepared
@@ -184,7 +184,7 @@ def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Ex
 
 
 class _Question:
-    """The one number that is explained: which output, and how to compute it for a plan."""
+    """The number to explain: which output of the network, and how to compute it for a plan."""
 
     request: ListRequest | None = None
 
@@ -196,10 +196,11 @@ class _Question:
         self.words = self._choose(run, self._predict(plan))
 
     def _choose(self, run: Run, output: NDArray[Any]) -> str:
-        """Choose the number, the likeliest class where there are several; what it is, in words."""
+        """Choose the number, for several classes the most likely one; return what it means."""
         label = run.prepared.task.target_col
         if output.ndim == 1:
-            what = "predicted" if run.prepared.kind == "regression" else "probability of"
+            kind = TASK_KINDS[run.prepared.kind]
+            what = "probability of" if kind.probability else "predicted"
             return f"{what} {label}"
         self.column = int(output[0].argmax())
         classes = run.about["labels"].get("classes")
@@ -214,17 +215,17 @@ class _Question:
         return np.asarray(found.cpu().numpy())
 
     def answer(self, plan: Plan) -> float:
-        """The number."""
+        """Compute the number."""
         found = self._predict(plan)
         return float(found[0] if found.ndim == 1 else found[0, self.column])
 
     def _aim(self, answer: Any) -> Tensor:
-        """What gradients are taken of: the raw output behind the number."""
+        """The raw output behind the number, to differentiate."""
         aim: Tensor = answer[0, self.column]
         return aim
 
     def weights(self) -> dict[str, NDArray[Any]]:
-        """How strongly each row bears on the raw output, by its gradient. Shapes [rows]."""
+        """Gradient-times-input saliency of each row, per table. Shapes [rows]."""
         output = self.network(self.plan.to(self.device), self.features)
         tables = list(output.states[0])
         states = [output.states[0][name] for name in tables]
@@ -236,7 +237,7 @@ class _Question:
 
 
 class _ListQuestion(_Question):
-    """The score of the first target of a list."""
+    """The score of the first target of a recommended list."""
 
     def _choose(self, run: Run, output: NDArray[Any]) -> str:
         self.target = int(output[0, 0, 0])
@@ -251,7 +252,7 @@ class _ListQuestion(_Question):
         return f"score of {table} {named}, the first of the list"
 
     def answer(self, plan: Plan) -> float:
-        """The score."""
+        """Compute the score."""
         return float(self._predict(plan)[0, 0, 1])
 
     def _aim(self, answer: Any) -> Tensor:
@@ -273,7 +274,7 @@ def _parts(entity: Any) -> list[Any]:
 
 
 def _reachable(plan: Plan) -> list[tuple[str, int]]:
-    """Rows from which a path leads to the seed, as table and position."""
+    """The rows connected to the seed, as pairs of table and position."""
     found = {(plan.batch.seed_table, int(plan.batch.seeds[0]))}
     pointers = {key: p[: plan.sizes[key.table]].tolist() for key, p in plan.batch.parents.items()}
     joined: dict[tuple[str, int], list[tuple[str, int]]] = {}
@@ -292,7 +293,7 @@ def _reachable(plan: Plan) -> list[tuple[str, int]]:
 
 
 def _hide(batch: Batch, hidden: Mapping[str, list[int]]) -> Batch:
-    """The same batch, with nothing leading to or from some rows."""
+    """A copy of the batch with some rows disconnected."""
     parents = {}
     for key, pointers in batch.parents.items():
         own, above = hidden.get(key.table), hidden.get(key.parent)
@@ -307,13 +308,13 @@ def _hide(batch: Batch, hidden: Mapping[str, list[int]]) -> Batch:
 
 
 def _times(run: Run, plan: Plan, table: str) -> NDArray[Any] | None:
-    """Times of the occurrences of a table, exact. Shape [occurrences]."""
+    """Exact times of the occurrences of a table. Shape [occurrences]."""
     known = run.prepared.graph.time(table)
     if known is None:
         return None
     rows = plan.batch.tables[table]
     ticks = known[rows.rows.numpy()][rows.index.numpy()[: plan.sizes[table]]]
-    # The smallest number stands for a time that is not known, as NaT does.
+    # The smallest integer marks a missing time, and is NaT as datetime64.
     return np.asarray(ticks.astype(f"datetime64[{run.prepared.graph.unit}]"))
 
 
@@ -321,7 +322,7 @@ def _newest(run: Run, plan: Plan, table: str) -> pd.Timestamp | None:
     times = _times(run, plan, table)
     hidden = plan.batch.hidden()
     if times is not None and table == plan.batch.seed_table and bool(hidden.any()):
-        times = np.delete(times, plan.batch.seeds[hidden].numpy())  # asked about, but not read
+        times = np.delete(times, plan.batch.seeds[hidden].numpy())  # predicted for, but not read
     if times is None or np.isnat(times).all():
         return None
     return pd.Timestamp(times[~np.isnat(times)].max())
@@ -367,7 +368,7 @@ def _reasons(
 
 
 def _keys(run: Run, tables: list[str], rows: list[int]) -> list[str]:
-    """The source's names of some rows; "row 3" where it has none."""
+    """Keys of rows in the source; "row 3" for tables without keys."""
     where, specs = run.prepared.dataset.dataset_dir, run.prepared.dataset.manifest.tables
     found = [f"row {row}" for row in rows]
     for table in set(tables):
@@ -381,7 +382,7 @@ def _keys(run: Run, tables: list[str], rows: list[int]) -> list[str]:
 
 
 def _cells(table: Table, row: int, key: str) -> dict[str, str]:
-    """Some columns of a row, those that are no keys and no time, as text."""
+    """Some values of a row as text, without keys and time."""
     keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
     names = [name for name in table.df.columns if name not in keys]
     found: dict[str, str] = {}
@@ -389,6 +390,6 @@ def _cells(table: Table, row: int, key: str) -> dict[str, str]:
         value = table.df[name].iloc[row]
         if np.ndim(value) == 0 and not pd.isna(value) and len(found) < CELLS:
             text = f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
-            if text != key:  # imported tables hold their key a second time, as a column
+            if text != key:  # imported tables also have their source key as a column
                 found[str(name)] = text if len(text) <= 40 else text[:39] + "…"
     return found

@@ -1,7 +1,7 @@
-"""Differences h_parent - h_child of a trained run: do foreign keys leave a mark in the embedding?
+"""Differences h_parent - h_child of foreign-key pairs in the embedding space of a trained run.
 
-Pairs that a foreign key joins are compared with mismatched ones: the same child with a parent of
-another row. If the key is learned, the true differences lie closer together than the others.
+True pairs of a foreign key are compared with mismatched ones, which have the parent of another row.
+If the functional dependency is learned, true differences are more similar than mismatched ones.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Differences", "differences"]
 
-#: Batches that are looked at, at most.
+#: The most batches to use.
 BATCHES = 8
-#: Seeds that are looked at, at most.
+#: The most seeds to use.
 SEEDS = 512
-#: True pairs per foreign key that the separation is measured on, at most.
+#: The most true pairs per foreign key for measuring the separation.
 MEASURED = 1000
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Differences in two dimensions, and how well true ones stand apart from mismatched ones.
+    """Differences in two dimensions, and how well true and mismatched pairs are separated.
 
     Attributes:
         points: first two principal components. Shape [n, 2].
         key: the foreign key of each point, as `table.column -> parent`.
         matched: whether the point is a true pair. Shape [n].
-        separation: per foreign key the area under the ROC curve of true against mismatched pairs,
-            by their distance from the key's mean, which is that of other pairs: 0.5 for none, 1
-            for all. NaN where there are too few pairs.
-        scored: the same by the score that the run's own L_pair has learned for the key, Eq. (15);
-            NaN for a run that was trained without.
-        silhouette: how well the true pairs of different keys stand apart, from -1 to 1; NaN with
-            fewer than two keys.
-        explained: the share of the variance that two dimensions show.
+        separation: ROC-AUC of true against mismatched pairs per foreign key, by their distance
+            from the mean of held-out true pairs: 0.5 is chance, 1 is perfect. NaN with too few
+            pairs.
+        scored: the same by the score that L_pair learned for the key, Eq. (15); NaN for a run
+            trained without L_pair.
+        silhouette: silhouette score of the true pairs, clustered by foreign key; NaN with fewer
+            than two keys.
+        explained: share of the variance explained by the two components.
     """
 
     points: NDArray[np.float64]
@@ -58,16 +58,17 @@ class Differences:
 
 
 def differences(run: Run, *, pairs: int = 500, seed: int = 0) -> Differences:
-    """Differences of foreign-key pairs, true and mismatched, by the final rows of a run.
+    """Compute the differences of true and mismatched foreign-key pairs of a run.
 
     Args:
         run: a trained run whose model is a network.
-        pairs: true pairs to give points of, in all; shared evenly between the foreign keys. Each
-            has a mismatched one beside it, where there is another parent.
-        seed: of the choice of pairs.
+        pairs: total number of true pairs among the points, shared evenly between foreign keys.
+            Each has a mismatched counterpart, if there is another parent.
+        seed: random seed for the choice of pairs.
 
     Raises:
-        UsageError: The model of the run has no rows.
+        RunError: The model is not a network.
+        UsageError: `pairs` is less than 1.
     """
     run.need_network("no embeddings of rows")
     if pairs < 1:
@@ -92,13 +93,13 @@ def differences(run: Run, *, pairs: int = 500, seed: int = 0) -> Differences:
 
 
 def _pairs(run: Run, rng: np.random.Generator) -> dict[str, tuple[Any, Any, Any]]:
-    """Per foreign key of the database: child, parent and parent's row of some pairs."""
+    """Embeddings of child and parent, and the parent's row, of pairs per foreign key."""
     import torch
 
     from relfrog.nn.network import dependency_pairs
 
-    # Rows as the losses of the run saw them: unless `fd_final` is set, each after as many layers as
-    # the seeds need of it. Seen otherwise, what the scorers have learned is mostly lost.
+    # Embeddings as in the training losses: unless `fd_final` is set, each row after as many layers
+    # as the seeds need. On other embeddings the learned scorers hardly work.
     prepared = run.prepared
     seeds = _some_seeds(prepared, rng)
     device = torch.device(run.device)
@@ -130,7 +131,7 @@ def _pairs(run: Run, rng: np.random.Generator) -> dict[str, tuple[Any, Any, Any]
 
 
 def _some_seeds(prepared: Prepared, rng: np.random.Generator) -> Seeds:
-    """Validation seeds, where there are any; others where not."""
+    """A sample of validation seeds, or of another split if there are none."""
     for split in ("val", "test", "train"):
         seeds = prepared.seeds(split)
         if len(seeds):
@@ -142,9 +143,9 @@ def _some_seeds(prepared: Prepared, rng: np.random.Generator) -> Seeds:
 def _apart(
     child: NDArray[Any], parent: NDArray[Any], row: NDArray[Any], rng: np.random.Generator
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """True differences, and those with a parent that is another row. Shapes [n, c], [m, c]."""
+    """Differences of true pairs, and of mismatched pairs. Shapes [n, c], [m, c]."""
     other = rng.integers(len(row), size=len(row))
-    for _ in range(8):  # a parent that many rows share is drawn again
+    for _ in range(8):  # redraw parents that equal the true one
         same = row[other] == row
         other[same] = rng.integers(len(row), size=int(same.sum()))
     allowed = row[other] != row
@@ -152,7 +153,7 @@ def _apart(
 
 
 def _separation(true: NDArray[Any], wrong: NDArray[Any]) -> float:
-    """Area under the ROC curve by distance from the mean of pairs that are not scored."""
+    """ROC-AUC by distance from the mean of held-out true pairs."""
     from sklearn.metrics import roc_auc_score
 
     half = len(true) // 2
@@ -165,13 +166,12 @@ def _separation(true: NDArray[Any], wrong: NDArray[Any]) -> float:
 
 
 def _scored(run: Run, apart: dict[str, tuple[NDArray[Any], NDArray[Any]]]) -> dict[str, float]:
-    """Area under the ROC curve by the scorers of the run."""
+    """ROC-AUC by the learned scorers of the run, per foreign key."""
     from sklearn.metrics import roc_auc_score
 
-    from relfrog.support.files import load_tensors
+    from relfrog.training.weights import load_weights
 
-    tensors = load_tensors(run.folder / "model.safetensors")
-    learned = {k[3:]: v.double().numpy() for k, v in tensors.items() if k.startswith("fd.")}
+    learned = {k: v.double().numpy() for k, v in load_weights(run.folder, "fd").items()}
     number = {str(key): i for i, key in enumerate(run.prepared.graph.foreign_keys)}
     found = {}
     for name, (true, wrong) in apart.items():
@@ -197,7 +197,7 @@ def _silhouette(rows: NDArray[Any], names: list[str]) -> float:
 def _two_dimensions(
     rows: NDArray[Any], matched: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], float]:
-    """Principal components of the true pairs, with all pairs in them. Shapes [n, c] -> [n, 2]."""
+    """Project all pairs on the principal components of the true ones. Shapes [n, c] -> [n, 2]."""
     points = np.zeros((len(rows), 2))
     true = rows[matched]
     if not len(true):
@@ -205,7 +205,7 @@ def _two_dimensions(
     center = true.mean(0)
     _, sizes, axes = np.linalg.svd(true - center, full_matrices=False)
     axes = axes[:2]
-    # A component has no sign of its own: its largest part is positive.
+    # Fix the sign of each component: its largest entry is positive.
     axes = axes * np.sign(np.take_along_axis(axes, abs(axes).argmax(1)[:, None], 1))
     points[:, : len(axes)] = (rows - center) @ axes.T
     total = float((sizes**2).sum())

@@ -1,4 +1,4 @@
-"""Which tables matter: the score that is lost when a table is hidden, or its columns shuffled."""
+"""Permutation importance of tables and columns: the loss of score if hidden or shuffled."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from relfrog.training.seeds import Seeds
 
 __all__ = ["Importance", "TableImportance", "importance", "without_rows"]
 
-#: Predictions that the cheap way makes, all in all, and seeds of each score at least.
+#: By default: total number of predictions, and the least seeds per score.
 CHEAP, FEWEST = 12_000, 200
-#: Seeds that the thorough way scores at most, and how often it shuffles.
+#: With `deep`: the most seeds per score, and the number of shuffles.
 DEEP, SHUFFLES = 20_000, 5
 
 
 @dataclass(frozen=True)
 class TableImportance:
-    """What a table, or a column of it, is worth.
+    """The importance of a table or column.
 
     Attributes:
-        table: its name.
+        table: the table.
         column: the column; None for the whole table.
-        hidden: score that is lost without the table's rows; None where they cannot be hidden:
-            the entities themselves.
-        shuffled: score that is lost when its rows exchange their values; None where it has none.
+        hidden: loss of score without the rows of the table; None for the entity table, which
+            cannot be hidden.
+        shuffled: loss of score if the values are shuffled between rows; None if it has none.
     """
 
     table: str
@@ -49,15 +49,15 @@ class TableImportance:
 
 @dataclass(frozen=True)
 class Importance:
-    """What every table is worth for a metric, on some test seeds.
+    """The importance of all tables for a metric, on a sample of test seeds.
 
     Attributes:
-        metric: its name.
-        score: of the model as it is, on these seeds.
-        seeds: how many they are.
-        of: how many there are in test.
+        metric: the metric.
+        score: score of the unchanged model on these seeds.
+        seeds: number of seeds.
+        of: number of seeds in the test split.
         tables: one entry per table, the most important first.
-        columns: one entry per column, if that was asked for.
+        columns: one entry per column, with `deep`.
     """
 
     metric: str
@@ -75,19 +75,19 @@ def importance(
     seed: int = 0,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Importance:
-    """Hide and shuffle one table after the other and score again, in the rolling regime.
+    """Hide and shuffle each table in turn, and score again in the rolling regime.
 
-    A positive number is score that is lost: the table matters. The range is a bootstrap over
-    entities of the difference on the same seeds.
+    A positive number is a loss of score: the table matters. Intervals are bootstraps over entities
+    of the difference on the same seeds.
 
     Args:
         run: a trained network.
-        deep: more seeds, five shuffles instead of one, and every column by itself.
-        seed: of what is drawn.
-        progress: called with a line about what is being done.
+        deep: use more seeds, five shuffles instead of one, and also shuffle single columns.
+        seed: random seed.
+        progress: called with a line about each step.
 
     Raises:
-        RunError: The run has no network.
+        RunError: The model is not a network.
     """
     run.need_network("no rows to hide or shuffle")
     prepared = run.prepared
@@ -140,7 +140,7 @@ def _worth(entry: TableImportance) -> tuple[float, str]:
 
 
 class _Trial:
-    """Seeds that are predicted and scored again and again."""
+    """Predicts and scores the same seeds on changed databases."""
 
     def __init__(self, run: Run, seeds: Seeds) -> None:
         self.run, self.seeds = run, seeds
@@ -154,7 +154,7 @@ class _Trial:
         """Predictions on a changed database."""
         network = self.run.network
         if prepared.target_table is not None and prepared is not self.run.prepared:
-            # Its head counts rows in the graph.
+            # The ranking head counts rows of the graph, so it has to be built for this one.
             roles = network.roles
             fixed = None
             if self.run.config.roles == "fixed" and roles is not None:
@@ -169,11 +169,11 @@ class _Trial:
             return predict_seeds(network, prepared.loader(self.seeds), moved, self.device)
 
     def scorer(self, predicted: NDArray[Any]) -> Scorer:
-        """The metric of some predictions."""
+        """A scorer of predictions."""
         return Scorer(self.run.about["task_type"], self.metric, self.truth, predicted)
 
     def lost(self, parts: list[NDArray[Any]]) -> Interval:
-        """Score that is lost on the average of some changed predictions, and how sure that is."""
+        """The mean loss of score of changed predictions, with its bootstrap interval."""
         sign = 1.0 if self.higher else -1.0
         before, after = self.scorer(self.before), [self.scorer(part) for part in parts]
 
@@ -184,7 +184,7 @@ class _Trial:
 
 
 def without_rows(graph: RelationalGraph, table: str) -> RelationalGraph:
-    """The same graph with no way to or from the rows of a table."""
+    """A copy of the graph in which the rows of a table are disconnected."""
     number = graph.table_number[table]
     parents, keys = np.array(graph.parents), np.array(graph.keys)
     for key in keys:
@@ -205,7 +205,7 @@ def _has_values(run: Run, table: str) -> bool:
 
 
 def _shuffle(run: Run, table: str, column: str | None, order: torch.Tensor) -> Features:
-    """Features of a table, with the values of one column or of all exchanged between rows."""
+    """Features of a table with one column, or all, permuted between rows."""
     old = run.prepared.features[table]
     columns = run.prepared.columns.tables[table]
     dense, codes, moments = old.dense.clone(), old.codes.clone(), old.moments.clone()

@@ -1,4 +1,4 @@
-"""Which rows stand behind a prediction: how many of each table, and the newest of them."""
+"""The rows that a prediction depends on: their number per table, and the newest time."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from relfrog.support.times import MISSING
 
 __all__ = ["rows_behind", "rows_visible"]
 
-#: Seeds that are looked at together.
+#: Seeds processed at once.
 TOGETHER = 64
 
 
-def rows_behind(graph: RelationalGraph, plan: Plan, answers: str | None = None) -> pd.DataFrame:
-    """For each seed of a batch and each table, the rows from which its vector is computed.
+def rows_behind(
+    graph: RelationalGraph, plan: Plan, target_table: str | None = None
+) -> pd.DataFrame:
+    """Count, for each seed of a batch and each table, the rows that its embedding depends on.
 
-    From the seed back along the links of each layer, the last one first: a row counts if a change
-    of it could reach the seed. A seed that is not visible itself is not read and does not count.
+    Follows the links of each layer backwards from the seed: a row counts if a change of it could
+    reach the seed. A seed that is not visible itself is not read and does not count.
 
     Args:
-        graph: where the rows are.
+        graph: the graph.
         plan: the batch and its links.
-        answers: the target table of a recommendation, whose sampled rows are answers as well.
+        target_table: the target table of a recommendation, whose sampled rows are scored as well.
 
     Returns:
-        seed (its number in the loader's list), table, rows, newest (`times.MISSING` if no row has a
-        time); only where there are rows.
+        seed (its index in the loader's list), table, rows, newest (`times.MISSING` if no row has a
+        time); without entries of 0 rows.
     """
     from scipy import sparse
 
@@ -65,9 +67,9 @@ def rows_behind(graph: RelationalGraph, plan: Plan, answers: str | None = None) 
         own = (np.ones(len(chosen), bool), (np.arange(len(chosen)), seeds[chosen]))
         start = sparse.csr_matrix(own, shape=reached[batch.seed_table].shape)
         reached[batch.seed_table] = start
-        if answers is not None:
-            member = groups[chosen][:, None] == batch.tables[answers].group.numpy()[None, :]
-            reached[answers] = (reached[answers] + sparse.csr_matrix(member)).astype(bool)
+        if target_table is not None:
+            member = groups[chosen][:, None] == batch.tables[target_table].group.numpy()[None, :]
+            reached[target_table] = (reached[target_table] + sparse.csr_matrix(member)).astype(bool)
         for matrices in links:
             sent = dict(reached)
             for (target, source), matrix in matrices.items():
@@ -101,15 +103,15 @@ def _counted(
 def rows_visible(
     graph: RelationalGraph, tables: list[str], limits: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """For each seed and table all rows that it may see: what counts and means are made of.
+    """Count, for each seed and table, all visible rows, which models without a network may use.
 
     Args:
-        graph: where the rows are.
+        graph: the graph.
         tables: the tables.
-        limits: up to when each seed sees. Shape [seeds].
+        limits: cut-off of each seed. Shape [seeds].
 
     Returns:
-        As `rows_behind`.
+        The same columns as `rows_behind`.
     """
     parts = []
     ticks, moment = np.unique(limits, return_inverse=True)

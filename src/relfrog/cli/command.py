@@ -14,7 +14,7 @@ from relfrog.cli.terminal import styled
 from relfrog.errors import RelFrogWarning
 from relfrog.support.files import jsonable
 
-__all__ = ["Command", "write_json"]
+__all__ = ["Command", "print_json"]
 
 
 class Command(click.Command):
@@ -54,6 +54,6 @@ def _show(message: Warning | str, *_: Any, **__: Any) -> None:
     click.echo(f"{mark}: {' '.join(str(message).split())}", err=True)
 
 
-def write_json(data: object) -> None:
+def print_json(data: object) -> None:
     """Print JSON; what is not a number is null, as JSON has no NaN."""
     click.echo(json.dumps(jsonable(data), indent=1, ensure_ascii=False, default=str))

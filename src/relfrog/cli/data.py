@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from relfrog.cli.command import Command, write_json
+from relfrog.cli.command import Command, print_json
 from relfrog.errors import UsageError
+from relfrog.kinds import TASK_KINDS
 
 __all__ = ["DATA_COMMANDS"]
 
@@ -75,7 +76,7 @@ def import_command(
         elif as_json:
             import yaml
 
-            write_json(yaml.safe_load(plan.mapping.to_yaml()))
+            print_json(yaml.safe_load(plan.mapping.to_yaml()))
         else:
             click.echo(plan.mapping.to_yaml(), nl=False)
         return
@@ -86,7 +87,7 @@ def import_command(
             name=name, progress=progress, **options,
         )  # fmt: skip
     if as_json:
-        write_json({"folder": str(result.folder), **import_record(result)})
+        print_json({"folder": str(result.folder), **import_record(result)})
         return
     from relfrog.cli.summaries import import_summary
 
@@ -128,7 +129,7 @@ def inspect_command(dataset: str, as_json: bool, svg: Path | None, no_labels: bo
             raise UsageError(f"{svg} cannot be written: {error.strerror}") from None
         click.echo(f"Schema drawn into {svg}", err=True)
     if as_json:
-        write_json(found)
+        print_json(found)
     elif svg is None:
         from relfrog.cli.summaries import inspection
 
@@ -150,7 +151,7 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 
     report = check(dataset, task)
     if as_json:
-        write_json({"ok": report.ok, **dataclasses.asdict(report)})
+        print_json({"ok": report.ok, **dataclasses.asdict(report)})
     else:
         from relfrog.cli.summaries import check_lines
 
@@ -170,8 +171,8 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 @click.option("--sql", type=click.File("r", encoding="utf-8"), required=True,
               help="File with the label SQL, or - for standard input.")  # fmt: skip
 @click.option("--type", "type_", required=True,
-              type=click.Choice(["binary", "multiclass", "multilabel", "regression",
-                                 "recommendation"]), help="What is predicted.")  # fmt: skip
+              type=click.Choice([kind.word for kind in TASK_KINDS.values()]),
+              help="What is predicted.")  # fmt: skip
 @click.option("--horizon", required=True, help="How far ahead a label looks: '30 days'.")
 @click.option("--entity", metavar="TABLE[.COL]", help="Table to predict for; COL is its key in the "
               "SQL.  [default: the primary key's name]")  # fmt: skip
@@ -210,7 +211,7 @@ def task_command(
     if as_json:
         splits = {split: dataclasses.asdict(stats) for split, stats in added.stats.items()}
         about = {"task": added.manifest.name, "task_type": added.manifest.task_type}
-        write_json({**about, "folder": str(added.folder), "splits": splits})
+        print_json({**about, "folder": str(added.folder), "splits": splits})
     else:
         click.echo(task_summary(dataset, added))
 

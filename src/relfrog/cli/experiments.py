@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from relfrog.cli.command import Command, write_json
+from relfrog.cli.command import Command, print_json
 from relfrog.errors import UsageError
 
 __all__ = ["EXPERIMENT_COMMANDS"]
@@ -98,7 +98,7 @@ def experiment_command(
     )
     folder = options["out"] or Path("relfrog-experiments") / name
     if as_json:
-        write_json(results)
+        print_json(results)
     else:
         click.echo((folder / "table.md").read_text(encoding="utf-8"), nl=False)
     click.echo(f"Results: {folder}", err=True)
@@ -149,7 +149,7 @@ def submit_command(runs: tuple[Path, ...], out: Path, overwrite: bool, as_json: 
              "leaderboard": one.family}
             for one in done
         ]  # fmt: skip
-        write_json({"files": files, "missing": missing})
+        print_json({"files": files, "missing": missing})
     else:
         rows = [
             [one.task, one.file.name, f"{one.rows:,}",

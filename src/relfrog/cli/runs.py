@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from relfrog.cli.command import Command, write_json
+from relfrog.cli.command import Command, print_json
 from relfrog.errors import RelFrogError, UsageError
 from relfrog.kinds import MODELS
 
@@ -71,7 +71,7 @@ def train_command(
     with TrainingProgress() as progress:
         run = train(dataset, task, out, settings=given, callbacks=[progress], **options)
     if as_json:
-        write_json({"run": str(out), "metrics": run.metrics, "baselines": run.baselines})
+        print_json({"run": str(out), "metrics": run.metrics, "baselines": run.baselines})
     else:
         click.echo(run_summary(run))
     if not no_report:
@@ -109,7 +109,7 @@ def evaluate_command(
     metrics = opened.evaluate(split, regime)
     rows = opened.count(split)
     if as_json:
-        write_json(
+        print_json(
             {
                 "task": opened.about["task"], "split": split, "regime": regime,
                 "metrics": metrics, "rows": rows,
@@ -221,7 +221,7 @@ def roles_command(run: Path, as_json: bool) -> None:
     opened = load_run(run)
     frame = opened.roles()
     if as_json:
-        write_json(frame.to_dict("records"))
+        print_json(frame.to_dict("records"))
     elif opened.config.model == "auto" and "frog" in opened.blend["weights"]:
         click.echo(f"This is a blend; its network has roles: relfrog roles {run}/members/frog")
     elif not MODELS[opened.config.model].network:
@@ -321,7 +321,7 @@ def explain_command(
     opened = load_run(run, device=device)
     found = explain(opened, entity, at, rows=rows)
     if as_json:
-        write_json({"task": opened.about["task"], **dataclasses.asdict(found)})
+        print_json({"task": opened.about["task"], **dataclasses.asdict(found)})
     else:
         click.echo(explanation(found))
 

@@ -15,6 +15,7 @@ from relbench.base import Database, Table
 from relfrog.datasets.labels import SPLITS, seed_times, timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import NoLabels
+from relfrog.kinds import TASK_KINDS
 
 __all__ = ["add_label_history", "known_labels", "label_history_name"]
 
@@ -139,7 +140,7 @@ def add_label_history(
             label: frame[task.target_col],
         }
     )
-    if task.task_type.value == "recommendation":
+    if TASK_KINDS[task.task_type.value].ranks:
         # One row per target of a list, so that an earlier label joins the two like any row.
         table = table.explode(label, ignore_index=True)
         inside = table[label] < len(db.table_dict[task.dst_entity_table])

@@ -1,4 +1,4 @@
-"""Labels: SQL run in a sandbox, seed times, and statistics of labels."""
+"""Labels: run label SQL in a sandbox, seed times, statistics, and checks of label windows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from relbench.base import Database
 
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError
+from relfrog.kinds import TASK_KINDS
 from relfrog.support.duckdb import silence
 
 __all__ = [
@@ -35,19 +36,19 @@ def run_sql(
     """Run label SQL as RelBench does, in a DuckDB that can reach neither files nor the network.
 
     Args:
-        sql: One SELECT; ``{timedelta}`` stands for the horizon.
-        db: RelBench's database: its tables are views by their names.
-        timestamps: The seed times: the relation ``timestamps(timestamp)``.
+        sql: One SELECT statement; ``{timedelta}`` is replaced by the horizon.
+        db: RelBench's database; its tables are views of the same names.
+        timestamps: The seed times, the relation ``timestamps(timestamp)``.
         timedelta: The horizon.
-        seconds: After so long the query is stopped.
-        memory: The most it may use.
+        seconds: Timeout of the query.
+        memory: Memory limit of DuckDB.
 
     Raises:
-        TaskError: The SQL is wrong, with DuckDB's own words and position; or it takes too long.
+        TaskError: The SQL is wrong, with DuckDB's message and position; or it times out.
     """
     if not isinstance(sql, str):
         raise TaskError(f"label SQL must be text (got {sql!r})")
-    # One thread: several add up numbers, and give rows, in another order every time.
+    # One thread: with several, sums and the order of rows are not deterministic.
     connection = duckdb.connect(config={"threads": 1})
     stopped = threading.Event()
 
@@ -63,7 +64,7 @@ def run_sql(
         connection.register("timestamps", pd.DataFrame({"timestamp": timestamps}))
         for name, table in db.table_dict.items():
             connection.register(name, table.df)
-        # From here on the SQL may come from a stranger.
+        # Lock down the database before running untrusted SQL.
         for setting, value in {
             "memory_limit": f"'{memory}'",
             "autoinstall_known_extensions": "false",
@@ -78,7 +79,7 @@ def run_sql(
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise TaskError("label SQL must be one SELECT statement")
         timer.start()
-        # execute, not sql: only its errors carry the position.
+        # execute, not sql: only its errors contain the position.
         return connection.execute(filled).df()
     except duckdb.Error as error:
         if stopped.is_set():
@@ -91,13 +92,13 @@ def run_sql(
 
 
 def timed_first(db: Database, upto: pd.Timestamp | None = None) -> Database:
-    """The same database, tables that hold a time first.
+    """The same database, with tables that have times first.
 
     RelBench's first and last time of a database are NaT if those of its first table are.
 
     Args:
         db: The database.
-        upto: A time at which it may be cut: tables with a time up to there come before others.
+        upto: A time at which it may be cut: tables with rows up to then come first.
     """
     tables = db.table_dict
 
@@ -112,7 +113,7 @@ def timed_first(db: Database, upto: pd.Timestamp | None = None) -> Database:
 
 
 def seed_times(dataset: Dataset, task: Task, split: str, db: Database) -> pd.DatetimeIndex:
-    """The seed times of a split, as RelBench lays them out."""
+    """The seed times of a split, as in RelBench."""
     db = timed_first(db)
     step = task.timedelta
     if split == "train":
@@ -125,16 +126,16 @@ def seed_times(dataset: Dataset, task: Task, split: str, db: Database) -> pd.Dat
 
 @dataclass(frozen=True)
 class LabelStats:
-    """The labels of one split in numbers.
+    """Statistics of the labels of one split.
 
     Attributes:
-        rows: Labelled seeds.
-        seed_times: Different times among them.
-        entities: Different entities among them.
-        label: What can be said of the values: ``positive`` (share), or ``mean``, ``median``,
-            ``std``, ``min``, ``max``, or ``classes``, or ``targets`` (mean per list).
+        rows: Number of labelled seeds.
+        seed_times: Number of distinct times.
+        entities: Number of distinct entities.
+        label: Statistics of the values: ``positive`` (share), or ``mean``, ``median``, ``std``,
+            ``min``, ``max``, or ``classes``, or ``targets`` (mean per list).
         constant: Whether all labels are the same.
-        missing: Labels that are NULL.
+        missing: Number of labels that are NULL.
     """
 
     rows: int
@@ -146,7 +147,7 @@ class LabelStats:
 
 
 def label_stats(task: Task, frame: pd.DataFrame) -> LabelStats:
-    """Count a split's labels."""
+    """Compute the statistics of a split's labels."""
     kind = task.task_type.value
     values = frame[task.target_col]
     label: dict[str, float] = {}
@@ -177,16 +178,16 @@ def label_stats(task: Task, frame: pd.DataFrame) -> LabelStats:
 
 
 def window_problems(dataset: Dataset, task: Task, full: Database) -> list[tuple[bool, str, str]]:
-    """Whether labels come from their window: after the seed time, and not after its end.
+    """Check that labels only depend on their window: after the seed time, up to its end.
 
-    The SQL is run at the first validation time on the whole database, and on databases from which
-    the rows of one side are missing.
+    The SQL is run at the first validation time on the whole database, and on databases without the
+    rows before or after the window.
 
     Returns:
-        (whether it is an error, what is wrong, what to do) each.
+        Problems, as (whether it is an error, what is wrong, what to do).
     """
     start = seed_times(dataset, task, "val", full.upto(dataset.test_timestamp))[0]
-    is_list = task.task_type.value == "recommendation"
+    is_list = TASK_KINDS[task.task_type.value].ranks
 
     def answers(db: Database) -> dict[Any, str]:
         frame = run_sql(task.sql or "", db, [start], task.timedelta)
@@ -217,8 +218,8 @@ def window_problems(dataset: Dataset, task: Task, full: Database) -> list[tuple[
         remedy = "End the window in the SQL: time <= t.timestamp + INTERVAL '{timedelta}'."
         many = len(changed) >= 0.01 * len(everything)
         if not many:
-            # A handful comes from rows that are older than their parents, not from the SQL.
-            remedy = "So few seem to come of rows that are older than the rows they refer to."
+            # So few are caused by rows that are older than their parents, not by the SQL.
+            remedy = "So few seem to be caused by rows older than the rows they refer to."
         problems.append((many, text, remedy))
     later = answers(_without_past_events(full, start))
     changed = [k for k, v in later.items() if everything.get(k, v) != v]
@@ -235,7 +236,7 @@ def window_problems(dataset: Dataset, task: Task, full: Database) -> list[tuple[
 def _without_past_events(db: Database, time: pd.Timestamp) -> Database:
     """The database without events up to a time.
 
-    Rows that others refer to must stay, so that joins do; they move half a century back.
+    Rows that others refer to are kept, so that joins still work, but moved back half a century.
     """
     referred = {p for t in db.table_dict.values() for p in t.fkey_col_to_pkey_table.values()}
     tables = {}

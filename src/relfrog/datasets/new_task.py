@@ -1,4 +1,4 @@
-"""Adding a task to a dataset folder, after its SQL was tried on all splits."""
+"""Add a task to a dataset folder, after running its SQL on all splits."""
 
 from __future__ import annotations
 
@@ -17,31 +17,26 @@ from relfrog.datasets.labels import SPLITS, LabelStats, label_stats, run_sql, wi
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import NoLabels, need_column, task_from
 from relfrog.errors import DatasetError, TaskError, UsageError, unknown
+from relfrog.kinds import TASK_KINDS
 from relfrog.support.files import atomic_folder
 
 __all__ = ["TYPES", "AddedTask", "add_task"]
 
-#: Seed times in training beyond which something is wrong.
+#: The most seed times in training; more are surely a mistake.
 _MOST_SEEDS = 20_000
 
-#: Short names of RelBench's task types.
-TYPES = {
-    "binary": "binary_classification",
-    "multiclass": "multiclass_classification",
-    "multilabel": "multilabel_classification",
-    "regression": "regression",
-    "recommendation": "recommendation",
-}
+#: RelBench's task types by their short names.
+TYPES = {kind.word: name for name, kind in TASK_KINDS.items()}
 
 
 @dataclass(frozen=True)
 class AddedTask:
-    """A task that was added.
+    """A task that was added to a dataset.
 
     Attributes:
-        manifest: As written.
-        folder: Where.
-        stats: Per split.
+        manifest: Its manifest.
+        folder: Its folder.
+        stats: Statistics of its labels per split.
     """
 
     manifest: TaskManifest
@@ -67,24 +62,24 @@ def add_task(
     hide: tuple[str, ...] = (),
     overwrite: bool = False,
 ) -> AddedTask:
-    """Add a prediction task to a dataset folder, after trying its SQL on all splits.
+    """Add a prediction task to a dataset folder, after running its SQL on all splits.
 
     Args:
         dataset: A dataset folder.
         name: The task's name.
-        sql: DuckDB SQL: it sees every table, ``timestamps(timestamp)`` with the seed times, and
-            ``{timedelta}``, and gives one row per seed time and entity with its label.
+        sql: DuckDB SQL that returns one row per seed time and entity with its label. It can use
+            every table, ``timestamps(timestamp)`` with the seed times, and ``{timedelta}``.
         type: ``binary``, ``multiclass``, ``multilabel``, ``regression`` or ``recommendation``.
         horizon: How far ahead a label looks, such as ``30 days``.
-        entity: The table whose rows are predicted for, with the column the SQL gives for it if
-            that is not named like the primary key: ``customers`` or ``customers.buyer_id``.
-        source: For a recommendation: the table whose rows get a list, likewise.
-        target: For a recommendation: the table the list is taken from, likewise.
-        label: The SQL's column with the label; the only one left if None.
+        entity: The table whose rows are predicted for, with the SQL's column for it if that is
+            not named like the primary key: ``customers`` or ``customers.buyer_id``.
+        source: For a recommendation: the table whose rows get a list, in the same form.
+        target: For a recommendation: the table of the targets, in the same form.
+        label: The SQL's column with the label; by default the only remaining column.
         time: The SQL's column with the seed time.
         eval_times: Seed times in validation and in test.
         k: For a recommendation: the length of the list.
-        description: The task in words.
+        description: A description of the task.
         hide: Columns the model must not see, as ``table.column``.
         overwrite: Whether to replace a task of this name.
 
@@ -114,7 +109,7 @@ def add_task(
         remove_columns=_hidden(opened, hide),
         sql=sql,
     )
-    if type == "recommendation":
+    if TASK_KINDS[TYPES[type]].ranks:
         assert source is not None
         assert target is not None
         manifest.src_entity_table, manifest.src_entity_col = _end(opened, source)
@@ -144,7 +139,7 @@ def add_task(
 def _check_options(
     type: str, entity: str | None, source: str | None, target: str | None, k: int | None
 ) -> None:
-    if type == "recommendation":
+    if TASK_KINDS[TYPES[type]].ranks:
         if source is None or target is None or entity is not None:
             raise UsageError(
                 "a recommendation needs --source TABLE and --target TABLE, no --entity"
@@ -190,7 +185,7 @@ def _first_time(dataset: Dataset, table: str) -> pd.Timestamp | None:
 
 
 def _end(dataset: Dataset, text: str) -> tuple[str, str]:
-    """The table and the SQL's column for one end of a task."""
+    """Parse TABLE or TABLE.COLUMN: the table, and the SQL's column for its key."""
     tables = dataset.manifest.tables
     table, column = text, None
     if text not in tables:
@@ -222,7 +217,7 @@ def _hidden(dataset: Dataset, hide: tuple[str, ...]) -> list[list[str]]:
 
 
 def _complete(dataset: Dataset, manifest: TaskManifest, full: Database) -> None:
-    """Run the SQL at one seed time, see that its columns are there, and find the label."""
+    """Run the SQL at one seed time, check its columns, and find the label column."""
     frame = run_sql(
         manifest.sql or "", full, [dataset.val_timestamp], pd.Timedelta(manifest.timedelta)
     )
@@ -230,7 +225,7 @@ def _complete(dataset: Dataset, manifest: TaskManifest, full: Database) -> None:
     keys += [manifest.dst_entity_col] if manifest.dst_entity_col else []
     for column in keys:
         need_column(frame, str(column))
-    if manifest.task_type == "recommendation":
+    if TASK_KINDS[manifest.task_type].ranks:
         return
     if manifest.target_col == "?":
         left = [c for c in frame.columns if c not in keys]

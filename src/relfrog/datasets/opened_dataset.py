@@ -1,4 +1,4 @@
-"""RelBench's dataset, opened from a folder: with errors that say what to do."""
+"""RelBench's dataset, with errors that say what to do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The border to RelBench: all that RelFrog uses of a dataset and of a task.
+"""Protocols for RelBench's datasets and tasks: everything that RelFrog uses of them.
 
-Functions take these protocols rather than RelBench's classes, so a type checker sees what crosses
-the border, and anything of the same shape will do.
+Functions take these protocols rather than RelBench's classes, so the interface is type-checked, and
+any object with the same attributes works.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Dataset(Protocol):
         manifest: name, tables, keys and time columns.
         dataset_dir: the dataset folder.
         db_dir: the folder of its tables, one Parquet file each.
-        is_local: whether it is a folder of the user's, not a download.
-        revision: of the download, if one was asked for.
+        is_local: whether it is a local folder, not a download.
+        revision: revision of the download, if one was requested.
         val_timestamp: where training ends and validation begins.
         test_timestamp: where validation ends and test begins.
     """
@@ -51,20 +51,20 @@ class Dataset(Protocol):
 
 @runtime_checkable
 class Task(Protocol):
-    """What is predicted, for whom and at which times.
+    """A prediction task: what is predicted, for which entities and at which times.
 
     Attributes:
-        task_type: such as binary classification.
-        entity_table: whose rows are predicted for; of a recommendation, those who get a list.
-        entity_col: the column of the labels that holds their row numbers.
-        time_col: the column of the labels that holds the seed times.
-        target_col: the column of the labels that holds the label.
+        task_type: the task type, such as binary classification.
+        entity_table: the table whose rows are predicted for.
+        entity_col: the label table's column of row numbers of the entity table.
+        time_col: the label table's column of seed times.
+        target_col: the label table's column of labels.
         timedelta: the horizon: how far ahead a label looks.
-        num_eval_timestamps: seed times in validation and in test.
-        remove_columns: columns the model must not see, as pairs of table and column.
-        sql: makes the labels; None where they come as files.
-        dst_entity_table: of a recommendation, the table its targets are taken from; else empty.
-        eval_k: of a recommendation, the length of a list; else 0.
+        num_eval_timestamps: number of seed times in validation and in test.
+        remove_columns: columns hidden from the model, as pairs of table and column.
+        sql: the label SQL; None if labels come as files.
+        dst_entity_table: the table of the targets, for a recommendation; else empty.
+        eval_k: the length of a list, for a recommendation; else 0.
     """
 
     task_type: TaskType
@@ -82,13 +82,13 @@ class Task(Protocol):
     def get_table(
         self, split: str, mask_input_cols: bool | None = None, db: Database | None = None
     ) -> Table:
-        """The labels of a split; without the label itself if its column is masked."""
+        """The label table of a split; without the label column if it is masked."""
         ...
 
     def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:
-        """The labels of any seed times."""
+        """The label table of any seed times."""
         ...
 
     def hidden_columns(self) -> list[tuple[str, str]]:
-        """All columns the model must not see: `remove_columns`, and the label's own."""
+        """All columns hidden from the model: `remove_columns`, and the label's own column."""
         ...

@@ -1,4 +1,4 @@
-"""Tasks: what is predicted, for whom, and at which times; RelBench's, with sandboxed label SQL."""
+"""Tasks: RelBench's tasks with sandboxed label SQL, stored labels and clear errors."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ __all__ = [
 
 
 class NoLabels(TaskError):
-    """The SQL gives no row; RelBench itself would end in a traceback."""
+    """The label SQL returns no usable row."""
 
 
 class _StoredLabels(BaseTask):
-    """What a task of RelFrog adds to RelBench's.
+    """What RelFrog adds to RelBench's tasks.
 
-    The labels of a split are those that are stored beside the manifest, or else what the SQL
-    gives. Whoever is predicted for is the entity, in a recommendation, too. What is wrong with a
-    file or a column is said in words.
+    The labels of a split are read from files next to the manifest, or else computed by the SQL. The
+    table that is predicted for is the entity table, also for recommendations. Problems with files
+    and columns raise a TaskError.
     """
 
     sql: str | None = None
@@ -61,7 +61,7 @@ class _StoredLabels(BaseTask):
     target_col: str
 
     def _describe(self, manifest: TaskManifest, folder: Path | None, regenerate: bool) -> None:
-        """Take over what RelBench's own constructor does not ask for; called before it."""
+        """Set the attributes that RelBench's constructor does not take; called before it."""
         self.name, self.kind, self.evaluator = manifest.name, manifest.kind, manifest.evaluator
         self.task_type = TaskType(manifest.task_type)
         self._folder = None if regenerate else folder
@@ -82,10 +82,10 @@ class _StoredLabels(BaseTask):
     def get_table(
         self, split: str, mask_input_cols: bool | None = None, db: Database | None = None
     ) -> Table:
-        """The labels of a split; by default the label itself is masked in the test split.
+        """The labels of a split; by default the label column is masked in the test split.
 
         Raises:
-            TaskError: A file or a column is wrong, or so is the SQL.
+            TaskError: A file, a column or the SQL is wrong.
         """
         path = None if self._folder is None else self._folder / f"{split}.parquet"
         try:
@@ -105,7 +105,7 @@ class _StoredLabels(BaseTask):
         return Table(table.df[inputs], {self.entity_col: self.entity_table}, None, self.time_col)
 
     def _timed_first(self, split: str, db: Database | None) -> Database | None:
-        """The database to make labels from, as RelBench can take its first and last time."""
+        """The database for the label SQL, in an order in which RelBench finds its time span."""
         if self.sql is None:
             return db
         if db is None:
@@ -115,7 +115,7 @@ class _StoredLabels(BaseTask):
     def _read(self, path: Path) -> Table:
         frame = pd.read_parquet(path)
         for name in frame.columns:
-            if isinstance(frame[name].dtype, pd.StringDtype):  # DuckDB cannot read all of them
+            if isinstance(frame[name].dtype, pd.StringDtype):  # DuckDB cannot read all string types
                 frame[name] = frame[name].astype(object)
         return Table(frame, self._label_keys(), None, self.time_col)
 
@@ -125,7 +125,7 @@ class _StoredLabels(BaseTask):
     def evaluate(
         self, pred: Any, target_table: Table | None = None, metrics: list[Any] | None = None
     ) -> Any:
-        """RelBench's metrics, unless the task is scored by a protocol that RelBench lacks."""
+        """Compute RelBench's metrics, unless the task needs an evaluator that RelBench lacks."""
         if self.evaluator and metrics is None:
             raise TaskError(
                 f"task {self.name} is scored by {self.evaluator}, which RelBench cannot do. Pass "
@@ -149,13 +149,13 @@ class _EntityTask(_StoredLabels, EntityTask):
 
     @cached_property
     def nmae_std(self) -> float:
-        """What turns MAE into NMAE; RelBench computes it at once, which runs the label SQL."""
+        """The divisor of NMAE; computed lazily, as it may run the label SQL."""
         return float(self.get_table("train").df[self.target_col].std(ddof=1))
 
     def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:
         frame = _label_frame(self, db, timestamps)
         if self.task_type is TaskType.MULTILABEL_CLASSIFICATION:
-            # RelBench sorts lists, as of sets; here the place in the list says which label it is.
+            # RelBench sorts lists, as they may be sets; here the position identifies the label.
             frame[self.target_col] = frame[self.target_col].map(tuple)
         return Table(frame, self._label_keys(), None, self.time_col)
 
@@ -196,7 +196,7 @@ class _AutoCompleteTask(_StoredLabels, AutoCompleteTask):
 
 
 def _as_relbench(dataset: Dataset) -> relbench.base.Dataset:
-    """RelBench names its own class, but asks for nothing that is not in the protocol."""
+    """Cast to RelBench's class, of which it only uses what is in the protocol."""
     return cast("relbench.base.Dataset", dataset)
 
 
@@ -208,7 +208,7 @@ def _needed(manifest: TaskManifest, key: str) -> str:
 
 
 def _label_frame(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> pd.DataFrame:
-    """What the SQL gives, refused in words where RelBench would end in a traceback."""
+    """Run the label SQL and check its result, where RelBench would end in a traceback."""
     if task.sql is None:
         raise TaskError("the labels are files, and one of them is missing")
     frame = run_sql(task.sql, db, timestamps, task.timedelta)
@@ -282,7 +282,7 @@ def _check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
 
 
 def need_column(frame: pd.DataFrame, column: str) -> None:
-    """Say which column the SQL should have given."""
+    """Raise TaskError if the SQL does not return a column."""
     if column not in frame.columns:
         raise TaskError(
             f"label SQL gives no column {column!r}; it gives {', '.join(map(repr, frame.columns))}"
@@ -290,12 +290,12 @@ def need_column(frame: pd.DataFrame, column: str) -> None:
 
 
 def task_names(dataset: Dataset) -> list[str]:
-    """The tasks of an opened dataset."""
+    """The names of the tasks of an opened dataset."""
     return list(dataset.get_task_names())
 
 
 def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskManifest, Path]:
-    """A task's manifest and folder.
+    """Read a task's manifest; return it with the task's folder.
 
     Raises:
         TaskError: There is no such task, or its manifest cannot be read.
@@ -320,7 +320,7 @@ def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskManifest, Path]
 
 
 def _task_folder(dataset: Dataset, name: str) -> Path:
-    """Beside the database, or where RelBench hosts tasks that came later than their database."""
+    """The folder of a task: in the dataset folder, or where RelBench hosts later tasks."""
     folder = Path(dataset.dataset_dir) / "tasks" / name
     if not dataset.is_local and not (folder / "manifest.yaml").exists():
         found = hf.find_task_dir(dataset.manifest.name, name, revision=dataset.revision)
@@ -331,12 +331,12 @@ def _task_folder(dataset: Dataset, name: str) -> Path:
 def task_from(
     dataset: Dataset, manifest: TaskManifest, folder: Path | None = None, regenerate: bool = False
 ) -> Task:
-    """The task of a manifest; its SQL runs in the sandbox of :func:`run_sql`.
+    """Create the task of a manifest; its SQL runs in the sandbox of :func:`run_sql`.
 
     Args:
-        dataset: The dataset it is of.
-        manifest: What is predicted.
-        folder: Where labels are stored, if they are.
+        dataset: The dataset.
+        manifest: The manifest of the task.
+        folder: The folder of stored labels, if any.
         regenerate: Whether to run the label SQL even if labels are stored.
 
     Raises:
@@ -357,16 +357,16 @@ def task_from(
         TypeError,
         ValueError,
     ) as error:
-        # RuntimeError also covers what RelBench says of settings it does not have yet.
+        # RelBench raises RuntimeError for settings that it does not support yet.
         raise TaskError(f"task {manifest.name}: {error}") from None
 
 
 def load_task(dataset: Dataset, name: str, *, regenerate: bool = False) -> Task:
-    """A task of an opened dataset; one of RelBench's, too.
+    """Load a task of an opened dataset.
 
     Args:
-        dataset: As `open_dataset` gives it.
-        name: One of its tasks.
+        dataset: The result of `open_dataset`.
+        name: The name of the task.
         regenerate: Whether to run the label SQL even if labels are stored.
 
     Raises:

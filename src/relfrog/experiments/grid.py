@@ -1,4 +1,4 @@
-"""Cells of an experiment's grid: one run each, known by its settings, kept in its own folder."""
+"""The grid of an experiment: each cell is a run, identified by a hash of its settings."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from relfrog.support.text import duration
 
 __all__ = ["Cell", "GridRunner", "result_entries"]
 
-#: Settings that a study varies; at their defaults they are those of a run that sets nothing.
+#: Settings that studies vary; default values are left out of the hash of a cell.
 _VARIED = ("model", "roles", "beta", "gamma", "threads")
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One run: a task, what is set, and a seed.
+    """One run of the grid: a task, settings and a random seed.
 
     Attributes:
-        place: the dataset.
+        dataset: the dataset.
         task: the task.
         variant: its name in tables.
         settings: single settings.
-        seed: of all random choices.
-        size: of the network.
-        preset: settings by name, or a file of them.
-        gates: frozen roles by route, if any.
+        seed: random seed.
+        size: size of the network.
+        preset: name or file of a preset.
+        gates: fixed gates by route, if any.
     """
 
-    place: StudyDataset
+    dataset: StudyDataset
     task: str
     variant: str
     settings: Mapping[str, Any]
@@ -56,53 +56,53 @@ class Cell:
 
     @property
     def kind(self) -> str:
-        """The type of the task."""
-        return self.place.kinds[self.task]
+        """RelBench's name of the task type."""
+        return self.dataset.kinds[self.task]
 
     @property
     def label(self) -> str:
-        """The cell in words."""
-        return f"{self.place.name} {self.task}, {self.variant}, seed {self.seed}"
+        """A label for messages."""
+        return f"{self.dataset.name} {self.task}, {self.variant}, seed {self.seed}"
 
     def key(self) -> str:
-        """A hash of everything that decides the result."""
+        """A hash of everything that determines the result."""
         preset = read_preset(self.preset) if self.preset else {}
         given = preset | {
             name: value for name, value in self.settings.items()
             if name in preset or name not in _VARIED or value != getattr(Config, name)
         }  # fmt: skip
         if MODELS[given.get("model", Config.model)].baseline:
-            given.pop("threads", None)  # they always have one
+            given.pop("threads", None)  # baselines always use one
         content = [
-            self.place.name, self.task, self.place.prints[self.task], given, self.seed, self.size,
-            self.gates, __version__,
+            self.dataset.name, self.task, self.dataset.fingerprints[self.task], given, self.seed,
+            self.size, self.gates, __version__,
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     def folder(self, runs: Path) -> Path:
-        """Where its run is kept."""
+        """Its run folder."""
         model = str(self.settings.get("model", Config.model))
-        return runs / f"{self.place.name}-{self.task}-{model}-{self.seed}-{self.key()}"
+        return runs / f"{self.dataset.name}-{self.task}-{model}-{self.seed}-{self.key()}"
 
     def check(self) -> None:
-        """See whether the settings fit the task.
+        """Check that the settings fit the task.
 
         Raises:
-            UsageError: They do not.
+            UsageError: They do not fit.
         """
         resolve(1000, size=self.size, preset=self.preset, settings=self.settings, kind=self.kind)
 
     def job(self, runs: Path) -> dict[str, Any]:
-        """What a worker is told."""
+        """The job for a worker process; see `relfrog.experiments.pool.run_job`."""
         return {
-            "dataset": self.place.address, "task": self.task, "folder": str(self.folder(runs)),
+            "dataset": self.dataset.address, "task": self.task, "folder": str(self.folder(runs)),
             "settings": dict(self.settings), "preset": self.preset, "size": self.size,
             "seed": self.seed, "gates": None if self.gates is None else dict(self.gates),
             "members": self._members(runs),
         }  # fmt: skip
 
     def _members(self, runs: Path) -> dict[str, str] | None:
-        """Of `auto`, the runs that the same study has of its members, there or not yet."""
+        """For `auto`, the run folders of its members in the same study, existing or not."""
         if self.settings.get("model") != "auto":
             return None
         alone = {
@@ -113,29 +113,29 @@ class Cell:
 
 
 def _suited(settings: dict[str, Any]) -> dict[str, Any]:
-    """Without what only models that learn can be told."""
+    """Drop settings that only apply to models that learn."""
     if not MODELS[settings.get("model", Config.model)].learns:
         settings.pop("refit", None)
     return settings
 
 
 def cell_for(
-    place: StudyDataset, task: str, variant: Variant, seed: int, settings: Mapping[str, Any],
+    dataset: StudyDataset, task: str, variant: Variant, seed: int, settings: Mapping[str, Any],
     size: str, preset: str | None, gates: Mapping[str, float] | None = None,
 ) -> Cell:  # fmt: skip
-    """A cell of a variant; names of dataset and task are put into the preset's name."""
+    """Create a cell; `{dataset}` and `{task}` in the preset's name are replaced."""
     named = preset
     if preset is not None:
-        named = preset.replace("{dataset}", place.name).replace("{task}", task)
+        named = preset.replace("{dataset}", dataset.name).replace("{task}", task)
     given = _suited({**settings, **variant.settings})
-    return Cell(place, task, variant.name, given, seed, size, named, gates)
+    return Cell(dataset, task, variant.name, given, seed, size, named, gates)
 
 
 def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
     """The entries of `results.json` for a finished run: one per regime.
 
-    A model that was refitted has entries of its own beside those of the model that was
-    chosen, which is what the same run would be without.
+    A refitted run has entries for the refitted model, and for the model selected by validation,
+    which is the result of the same run without refit.
     """
     run = load_run(cell.folder(runs))
     about, val = run.about, run.metrics["val"]
@@ -147,7 +147,7 @@ def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
         }
     return [
         {
-            "dataset": cell.place.name, "task": cell.task, "task_type": cell.kind,
+            "dataset": cell.dataset.name, "task": cell.task, "task_type": cell.kind,
             "model": run.config.model, "variant": variant, "regime": regime,
             "seed": cell.seed, "metrics": test[regime], "val_metrics": val[regime],
             "settings": asdict(run.config) | {"refit": refit},
@@ -162,16 +162,16 @@ def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
 
 @dataclass(eq=False)
 class GridRunner:
-    """Where cells become runs.
+    """Runs the cells of a grid in worker processes.
 
     Attributes:
         runs: folder of the run folders.
-        processes: runs at a time.
-        threads: of each.
-        log: file for what the processes print.
-        say: told in one line each what happens.
-        skipped: what did not fit, in words.
-        failed: what went wrong, in words.
+        processes: number of worker processes.
+        threads: threads per process.
+        log: file for the output of the processes.
+        say: called with a line of progress.
+        skipped: messages about skipped cells.
+        failed: messages about failed cells.
     """
 
     runs: Path
@@ -183,13 +183,13 @@ class GridRunner:
     failed: list[str] = field(default_factory=list)
 
     def skip(self, text: str) -> None:
-        """Leave something out, and say so once."""
+        """Record and report something that is skipped, once."""
         if text not in self.skipped:
             self.skipped.append(text)
             self.say(text)
 
     def fitting(self, cells: Sequence[Cell]) -> list[Cell]:
-        """The cells whose settings fit their tasks; of the others it is said why not."""
+        """The cells whose settings fit their tasks; reports why the others do not."""
         fit: list[Cell] = []
         unfit: dict[tuple[str, str], dict[str, None]] = {}
         for cell in cells:
@@ -198,7 +198,7 @@ class GridRunner:
                 fit.append(cell)
             except UsageError as error:
                 tasks = unfit.setdefault((cell.variant, str(error)), {})
-                tasks[f"{cell.place.name} {cell.task}"] = None
+                tasks[f"{cell.dataset.name} {cell.task}"] = None
         for (variant, why), tasks in unfit.items():
             first, *others = tasks
             more = f" and {len(others)} more" if others else ""
@@ -211,12 +211,12 @@ class GridRunner:
         look: Callable[[Cell], Path | None] = lambda cell: None,
         quiet: bool = False,
     ) -> Iterator[Cell]:
-        """Run what is not there yet; each cell once it is finished, in no certain order.
+        """Run the cells without a finished run; yield each when it is finished, in any order.
 
         Args:
-            cells: what to run; those with the same settings share a run.
-            look: for a cell the file that `relfrog.analysis.fd_space` is to be written to, if any.
-            quiet: whether to say only what goes wrong.
+            cells: the cells; those with the same settings share a run.
+            look: the file for the result of `relfrog.analysis.fd_space` of a cell, if any.
+            quiet: whether to report only failures.
         """
         owners: dict[str, list[Cell]] = {}
         for cell in cells:
@@ -266,7 +266,7 @@ class GridRunner:
                 self.say(f"{at} failed: {text}{ahead}")
 
     def _validation(self, cell: Cell) -> str:
-        """What may be shown while an experiment runs: scores of validation, and the time."""
+        """Progress of a finished cell: validation score and time, but no test score."""
         run = load_run(cell.folder(self.runs))
         metric = main_metric(cell.kind).name
         score = run.metrics["val"][run.config.regime].get(metric, float("nan"))

@@ -1,4 +1,4 @@
-"""What the paper reports: its 23 tasks, the figures in its tables, and its search space."""
+"""What the paper reports: its 23 tasks, the scores in its tables, and its search space."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PaperTask:
     Attributes:
         dataset: the name of its dataset, by which RelBench loads it.
         task: its name.
-        kind: its type.
+        kind: RelBench's name of its task type.
     """
 
     dataset: str
@@ -32,7 +32,7 @@ class PaperTask:
 
     @property
     def address(self) -> str:
-        """Where RelBench hosts its dataset: a repository of datasets and a folder in it."""
+        """Where RelBench hosts its dataset: a repository and a folder in it."""
         from relbench.hf import RELBENCH_HF
 
         return f"{RELBENCH_HF}/{self.dataset}"
@@ -46,12 +46,12 @@ def _published() -> dict[str, Any]:
 
 
 def citation() -> str:
-    """Whose figures they are, and how they are to be read."""
+    """The source of the published scores, and how to read them."""
     return str(_published()["citation"])
 
 
 def paper_tasks(study: str = "main") -> tuple[PaperTask, ...]:
-    """The tasks that the paper has figures of, in a study; those of `main` are all of them."""
+    """The tasks with published scores in a study; `main` has all tasks."""
     kinds = _published()["tasks"]
     found = []
     for name in _published()[study]:
@@ -61,7 +61,7 @@ def paper_tasks(study: str = "main") -> tuple[PaperTask, ...]:
 
 
 def published_scores(study: str) -> dict[str, dict[str, tuple[float, float | None]]]:
-    """Per task and variant of a study the mean and, where it is given, the deviation."""
+    """The published mean and standard deviation (if given) by task and variant of a study."""
     return {
         task: {variant: (figure[0], figure[1]) for variant, figure in row.items()}
         for task, row in _published().get(study, {}).items()
@@ -69,5 +69,5 @@ def published_scores(study: str) -> dict[str, dict[str, tuple[float, float | Non
 
 
 def search_space() -> dict[str, list[Any]]:
-    """Per setting the values that the paper chose from."""
+    """The paper's search space: values per setting."""
     return {name: list(values) for name, values in _published()["search_space"].items()}

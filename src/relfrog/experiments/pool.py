@@ -1,8 +1,8 @@
-"""Many jobs in a few processes, each with a bounded number of threads.
+"""A process pool for training runs, each process with a bounded number of threads.
 
-Every job runs in a process of its own, forked from a server that has the libraries loaded: what
-it does to memory ends with it, and a job that is killed takes nothing else with it. When whoever
-gave the jobs is gone, the jobs in progress end too; their run folders can be resumed.
+Every job runs in its own process, forked from a server with the libraries preloaded: its memory is
+freed with it, and a job that is killed affects no other. If the parent process dies, running jobs
+end as well; their run folders can be resumed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from relfrog.support.files import read_json, write_json
 
 __all__ = ["is_complete", "run_job", "run_jobs"]
 
-#: What takes seconds to load, and starts no thread.
+#: Modules to preload: they take seconds to import and start no threads.
 PRELOAD = ["relfrog.runs.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
            "sklearn.metrics", "torch._dynamo"]  # fmt: skip
-#: Seconds that a run has to save its checkpoint when it is interrupted.
+#: Seconds that an interrupted run has to save its checkpoint.
 GRACE = 30.0
 
 
@@ -41,16 +41,16 @@ def run_jobs(
     threads: int,
     log: Path,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Run jobs; yield the number of each and its answer as soon as it is there.
+    """Run jobs; yield the index and the result of each as soon as it is done.
 
-    Whoever stops listening, be it by Ctrl-C, interrupts the jobs in progress.
+    Closing the generator, or Ctrl-C, interrupts the running jobs.
 
     Args:
-        run: what to do with a job, such as `run_job`; a function of a module.
-        jobs: what it takes.
-        processes: how many at a time.
-        threads: of each.
-        log: file for what they print.
+        run: runs a job, such as `run_job`; a module-level function.
+        jobs: its arguments.
+        processes: number of processes at a time.
+        threads: threads per process.
+        log: file for the output of the processes.
     """
     context = _context()
     waiting = iter(enumerate(jobs))
@@ -80,7 +80,7 @@ def run_jobs(
 
 
 def _context() -> Any:
-    """The way to start processes: from a server where there can be one, which Ctrl-C spares."""
+    """The multiprocessing context: a fork server that ignores Ctrl-C, or spawn without one."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver
@@ -96,7 +96,7 @@ def _context() -> Any:
 
 @contextmanager
 def _without_script() -> Iterator[None]:
-    """Hide the user's script, which every process would otherwise run again when it starts."""
+    """Hide the user's script, which every new process would otherwise import and run again."""
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -122,12 +122,12 @@ def _work(
     run: Callable[[dict[str, Any]], dict[str, Any]], job: dict[str, Any], sent: Connection,
     environment: Mapping[str, str], threads: int, log: str,
 ) -> None:  # fmt: skip
-    """Run a job in this process, which was started for it."""
+    """Entry point of a worker process: run one job and send its result."""
     from threadpoolctl import threadpool_limits
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(os, "setsid"):
-        os.setsid()  # Ctrl-C reaches whoever gave the job, who passes it on once
+        os.setsid()  # Ctrl-C reaches only the parent, which passes it on once
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.environ.update(environment)
     with open(log, "a", encoding="utf-8") as file:
@@ -146,21 +146,21 @@ def _end_with_parent() -> None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a run is there and has ended."""
+    """Whether a folder holds a complete run."""
     if not is_run(folder) or not (folder / "metrics.json").is_file():
         return False
     return bool(read_json(folder / "run.json").get("status") == "complete")
 
 
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
-    """Train a run, or go on with it; then look into it, if that is asked for.
+    """Train or resume a run; then analyse its embedding space, if the job asks for it.
 
     Args:
         job: `dataset`, `task`, `folder`; `settings`, `preset`, `size`, `seed`, `gates`, `members`
-            as `train` has them; `differences`: a file for what `relfrog.analysis.fd_space` finds.
+            as for `train`; `differences`: a file for the result of `relfrog.analysis.fd_space`.
 
     Returns:
-        `{}`, or what went wrong: `error`, and `unfit` if the settings do not fit the task.
+        `{}`, or an `error` message, with `unfit` if the settings do not fit the task.
     """
     try:
         _train(job)
@@ -194,7 +194,7 @@ def _train(job: dict[str, Any]) -> None:
             train(job["dataset"], job["task"], folder, resume=True, **options)
             return
         except (RunError, UsageError):
-            # Half of it is damaged, or of an older version: it is trained anew.
+            # The unfinished run is damaged or from an older version: start again.
             pass
     train(job["dataset"], job["task"], folder, overwrite=True, **options)
 

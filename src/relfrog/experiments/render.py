@@ -1,4 +1,4 @@
-"""An experiment's results as a Markdown table and as charts."""
+"""Render the results of an experiment as Markdown tables and SVG charts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from relfrog.experiments.study_charts import (
 __all__ = ["render", "role_shares"]
 
 
-#: Where a study looks into structures: its questions, and their answers.
+#: Questions about the learned structure, and their possible answers.
 QUESTIONS = {
     "co-occurrence": ("node", "edge", "undecided"),
     "completion": ("node", "edge", "undecided"),
@@ -39,10 +39,10 @@ QUESTIONS = {
 
 
 def render(study: Study, results: Mapping[str, Any]) -> dict[str, str]:
-    """The files of a study by name: `table.md` and charts.
+    """Render the files of a study: `table.md` and charts, by file name.
 
     Args:
-        study: which.
+        study: the study.
         results: the content of `results.json`.
     """
     runs = results["runs"]
@@ -94,8 +94,8 @@ def _seeds(runs: Sequence[Mapping[str, Any]]) -> str:
     return "none" if not sizes else str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]}-{sizes[-1]}"
 
 
-def _tallies(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str, str], ScoreSummary]:
-    """By dataset, task, regime and variant."""
+def _summaries(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str, str], ScoreSummary]:
+    """Score summaries by dataset, task, regime and variant."""
     values: dict[tuple[str, str, str, str], list[Any]] = {}
     percent = {}
     for run in runs:
@@ -113,9 +113,9 @@ def _shown_metric(runs: Sequence[Mapping[str, Any]], dataset: str, task: str) ->
 
 
 def _compared(study: Study, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """A chart per regime: each task with all of its variants."""
+    """A chart per regime that compares the variants of each task."""
     panels: dict[str, dict[str, dict[str, ScoreSummary]]] = {}
-    for (dataset, task, regime, variant), score in _tallies(runs).items():
+    for (dataset, task, regime, variant), score in _summaries(runs).items():
         title = f"{dataset} {task}, {_shown_metric(runs, dataset, task)}"
         panels.setdefault(regime, {}).setdefault(title, {})[variant] = score
     return {
@@ -125,9 +125,9 @@ def _compared(study: Study, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]
 
 
 def _sensitivity(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Two curves per task: over beta, and over gamma."""
+    """Curves over beta and gamma for each task."""
     found = {}
-    for (dataset, task, regime, variant), score in _tallies(runs).items():
+    for (dataset, task, regime, variant), score in _summaries(runs).items():
         setting, _, value = variant.partition("=")
         found[regime, dataset, task, setting, float(value)] = value, score
     panels: dict[str, dict[str, dict[str, ScoreSummary]]] = {}
@@ -142,7 +142,7 @@ def _sensitivity(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _structure(results: Mapping[str, Any]) -> dict[str, str]:
-    """Shares of roles per task, over seeds."""
+    """Shares of roles per task, as a table and a chart."""
     entries: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for entry in results.get("structure", []):
         at = entry["dataset"], entry["task"], entry["task_type"]
@@ -175,7 +175,7 @@ def _structure(results: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _space(results: Mapping[str, Any]) -> dict[str, str]:
-    """Separation of true from mismatched pairs, per key; and a picture per task."""
+    """Separation of true from mismatched pairs per foreign key, and a chart per task."""
     entries = results.get("differences", [])
     if not entries:
         return {}
@@ -229,16 +229,16 @@ def _space(results: Mapping[str, Any]) -> dict[str, str]:
 
 
 def role_shares(roles: pd.DataFrame, tables: Collection[str]) -> dict[str, dict[str, float]]:
-    """Per question the share of each answer; empty where the question does not arise.
+    """The share of each answer, per question; empty if the question does not apply.
 
     Args:
-        roles: as `Run.roles` gives them.
-        tables: of the database; routes through the table of earlier labels do not count.
+        roles: the result of `Run.roles`.
+        tables: the tables of the database; routes through the label history are not counted.
 
     Returns:
         `co-occurrence` and `completion`: the shares of `node`, `edge` and `undecided`, which is a
-        route that nothing was sent along; `directions`: of pairs of co-occurrence routes that are
-        each other's reverse, both decided, the shares of `same` and `different` roles.
+        route without any match; `directions`: for pairs of co-occurrence routes that are each
+        other's reverse, both decided, the shares of `same` and `different` roles.
     """
     known = roles[roles[["u", "v", "w"]].isin(list(tables)).all(axis=1)]
     role = dict(zip(known["route"], known["role"], strict=True))
@@ -264,7 +264,7 @@ def _shares(answers: list[str], names: tuple[str, ...]) -> dict[str, float]:
 
 
 def _reversed(entry: Mapping[str, Any]) -> str:
-    """The route that goes the other way: `w <-[b]- v -[a]-> u` for `u <-[a]- v -[b]-> w`."""
+    """The reverse of a route: `w <-[b]- v -[a]-> u` for `u <-[a]- v -[b]-> w`."""
     u, v, w = entry["u"], entry["v"], entry["w"]
     middle = entry["route"][len(u) + 1 : len(entry["route"]) - len(w) - 1]
     between = f" {v} "

@@ -1,4 +1,4 @@
-"""Results of many runs as tables: mean and deviation over seeds, best and second marked."""
+"""Markdown tables of scores: mean and standard deviation over seeds, best and second marked."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Metric:
-    """What a type of task is judged by.
+    """The main metric of a task type.
 
     Attributes:
-        name: in the metrics of a run.
-        title: in tables.
-        higher: whether more is better.
+        name: its name in the metrics of a run.
+        title: its title in tables.
+        higher: whether higher is better.
         percent: whether it is shown times 100, as in the paper.
     """
 
@@ -46,18 +46,18 @@ METRICS = {
 
 
 def main_metric(kind: str) -> Metric:
-    """The metric of a type of task."""
+    """The main metric of a task type."""
     return METRICS[kind]
 
 
 @dataclass(frozen=True)
 class ScoreSummary:
-    """One figure over several seeds.
+    """A score over several random seeds.
 
     Attributes:
-        mean: in the unit in which it is shown.
-        deviation: over the seeds; None for a single one.
-        seeds: how many.
+        mean: mean, in the unit in which it is shown.
+        deviation: sample standard deviation; None for a single seed.
+        seeds: number of seeds.
     """
 
     mean: float
@@ -65,7 +65,7 @@ class ScoreSummary:
     seeds: int
 
     def text(self, percent: bool) -> str:
-        """For a table: as many digits as the paper has, or five that count."""
+        """Format for a table: two decimals as in the paper, or five significant digits."""
         if math.isnan(self.mean):
             return "none"
         large = sum(abs(self.mean) >= size for size in (10, 100, 1000, 10000))
@@ -75,7 +75,7 @@ class ScoreSummary:
 
 
 def summarize(values: Iterable[float | None], percent: bool = False) -> ScoreSummary:
-    """Mean and sample deviation of values; those that are not defined are left out."""
+    """Mean and sample standard deviation of values, without undefined ones."""
     factor = 100.0 if percent else 1.0
     known = [factor * v for v in values if v is not None and not math.isnan(v)]
     if not known:
@@ -84,12 +84,12 @@ def summarize(values: Iterable[float | None], percent: bool = False) -> ScoreSum
 
 
 def marked(texts: Sequence[str], values: Sequence[float | None], higher: bool) -> list[str]:
-    """Texts with the best in bold and the second in italics; what looks equal is equal.
+    """Mark the best in bold and the second in italics; equal texts are ties.
 
     Args:
-        texts: what to show.
-        values: how good each is; None or NaN for what is not compared.
-        higher: whether more is better.
+        texts: the formatted values.
+        values: the values; None or NaN if not compared.
+        higher: whether higher is better.
     """
     shown = [text.split(" ±")[0] for text in texts]
     known = {
@@ -109,12 +109,12 @@ def score_tables(
     variants: Sequence[str],
     published: Mapping[str, Mapping[str, tuple[float, float | None]]],
 ) -> str:
-    """Markdown: per type of task a table with a row per task and regime, a column per variant.
+    """A Markdown table per task type, with a row per task and regime, a column per variant.
 
     Args:
         runs: entries of `results.json`.
-        variants: the columns, as far as there are runs or figures of them.
-        published: the paper's figures, which stand in rows of their own.
+        variants: the columns; variants without scores are left out.
+        published: the paper's scores, in rows of their own.
     """
     parts = []
     for kind, metric in METRICS.items():
@@ -155,14 +155,14 @@ def score_tables(
     return "\n".join(parts)
 
 
-def _row(task: str, regime: str, tallies: Sequence[ScoreSummary], metric: Metric) -> list[str]:
-    texts = [t.text(metric.percent) if t.seeds else "" for t in tallies]
-    values = [t.mean if t.seeds else None for t in tallies]
+def _row(task: str, regime: str, summaries: Sequence[ScoreSummary], metric: Metric) -> list[str]:
+    texts = [t.text(metric.percent) if t.seeds else "" for t in summaries]
+    values = [t.mean if t.seeds else None for t in summaries]
     return [escape_cell(task), regime, *marked(texts, values, metric.higher)]
 
 
 def escape_cell(text: str) -> str:
-    """Text for a cell of a Markdown table, whatever names it holds."""
+    """Escape text for a cell of a Markdown table."""
     safe = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;")
     return safe.replace("|", "\\|")
 
@@ -170,7 +170,7 @@ def escape_cell(text: str) -> str:
 def markdown_table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2
 ) -> list[str]:
-    """The lines of a Markdown table; all but the first columns are numbers."""
+    """The lines of a Markdown table; all but the first `left` columns are right-aligned."""
     line = ["---" if number < left else "--:" for number in range(len(headers))]
     return [
         f"| {' | '.join(map(escape_cell, headers))} |",

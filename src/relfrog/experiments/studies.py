@@ -1,4 +1,4 @@
-"""The paper's studies as data: which variants of which settings are compared on which tasks."""
+"""The paper's studies as data: the variants of settings to compare, and the tasks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["STUDIES", "Study", "Variant", "find_study"]
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to train.
+    """A variant of the settings.
 
     Attributes:
-        name: what it is called in tables.
-        settings: what it sets.
+        name: its name in tables.
+        settings: the settings it changes.
     """
 
     name: str
@@ -33,23 +33,23 @@ class Variant:
 
     @property
     def draws(self) -> bool:
-        """Whether another seed can give another result."""
+        """Whether the result depends on the random seed."""
         return MODELS[self.model].learns
 
 
 @dataclass(frozen=True)
 class Study:
-    """One study of the paper.
+    """A study of the paper.
 
     Attributes:
-        name: by which it is run.
-        title: what it shows.
-        paper: where the paper has it.
-        variants: what is compared.
-        seeds: how many, unless told otherwise.
-        published: under which name the paper's figures are kept, and its tasks; "" for those of
-            `main` and no figures.
-        datasets: of the paper, where it looks at some of them only.
+        name: its name for `relfrog experiment`.
+        title: its title.
+        paper: the tables or figures of the paper that it reproduces.
+        variants: the variants to compare.
+        seeds: default number of random seeds.
+        published: key of its tasks and published scores in `paper.json`; "" for the tasks of
+            `main` and no scores.
+        datasets: the paper's datasets that it uses; empty for all.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Study:
     datasets: tuple[str, ...] = ()
 
     def default_tasks(self) -> list[str]:
-        """The tasks on which the paper has it."""
+        """The tasks that the paper uses in this study."""
         return [
             task.name
             for task in paper_tasks(self.published or "main")
@@ -70,9 +70,9 @@ class Study:
 
 
 _LEARNED = Variant("learned")
-#: The paper's LightGBM, and RelBench's, sees nothing but the columns of the entity.
+#: LightGBM as in the paper and in RelBench: only the columns of the entity.
 _OWN_COLUMNS = Variant("lightgbm-own", {"model": "lightgbm", "features": "own"})
-#: Weights around those of the paper; 0 is without.
+#: Weights around those of the paper; 0 disables the loss.
 BETAS = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 GAMMAS = (0.0, 0.001, 0.01, 0.1, 1.0, 10.0)
 
@@ -129,10 +129,10 @@ STUDIES = {
 
 
 def find_study(name: str) -> Study:
-    """A study by its name.
+    """Look up a study by name.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no such study.
     """
     if name not in STUDIES:
         raise UsageError(str(unknown("experiment", name, list(STUDIES))))

@@ -1,4 +1,4 @@
-"""The figures of studies, as SVG files for light and dark pages with their numbers as text."""
+"""Charts of studies, as SVG for light and dark pages with a text alternative."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relfrog.reporting.html import BLUE, GREEN, GREY, MUTED, ORANGE, PURPLE, sta
 
 __all__ = ["Panels", "compare_values", "compare_variants", "plot_pairs", "plot_shares"]
 
-#: Per title of a panel, per name of a variant or value, its score.
+#: Scores by title of a panel, and by variant or value.
 Panels = Mapping[str, Mapping[str, ScoreSummary]]
 #: Colours of foreign keys.
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, "#a08a10", "#7463c9", "#c24b4b", "#4f8f96", "#8a6d5b",
@@ -41,7 +41,7 @@ def _in_words(title: str, panels: Panels) -> str:
 
 
 def compare_variants(title: str, panels: Panels) -> str:
-    """A panel per task, a line per variant: its mean and its deviation over seeds."""
+    """A panel per task, a row per variant: mean and standard deviation over seeds."""
     specs = [
         intervals(_rows(scores), "value", "")
         | {"title": name, "width": 190, "height": {"step": 20}}
@@ -51,7 +51,7 @@ def compare_variants(title: str, panels: Panels) -> str:
 
 
 def compare_values(title: str, panels: Panels) -> str:
-    """A panel per task and setting: the score over values, at equal distances."""
+    """A panel per task and setting: the score by value, equally spaced."""
     specs = []
     for name, scores in panels.items():
         x = axis("name", "", "ordinal", sort=None, labelAngle=0)
@@ -71,12 +71,12 @@ def plot_shares(
     rows: Mapping[str, Mapping[str, Mapping[str, float]]],
     questions: Mapping[str, Sequence[str]],
 ) -> str:
-    """Bars of shares that add up to one: a line per task, a panel per question.
+    """Stacked bars of shares: a row per task, a panel per question.
 
     Args:
-        title: of the figure.
-        rows: per task and question the share of each answer; empty where it does not arise.
-        questions: per question its answers.
+        title: title of the chart.
+        rows: the share of each answer by task and question; empty if it does not apply.
+        questions: the answers to each question.
     """
     specs: list[dict[str, Any]] = []
     for question, answers in questions.items():
@@ -114,12 +114,12 @@ def plot_shares(
 
 
 def plot_pairs(title: str, entries: Sequence[Mapping[str, Any]], text: str) -> str:
-    """A panel per run: parents minus children, true pairs filled and mismatched ones hollow.
+    """Scatter plots of h_parent - h_child, a panel per run; mismatched pairs are hollow.
 
     Args:
-        title: of the figure.
-        entries: with `variant`, `seed`, and `points`, `key` and `matched` of each pair.
-        text: the figure in words.
+        title: title of the chart.
+        entries: entries with `variant`, `seed`, and `points`, `key` and `matched` of each pair.
+        text: the text alternative.
     """
     keys = list(dict.fromkeys(key for entry in entries for key in entry["key"]))
     bare: dict[str, Any] = {"labels": False, "ticks": False, "grid": False, "zero": False}

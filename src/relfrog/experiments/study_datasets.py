@@ -1,4 +1,4 @@
-"""Datasets and tasks that an experiment runs on: folders, or what RelBench hosts, within reach."""
+"""The datasets and tasks of an experiment: local folders, or datasets that RelBench hosts."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from relfrog.experiments.paper import paper_tasks
 
 __all__ = ["StudyDataset", "find_datasets"]
 
-#: Seconds within which RelBench's host must answer.
+#: Timeout for RelBench's host, in seconds.
 PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
 class StudyDataset:
-    """A dataset within reach.
+    """A dataset of an experiment, with the tasks to run.
 
     Attributes:
-        name: its own name.
-        address: a folder, or a name that RelBench knows.
-        kinds: per task to be run its type.
+        name: its name.
+        address: a folder, or the name of a dataset that RelBench hosts.
+        kinds: the tasks to run, with RelBench's names of their types.
         tables: the names of its tables.
-        prints: per task what its results depend on, as a hash of manifests and sizes of files.
+        fingerprints: hash of manifests and file sizes, per task.
     """
 
     name: str
     address: str
     kinds: dict[str, str]
     tables: frozenset[str]
-    prints: dict[str, str] = field(repr=False)
+    fingerprints: dict[str, str] = field(repr=False)
 
 
 def find_datasets(
@@ -47,15 +47,15 @@ def find_datasets(
     skip: Callable[[str], None],
     patience: float = PATIENCE,
 ) -> list[StudyDataset]:
-    """The datasets within reach with the tasks to run.
+    """Find the datasets that can be opened, with the tasks to run.
 
     Args:
-        datasets: folders or names; by default those of the usual tasks.
-        tasks: by name, or as dataset/task; by default the paper's tasks of a dataset of the
-            paper, and all tasks of another.
-        usual: tasks, as dataset/task, that are run where no dataset is named.
-        skip: told in one line what cannot be reached, and why.
-        patience: seconds within which RelBench's host must answer.
+        datasets: folders or names; by default the datasets of `usual`.
+        tasks: names, or dataset/task; by default the paper's tasks of a dataset of the paper, and
+            all tasks of other datasets.
+        usual: tasks, as dataset/task, to run if no dataset is given.
+        skip: called with a line about each dataset that cannot be opened, and why.
+        patience: timeout for RelBench's host, in seconds.
 
     Raises:
         UsageError: No dataset has a task of that name.
@@ -63,7 +63,7 @@ def find_datasets(
     asked = list(dict.fromkeys(datasets or (name.partition("/")[0] for name in usual)))
     remote = [name for name in asked if not Path(name).expanduser().is_dir()]
     silent = _unanswered(remote, patience)
-    places: list[StudyDataset] = []
+    reachable: list[StudyDataset] = []
     seen: list[str] = []
     for address in asked:
         if address in silent:
@@ -71,30 +71,30 @@ def find_datasets(
             continue
         try:
             opened = open_dataset(address)
-            place = _place(opened, address, tasks, () if datasets else usual)
+            dataset = _study_dataset(opened, address, tasks, () if datasets else usual)
         except RelFrogError as error:
             skip(f"skipped: {' '.join(str(error).split())}")
             continue
         seen += task_names(opened)
-        if any(place.name == other.name for other in places):
+        if any(dataset.name == other.name for other in reachable):
             raise UsageError(
-                f"two datasets are called {place.name}. Name one of them, or rename one in its "
+                f"two datasets are called {dataset.name}. Name one of them, or rename one in its "
                 "manifest.yaml."
             )
-        if place.kinds:
-            places.append(place)
+        if dataset.kinds:
+            reachable.append(dataset)
         else:
             skip(f"skipped: dataset {address} has no such task: {', '.join(tasks) or 'none'}")
     wanted = [name.rpartition("/")[2] for name in tasks]
     if seen and (missing := [name for name in wanted if name not in seen]):
         raise UsageError(str(unknown("task", missing[0], sorted(set(seen)))))
-    return places
+    return reachable
 
 
-def _place(
+def _study_dataset(
     opened: Dataset, address: str, tasks: Sequence[str], usual: Sequence[str]
 ) -> StudyDataset:
-    """An opened dataset with the tasks that are wanted of it."""
+    """Describe an opened dataset, with the selected tasks."""
     folder = Path(opened.dataset_dir)
     local = Path(address).expanduser()
     name = str(getattr(opened.manifest, "name", "") or folder.name)
@@ -109,34 +109,34 @@ def _place(
         wanted = [task for task in there if f"{name}/{task}" in usual]
     else:
         wanted = [task for task in papers if task in there] or list(there)
-    kinds, prints = {}, {}
+    kinds, fingerprints = {}, {}
     base = _fingerprint(folder / "manifest.yaml", sorted(Path(opened.db_dir).glob("*.parquet")))
     for task in wanted:
-        manifest, place = read_task_manifest(opened, task)
+        manifest, task_folder = read_task_manifest(opened, task)
         kinds[task] = str(manifest.task_type)
-        own = _fingerprint(place / "manifest.yaml", sorted(place.glob("*.parquet")))
-        prints[task] = base + own
+        own = _fingerprint(task_folder / "manifest.yaml", sorted(task_folder.glob("*.parquet")))
+        fingerprints[task] = base + own
     where = str(local.resolve()) if local.is_dir() else address
-    return StudyDataset(name, where, kinds, frozenset(opened.manifest.tables), prints)
+    return StudyDataset(name, where, kinds, frozenset(opened.manifest.tables), fingerprints)
 
 
 def _fingerprint(manifest: Path, files: Sequence[Path]) -> str:
-    """Of a manifest's text and the sizes of files: the same wherever the folder is."""
+    """A hash of a manifest and of file sizes, independent of the location of the folder."""
     said = manifest.read_bytes() + "".join(f"{f.name} {f.stat().st_size}\n" for f in files).encode()
     return hashlib.sha256(said).hexdigest()[:12]
 
 
 def _unanswered(names: Sequence[str], patience: float) -> dict[str, str]:
-    """Names that RelBench's host does not know or does not answer for in time, and why.
+    """The names that RelBench's host does not resolve within the timeout, and why.
 
-    All are asked at once, so that the wait is bounded however many there are.
+    All names are requested in parallel, so that the total wait is bounded.
     """
     if not names:
         return {}
     from huggingface_hub.utils.logging import set_verbosity_error
     from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
 
-    set_verbosity_error()  # type: ignore[no-untyped-call]  # it repeats itself
+    set_verbosity_error()  # type: ignore[no-untyped-call]  # it repeats its warnings
     disable_progress_bars()
     found: dict[str, str] = {}
     threads = []
@@ -153,7 +153,7 @@ def _unanswered(names: Sequence[str], patience: float) -> dict[str, str]:
 
 
 def _ask(name: str, found: dict[str, str]) -> None:
-    """Fetch the manifest alone, which is small; an empty answer is a good one."""
+    """Fetch only the manifest, which is small; store an empty message on success."""
     try:
         from huggingface_hub import snapshot_download
         from relbench.hf import resolve_repo

@@ -1,12 +1,12 @@
-"""`experiment`: a study of the paper, run on datasets within reach, with results in files.
+"""`experiment`: run a study of the paper and write its results.
 
 ::
 
-    OUT/results.json   every run with its scores, settings, seconds and memory
-    OUT/table.md       mean and deviation over seeds, the paper's figures beside them
+    OUT/results.json   every run with its scores, settings, time and memory
+    OUT/table.md       mean and standard deviation over seeds, with the paper's scores
     OUT/*.svg          charts
-    OUT/runs/          the run folders, by which it goes on after an interruption
-    OUT/log.txt        what the training processes printed
+    OUT/runs/          the run folders, reused after an interruption
+    OUT/log.txt        output of the training processes
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ def experiment(
     trials: int = 20,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Run a study of the paper; finished runs are reused, so that it can be interrupted.
+    """Run a study of the paper; finished runs are reused, so it can be interrupted.
 
     Args:
         name: "main", "roles", "fd", "sensitivity", "structure", "transfer", "fd-space" or "tune".
-        datasets: dataset folders, or names that RelBench knows; by default those on which the
-            paper has the study. What cannot be reached is skipped.
-        tasks: by name; by default those of the paper, or all of a dataset that is not in it.
-        models: in "main", only these.
-        seeds: how many; 5 by default, 1 for "tune".
-        jobs: runs at a time, each in a process of its own.
-        threads: of each run; 1 by default. The same as the setting `threads`.
+        datasets: dataset folders, or names of datasets that RelBench hosts; by default those of
+            the study in the paper. Datasets that cannot be reached are skipped.
+        tasks: names of tasks; by default those of the paper, or all tasks of other datasets.
+        models: for "main", only these models.
+        seeds: number of random seeds; 5 by default, 1 for "tune".
+        jobs: number of runs at a time, each in its own process.
+        threads: threads per run; 1 by default. The same as the setting `threads`.
         out: folder for the results; by default `relfrog-experiments/NAME`.
         runs: folder for the run folders, which several studies can share; by default `runs` in
-            `out`, or `relfrog-experiments/runs` where `out` is not given.
-        size: "small", "medium" or "large", of the networks.
-        preset: a preset, or a YAML file of settings, for all runs; `{dataset}` and `{task}` in it
-            are replaced by the names of both.
+            `out`, or `relfrog-experiments/runs` without `out`.
+        size: "small", "medium" or "large", the size of the networks.
+        preset: a preset, or a YAML file of settings, for all runs; `{dataset}` and `{task}` are
+            replaced by the names of dataset and task.
         settings: single settings for all runs; see `relfrog.config.Config`.
-        trials: in "tune", settings to try per task.
-        say: told in one line each what happens.
+        trials: for "tune", number of trials per task.
+        say: called with a line of progress.
 
     Returns:
         The content of `results.json`.
@@ -101,44 +101,44 @@ def experiment(
     _check_folder(folder, name)
     count = int(given.get("threads", Config.threads))
     runner = GridRunner(kept, jobs, count, folder / "log.txt", say or _silent)
-    places = find_datasets([str(d) for d in datasets], tasks, study.default_tasks(), runner.skip)
-    if not places:
+    found = find_datasets([str(d) for d in datasets], tasks, study.default_tasks(), runner.skip)
+    if not found:
         raise RunError(
             "no dataset is within reach. Name folders: --datasets FOLDER; the names and addresses "
             f"of the paper's datasets: relfrog experiment {name} --list"
         )
-    for place in (folder, kept):  # not before it is known that there is something to do
-        place.mkdir(parents=True, exist_ok=True)
+    for path in (folder, kept):  # only if there is something to do
+        path.mkdir(parents=True, exist_ok=True)
     command = _command(
         name, datasets=datasets, tasks=tasks, models=models, seeds=seeds, out=out, runs=runs,
         size=size if size != "medium" else None, preset=preset,
         trials=trials if name == "tune" else None, set=[f"{k}={v}" for k, v in given.items()],
     )  # fmt: skip
-    grid = _Grid(study, variants, places, seeds or study.seeds, given, size, preset)
-    work = _Work(study, runner, folder, command)
+    grid = _Grid(study, variants, found, seeds or study.seeds, given, size, preset)
+    results = _StudyResults(study, runner, folder, command)
     with locked(folder):
         try:
             if study.name == "tune":
-                work.tuned = tune(grid.cell, places, runner, grid.seeds, trials, folder, given)
-                for found in work.tuned:
-                    for cell in found.cells:
-                        work.add(cell)
+                results.tuned = tune(grid.cell, found, runner, grid.seeds, trials, folder, given)
+                for tuned in results.tuned:
+                    for cell in tuned.cells:
+                        results.add(cell)
             elif study.name == "transfer":
-                _transfer(grid, work)
+                _transfer(grid, results)
             else:
-                look = work.differences_file if study.name == "fd-space" else None
-                work.run(grid.cells(), look)
+                look = results.differences_file if study.name == "fd-space" else None
+                results.run(grid.cells(), look)
         except KeyboardInterrupt:
-            work.write()
+            results.write()
             raise RunInterrupted(
-                f"Interrupted. {len(work.cells)} runs are finished and kept; go on with the same "
-                f"command: {command}"
+                f"Interrupted. {len(results.cells)} runs are finished and kept; go on with the "
+                f"same command: {command}"
             ) from None
-        return work.write()
+        return results.write()
 
 
 def _silent(line: str) -> None:
-    """Say nothing."""
+    """Ignore progress."""
 
 
 def _chosen(study: Study, models: Sequence[str]) -> tuple[Variant, ...]:
@@ -150,7 +150,7 @@ def _chosen(study: Study, models: Sequence[str]) -> tuple[Variant, ...]:
 
 
 def _check_folder(folder: Path, name: str) -> None:
-    """One that holds something else is left alone."""
+    """Refuse a folder that holds the results of another study."""
     if folder.is_file():
         raise UsageError(f"{folder} is a file. Choose another folder.")
     there = folder / "results.json"
@@ -165,7 +165,7 @@ def _check_folder(folder: Path, name: str) -> None:
 
 
 def _command(name: str, **options: Any) -> str:
-    """The command that gives the same results."""
+    """The command line that reproduces the results."""
     words = ["relfrog", "experiment", name]
     for option, value in options.items():
         several = value if isinstance(value, list | tuple) else [value] if value else []
@@ -180,34 +180,34 @@ class _Grid:
     """The cells of a study."""
 
     def __init__(
-        self, study: Study, variants: Sequence[Variant], places: Sequence[StudyDataset], seeds: int,
-        settings: Mapping[str, Any], size: str, preset: str | None,
+        self, study: Study, variants: Sequence[Variant], datasets: Sequence[StudyDataset],
+        seeds: int, settings: Mapping[str, Any], size: str, preset: str | None,
     ) -> None:  # fmt: skip
-        self.study, self.variants, self.places, self.seeds = study, variants, places, seeds
+        self.study, self.variants, self.datasets, self.seeds = study, variants, datasets, seeds
         self.settings, self.size, self.preset = settings, size, preset
 
     def cell(
-        self, place: StudyDataset, task: str, variant: Variant, seed: int,
+        self, dataset: StudyDataset, task: str, variant: Variant, seed: int,
         gates: Mapping[str, float] | None = None,
     ) -> Cell:  # fmt: skip
-        """One of them."""
-        return cell_for(place, task, variant, seed, self.settings, self.size, self.preset, gates)
+        """Create a cell."""
+        return cell_for(dataset, task, variant, seed, self.settings, self.size, self.preset, gates)
 
     def cells(self) -> list[Cell]:
-        """All of them, seed by seed, so that what is there early is a comparison."""
+        """All cells, seed by seed, so that early results already compare all variants."""
         return [
-            self.cell(place, task, variant, seed)
+            self.cell(dataset, task, variant, seed)
             for seed in range(self.seeds)
-            for place in self.places
-            for task in place.kinds
-            # One that is made of others comes when they are there.
+            for dataset in self.datasets
+            for task in dataset.kinds
+            # An ensemble comes last and reuses the runs of its members.
             for variant in sorted(self.variants, key=lambda variant: variant.model == "auto")
             if seed == 0 or variant.draws
         ]
 
 
-class _Work:
-    """What has been done, and the files about it."""
+class _StudyResults:
+    """The results of a study so far, and its files."""
 
     def __init__(self, study: Study, runner: GridRunner, folder: Path, command: str) -> None:
         self.study, self.runner, self.folder, self.command = study, runner, folder, command
@@ -218,7 +218,7 @@ class _Work:
         self.filled: dict[str, int] = {}
 
     def run(self, cells: Sequence[Cell], look: Callable[[Cell], Path] | None = None) -> list[Cell]:
-        """Run cells that fit; results are written after each."""
+        """Run the cells that fit their tasks; write the results after each."""
         fit = self.runner.fitting(cells)
         self.order += fit
         done = []
@@ -229,21 +229,21 @@ class _Work:
         return done
 
     def add(self, cell: Cell) -> None:
-        """A run is there."""
+        """Add a finished cell."""
         self.cells.append(cell)
         self.entries.append(result_entries(cell, self.runner.runs))
 
     def differences_file(self, cell: Cell) -> Path:
-        """Where the differences of a run are kept."""
-        place = self.runner.runs / "differences"
-        place.mkdir(exist_ok=True)
-        return place / f"{cell.key()}.json"
+        """The file of the foreign-key differences of a run."""
+        folder = self.runner.runs / "differences"
+        folder.mkdir(exist_ok=True)
+        return folder / f"{cell.key()}.json"
 
     def results(self, points: bool = False) -> dict[str, Any]:
         """The content of `results.json`, in the order of the grid."""
-        place = {cell: number for number, cell in enumerate(self.order)}
+        position = {cell: number for number, cell in enumerate(self.order)}
         ordered = sorted(
-            zip(self.cells, self.entries, strict=True), key=lambda pair: place.get(pair[0], 0)
+            zip(self.cells, self.entries, strict=True), key=lambda pair: position.get(pair[0], 0)
         )
         found: dict[str, Any] = {
             "study": self.study.name, "title": self.study.title, "paper": self.study.paper,
@@ -265,13 +265,13 @@ class _Work:
 
     def _about(self, cell: Cell) -> dict[str, Any]:
         return {
-            "dataset": cell.place.name, "task": cell.task, "task_type": cell.kind,
+            "dataset": cell.dataset.name, "task": cell.task, "task_type": cell.kind,
             "variant": cell.variant, "seed": cell.seed,
         }  # fmt: skip
 
     def _shares(self, cell: Cell) -> dict[str, Any]:
         roles = load_run(cell.folder(self.runner.runs)).roles()
-        return {"shares": role_shares(roles, cell.place.tables)}
+        return {"shares": role_shares(roles, cell.dataset.tables)}
 
     def _differences(self, cell: Cell, points: bool) -> dict[str, Any]:
         found: dict[str, Any] = read_json(self.differences_file(cell))
@@ -296,24 +296,23 @@ class _Work:
         return results
 
 
-def _transfer(grid: _Grid, work: _Work) -> None:
-    """Learn the structure of each task, then train each task with the frozen one of each."""
-    learned = work.run(grid.cells())
+def _transfer(grid: _Grid, results: _StudyResults) -> None:
+    """Learn the roles of each task, then train every task with the fixed roles of each task."""
+    learned = results.run(grid.cells())
     cells = []
     for source in learned:
-        roles = load_run(source.folder(work.runner.runs)).roles()
+        roles = load_run(source.folder(results.runner.runs)).roles()
         gates = dict(zip(roles["route"], roles["gate"], strict=True))
         for target in learned:
-            if (target.place, target.seed) != (source.place, source.seed):
+            if (target.dataset, target.seed) != (source.dataset, source.seed):
                 continue
-            own = load_run(target.folder(work.runner.runs)).roles()["route"]
-            # Routes through earlier labels differ between tasks: a gate that is not there is open
-            # half-way.
+            own = load_run(target.folder(results.runner.runs)).roles()["route"]
+            # Routes through the label history differ between tasks: missing gates are set to 0.5.
             missing = [route for route in own if route not in gates]
             if missing:
-                what = f"{target.place.name} {target.task} with {source.task}"
-                work.filled[what] = len(missing)
+                what = f"{target.dataset.name} {target.task} with {source.task}"
+                results.filled[what] = len(missing)
             frozen = {route: float(gates.get(route, 0.5)) for route in own}
             variant = Variant(f"roles of {source.task}")
-            cells.append(grid.cell(target.place, target.task, variant, target.seed, frozen))
-    work.run(cells)
+            cells.append(grid.cell(target.dataset, target.task, variant, target.seed, frozen))
+    results.run(cells)

@@ -1,4 +1,4 @@
-"""Predictions of runs as RelBench's leaderboard takes them, checked by RelBench's own checker."""
+"""Prediction files for RelBench's leaderboard, checked by RelBench's own checker."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ import numpy as np
 import pandas as pd
 
 from relfrog.errors import OutputError, UsageError
+from relfrog.kinds import TASK_KINDS
 from relfrog.runs.run import Run, load_run
 from relfrog.support.files import atomic_file
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Submitted", "leaderboards", "submit"]
 
+#: The task types of the leaderboard.
 _KINDS = ("binary_classification", "regression", "recommendation")
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A file of predictions that the checker has accepted.
+    """A prediction file that the checker accepted.
 
     Attributes:
         task: dataset and task.
-        file: where it is.
-        rows: how many predictions.
-        metrics: what RelBench's checker gives for it.
-        family: the leaderboard that has the task; None if there is none.
+        file: the file.
+        rows: number of predictions.
+        metrics: the metrics that RelBench's checker computes.
+        family: the leaderboard with this task; None if there is none.
     """
 
     task: str
@@ -42,19 +44,19 @@ class Submitted:
 def submit(
     runs: Sequence[str | Path], out: str | Path = "submission", *, overwrite: bool = False
 ) -> list[Submitted]:
-    """Write a file per run with predictions for the test seeds, and have it checked.
+    """Write and check a file of test predictions for each run.
 
-    The database stops at the test time for all of them (the frozen regime), as the benchmark has
-    it. A file that the checker refuses is not left behind.
+    Predictions are made in the frozen regime, as the benchmark requires: the database ends at the
+    test time. A file that the checker rejects is removed.
 
     Args:
         runs: run folders, one per task.
         out: folder for the files, `DATASET__TASK.csv`.
-        overwrite: replace files that are there already.
+        overwrite: whether to replace existing files.
 
     Raises:
-        UsageError: Two runs are of one task, or the leaderboard has no tasks of its type.
-        OutputError: A file is in the way, or the checker refuses it.
+        UsageError: Two runs are of the same task, or the leaderboard does not have its task type.
+        OutputError: A file exists, or the checker rejects it.
     """
     from relbench.submit import LEADERBOARD_TASKS, evaluate_task, write_prediction_table
 
@@ -93,7 +95,7 @@ def submit(
 
 
 def leaderboards(done: Sequence[Submitted]) -> dict[str, list[str]]:
-    """For each leaderboard that files are for, the tasks it still lacks."""
+    """The tasks still missing for each leaderboard that the files belong to."""
     from relbench.submit import LEADERBOARD_TASKS
 
     there = {one.task for one in done}
@@ -109,12 +111,12 @@ def _dataset_name(run: Run) -> str:
 
 
 def _predictions(run: Run, table: pd.DataFrame) -> Any:
-    """In the order of the table: values, or lists of targets."""
+    """Predictions in the order of the table: values, or lists of targets."""
     task = run.prepared.task
     seeds = Seeds(
         table[task.entity_col].to_numpy(np.int64), pd.Series(pd.to_datetime(table[task.time_col]))
     )
     predicted = run.predict_seeds(seeds, run.prepared.cutoff("test", "frozen"))
-    if run.about["task_type"] != "recommendation":
+    if not TASK_KINDS[run.about["task_type"]].ranks:
         return np.asarray(predicted, float).reshape(-1)
     return [[int(target) for target in row if target >= 0] for row in predicted[:, :, 0]]

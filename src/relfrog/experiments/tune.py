@@ -1,7 +1,7 @@
-"""Search for settings by validation, over the paper's space, with Optuna.
+"""Hyper-parameter search by validation score over the paper's search space, with Optuna.
 
-A search is kept as a journal of JSON lines, and every trial is a run that is kept too: an
-interrupted search goes on where it was. Test scores play no part in it.
+The search is stored as a journal of JSON lines, and every trial is a run of its own, so that an
+interrupted search can be resumed. Test scores are not used.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["Tuned", "tune"]
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search has found for a task.
+    """The result of a search for one task.
 
     Attributes:
-        about: for `results.json`.
-        cells: the runs with the chosen settings.
+        about: the entry of `results.json`.
+        cells: the runs with the selected settings.
         table: the trials, as Markdown.
     """
 
@@ -49,26 +49,26 @@ class Tuned:
 
 def tune(
     make: Callable[[StudyDataset, str, Variant, int], Cell],
-    places: Sequence[StudyDataset],
+    datasets: Sequence[StudyDataset],
     runner: GridRunner,
     seeds: int,
     trials: int,
     folder: Path,
     fixed: Mapping[str, Any],
 ) -> list[Tuned]:
-    """Search for every task; the chosen settings become a preset file.
+    """Search settings for every task, and write the best as a preset file.
 
     Args:
-        make: makes a cell of a dataset, a task, settings and a seed.
-        places: datasets and tasks.
-        runner: where cells are run.
-        seeds: over which a trial's validation score is averaged.
-        trials: per task.
-        folder: for journals and presets.
-        fixed: settings that are given, and not searched for.
+        make: creates a cell from a dataset, a task, a variant and a seed.
+        datasets: datasets and tasks.
+        runner: runs the cells.
+        seeds: number of random seeds that a trial's score is averaged over.
+        trials: number of trials per task.
+        folder: folder for journals and presets.
+        fixed: settings that are given and not searched.
 
     Raises:
-        UsageError: Optuna is not installed, or nothing is left to search for.
+        UsageError: Optuna is not installed, or all settings are fixed.
     """
     space = {name: values for name, values in search_space().items() if name not in fixed}
     if not space:
@@ -76,9 +76,9 @@ def tune(
             f"all of {', '.join(search_space())} are set: nothing is left to search for."
         )
     found = []
-    for place in places:
-        for task in place.kinds:
-            one = _Search(place, task, make, runner, seeds, trials, folder, space)
+    for dataset in datasets:
+        for task in dataset.kinds:
+            one = _Search(dataset, task, make, runner, seeds, trials, folder, space)
             found.append(one.run(fixed))
     return found
 
@@ -87,7 +87,7 @@ class _Search:
     """The search for one task."""
 
     def __init__(
-        self, place: StudyDataset, task: str, make: Callable[..., Cell], runner: GridRunner,
+        self, dataset: StudyDataset, task: str, make: Callable[..., Cell], runner: GridRunner,
         seeds: int,
         trials: int, folder: Path, space: Mapping[str, list[Any]],
     ) -> None:  # fmt: skip
@@ -99,29 +99,29 @@ class _Search:
         from optuna.storages.journal import JournalFileBackend
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.optuna, self.place, self.task, self.make = optuna, place, task, make
+        self.optuna, self.dataset, self.task, self.make = optuna, dataset, task, make
         self.runner, self.seeds, self.trials = runner, seeds, trials
-        self.metric = main_metric(place.kinds[task])
+        self.metric = main_metric(dataset.kinds[task])
         self.space: dict[str, Any] = {
             name: optuna.distributions.CategoricalDistribution(values)
             for name, values in space.items()
         }
-        self.stem = f"{place.name}-{task}"
+        self.stem = f"{dataset.name}-{task}"
         self.preset = folder / f"{self.stem}.yaml"
         journal = folder / f"{self.stem}.journal"
-        # Whoever held it is gone: the folder is ours alone.
+        # A stale lock of a dead process: the folder itself is locked by us.
         journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
         self.study = optuna.create_study(
             storage=JournalStorage(JournalFileBackend(str(journal))), study_name=self._name(space),
             direction="maximize" if self.metric.higher else "minimize", load_if_exists=True,
         )  # fmt: skip
-        for trial in self._with("RUNNING"):  # was in progress when the search ended
+        for trial in self._with("RUNNING"):  # interrupted
             self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
             if trial.params.keys() == self.space.keys():
                 self.study.enqueue_trial(trial.params)
 
     def _name(self, space: Mapping[str, list[Any]]) -> str:
-        """Of the study: trials count again only for the same data, settings, seeds and space."""
+        """The name of Optuna's study: trials are reused for the same data, settings and space."""
         content = [[one.key() for one in self._cells({})], sorted(space.items())]
         digest = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:12]
         return f"{self.stem}-{digest}"
@@ -131,7 +131,7 @@ class _Search:
         return list(self.study.get_trials(deepcopy=False, states=wanted))
 
     def _tried(self) -> list[Any]:
-        """Trials that ended by themselves, well or not; settings that came up again only once."""
+        """Finished or failed trials, without duplicates of the same settings."""
         ended = {
             str(sorted(trial.params.items())): trial
             for trial in reversed(self._with("COMPLETE", "FAIL"))
@@ -140,14 +140,14 @@ class _Search:
         return list(ended.values())
 
     def run(self, fixed: Mapping[str, Any]) -> Tuned:
-        """Try settings until there are as many as asked for; then choose."""
+        """Run trials until there are enough; then select the best."""
         before = len(self._tried())
         goal = min(self.trials, math.prod(len(d.choices) for d in self.space.values()))
-        self.runner.say(f"{self.place.name} {self.task}: {goal} trials, {before} of them there")
+        self.runner.say(f"{self.dataset.name} {self.task}: {goal} trials, {before} of them there")
         started, news = time.monotonic(), True
         while (done := len(self._tried())) < goal:
-            # Another seed each time, or a search that goes on would begin with the same draws; and
-            # where it is sure of what is best, others are drawn at random.
+            # A new seed each time, or a resumed search would repeat its draws; and random sampling
+            # if TPE only proposes settings that were tried before.
             seed, samplers = len(self.study.trials), self.optuna.samplers
             startup = max(1, min(10, goal // 2))
             self.study.sampler = (
@@ -171,14 +171,14 @@ class _Search:
                     said = "failed" if math.isnan(score) else f"val {self.metric.name} {score:.4f}"
                     left = (time.monotonic() - started) / (ended - before) * (goal - ended)
                     self.runner.say(
-                        f"[{ended}/{goal}] {self.place.name} {self.task}, {settings}: {said}; "
+                        f"[{ended}/{goal}] {self.dataset.name} {self.task}, {settings}: {said}; "
                         f"about {duration(left)} left"
                     )
             news = len(self._tried()) > done
         return self._choose(fixed)
 
     def _scores(self, asked: Sequence[Any]) -> list[tuple[Any, float]]:
-        """The score of each trial; NaN where a run failed."""
+        """The score of each trial; NaN if a run failed."""
         cells = {trial.number: self._cells(trial.params) for trial in asked}
         everything = [one for several in cells.values() for one in several]
         finished = set(self.runner.run(everything, quiet=True))
@@ -190,10 +190,10 @@ class _Search:
 
     def _cells(self, params: Mapping[str, Any]) -> list[Cell]:
         variant = Variant("tuned", dict(params))
-        return [self.make(self.place, self.task, variant, seed) for seed in range(self.seeds)]
+        return [self.make(self.dataset, self.task, variant, seed) for seed in range(self.seeds)]
 
     def _score(self, cells: Sequence[Cell]) -> float:
-        """The mean validation score, in the regime that selects."""
+        """The mean validation score, in the regime used for selection."""
         scores = []
         for one in cells:
             run = load_run(one.folder(self.runner.runs))
@@ -203,17 +203,17 @@ class _Search:
     def _choose(self, fixed: Mapping[str, Any]) -> Tuned:
         complete = [trial for trial in self._tried() if trial.state.name == "COMPLETE"]
         if not complete:
-            raise RunError(f"{self.place.name} {self.task}: every trial failed. See log.txt.")
+            raise RunError(f"{self.dataset.name} {self.task}: every trial failed. See log.txt.")
         complete.sort(key=lambda trial: trial.value, reverse=self.metric.higher)
         best = complete[0]
         cells = self._cells(best.params)
-        there = list(self.runner.run(cells, quiet=True))  # again, where runs were removed
+        there = list(self.runner.run(cells, quiet=True))  # again, if runs were removed
         if len(there) < len(cells):
-            raise RunError(f"{self.place.name} {self.task}: the best runs are gone. See log.txt.")
+            raise RunError(f"{self.dataset.name} {self.task}: the best runs are gone. See log.txt.")
         base = read_preset(cells[0].preset) if cells[0].preset else {}
         settings = base | dict(fixed) | best.params
         head = (
-            f"# {self.place.name} {self.task}: the best validation {self.metric.name} "
+            f"# {self.dataset.name} {self.task}: the best validation {self.metric.name} "
             f"({best.value:.4f}) of {len(complete)} trials, {self.seeds} seeds each.\n"
         )
         write_text(self.preset, head + yaml.safe_dump(settings, sort_keys=False))
@@ -222,14 +222,14 @@ class _Search:
             [str(trial.number), *(str(trial.params[name]) for name in names), f"{trial.value:.4f}"]
             for trial in complete
         ]
-        title = escape_cell(f"{self.place.name} {self.task}")
+        title = escape_cell(f"{self.dataset.name} {self.task}")
         lines = [
             f"### {title}: trials by validation", "",
             *markdown_table(["trial", *names, f"validation {self.metric.name}"], rows, left=0), "",
             f"Chosen settings: `relfrog train ... --preset {self.preset.name}`", "",
         ]  # fmt: skip
         about = {
-            "dataset": self.place.name, "task": self.task, "metric": self.metric.name,
+            "dataset": self.dataset.name, "task": self.task, "metric": self.metric.name,
             "trials": [
                 {"settings": trial.params, "validation": trial.value} for trial in complete
             ],

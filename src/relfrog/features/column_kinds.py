@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -43,16 +44,6 @@ MOST_CATEGORIES = 10_000
 #: Points of the distribution kept for each numerical column.
 NUM_QUANTILES = 17
 DAY = 86_400_000_000
-#: What the annotation of a field allows in a file.
-JSON_TYPES: dict[str, Any] = {
-    "str": str,
-    "bool": bool,
-    "int": int,
-    "float": float | int,
-    "tuple": list,
-    "NDArray": np.ndarray,
-    "Floats": np.ndarray,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +72,10 @@ class Column(ABC):
     @classmethod
     def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Column:
         """The column that gave these."""
-        given: dict[str, Any] = {**record, **arrays}
-        for part in dataclasses.fields(cls):
-            if not isinstance(given[part.name], JSON_TYPES[str(part.type).split("[")[0]]):
-                raise ValueError(f"{part.name} of {record['name']} is no {part.type}")
-        made: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
-        return cls(**made)
+        given = {**record, **arrays}
+        if strange := given.keys() - {part.name for part in dataclasses.fields(cls)}:
+            raise ValueError(f"{min(strange)} is no part of a {cls.kind} column")
+        return msgspec.convert(given, cls)
 
     @abstractmethod
     def encode(self, found: Any) -> NDArray[Any]:
@@ -334,10 +323,8 @@ class TextColumn(Column):
     @classmethod
     def from_json(cls, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Column:
         """See `Column`."""
-        name, has_missing = record["name"], record["has_missing"]
-        if not isinstance(name, str) or not isinstance(has_missing, bool):
-            raise ValueError("the name or the flag of a text column is wrong")
-        return cls(name, has_missing, restore_text_model(record["model"], arrays))
+        model = restore_text_model(record["model"], arrays)
+        return super().from_json({**record, "model": model}, {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,7 +372,7 @@ def column_from(record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -
     """The column that gave this JSON and these arrays.
 
     Raises:
-        KeyError, TypeError, ValueError: It cannot be.
+        KeyError, TypeError, ValueError, msgspec.ValidationError: It cannot be.
     """
     fields = dict(record)
     return KINDS[fields.pop("kind")].from_json(fields, arrays)

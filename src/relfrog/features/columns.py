@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -201,7 +202,8 @@ class Columns:
                 known, skipped = tuple(record["known"]), dict(record["skipped"])
                 tables[name] = TableColumns(tuple(columns), record["time_col"], known, skipped)
             return cls(tables, pd.Timestamp(about["before"]), str(about["text"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError,
+                msgspec.ValidationError) as error:  # fmt: skip
             raise DatasetError(
                 f"{folder}: no readable columns ({type(error).__name__}: {error}). Fit them again."
             ) from error

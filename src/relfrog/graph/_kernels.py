@@ -373,7 +373,7 @@ def grow(values: Ints, count: Int, needed: Int) -> Ints:
 
 
 @compiled
-def read_times(
+def read_record_times(
     tables: Ints, times: Ints, records: Ints, begin: Int, end: Int, moments: Ints
 ) -> None:
     """Read the times of records[begin:end], which `expand` has prefetched."""
@@ -771,7 +771,7 @@ def walk(
                             if (1 << bits) > slots.size:
                                 slots = grow(slots, 0, 1 << bits)
                             rehash(records, begin, count, slots, bits, tables)
-                read_times(tables, times, records, level, end, moments_found)
+                read_record_times(tables, times, records, level, end, moments_found)
                 if hop > hops:  # what these brought along is brought along as well
                     end, inner = count, limit
         levels[group, hops + 2] = count

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from relfrog.errors import SchemaError, UsageError, unknown
 from relfrog.importing.column_types import ColumnType
 from relfrog.io.sources import SourceTable
+from relfrog.support.files import read_yaml
 
 __all__ = [
     "Corrections",
@@ -209,17 +210,7 @@ def read_corrections(path: Path) -> Corrections:
     Raises:
         SchemaError: The file cannot be read, or holds something that means nothing.
     """
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SchemaError(f"mapping file {path} cannot be read: {error}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise SchemaError(
-            f"mapping file {path} is no YAML: {' '.join(str(error).split())}"
-        ) from None
-    root = _mapping(content, _TOP, str(path))
+    root = _mapping(read_yaml(path, f"mapping file {path}", SchemaError), _TOP, str(path))
     corrections = Corrections(closed=True, val=_time(root.get("val")), test=_time(root.get("test")))
     for name, given in _mapping(root.get("tables"), None, f"{path}: tables").items():
         where = f"{path}: table {name}"

@@ -28,10 +28,10 @@ from relfrog.training.inference import predict_seeds
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 from relfrog.training.trainer import Trainer
+from relfrog.training.weights import FILE, named_part
 
 __all__ = ["CANDIDATES", "FILE", "REFIT", "SELECTED", "NetworkModel"]
 
-FILE = "model.safetensors"
 #: Subfolder of a refitted model's run with the model selected by validation.
 SELECTED = "chosen"
 #: Temporary subfolders during training: of candidates that validation decides between, and of the
@@ -166,9 +166,8 @@ class NetworkModel(Model):
     def network(self) -> Network:
         """The network with its weights."""
         network = self.prepared.network(self.labels, self.gates)
-        weights = {k[8:]: v for k, v in self.weights.items() if k.startswith("network.")}
         try:
-            network.load_state_dict(weights)
+            network.load_state_dict(named_part(self.weights, "network"))
         except RuntimeError as error:
             text = " ".join(str(error).split())[:300]
             raise RunError(

@@ -12,15 +12,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from relfrog.analysis.bootstrap import Interval
-from relfrog.analysis.explanation import Explanation, Reason, TableShare
+from relfrog.analysis.explanation import Explanation
 from relfrog.analysis.fd_space import Differences
-from relfrog.analysis.importance import Importance, TableImportance
+from relfrog.analysis.importance import Importance
 from relfrog.errors import RunError
 from relfrog.reporting.material import Answers, Material
 from relfrog.support.files import load_tensors, save_tensors, write_json
@@ -96,7 +96,8 @@ def recall(found: Material, deep: bool) -> bool:
             "differences": content["differences"] and _differences(content["differences"]),
         }
         why = {name: str(content["why"][name]) for name in PARTS if name in content["why"]}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, RunError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, RunError,
+            msgspec.ValidationError):  # fmt: skip
         return False
     if any(not parts[name] and name not in why for name in PARTS):
         return False
@@ -156,53 +157,34 @@ def _answers(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Answe
 
 
 def _importance(content: dict[str, Any]) -> Importance:
-    def entry(one: dict[str, Any]) -> TableImportance:
-        both = (one["hidden"], one["shuffled"])
-        hidden, shuffled = (None if x is None else Interval(*map(_number, x)) for x in both)
-        return TableImportance(one["table"], one["column"], hidden, shuffled)
-
-    return Importance(
-        content["metric"], _number(content["score"]), int(content["seeds"]), int(content["of"]),
-        tuple(entry(one) for one in content["tables"]),
-        tuple(entry(one) for one in content["columns"]),
-    )  # fmt: skip
+    for entry in (*content["tables"], *content["columns"]):
+        for name in ("hidden", "shuffled"):
+            entry[name] = entry[name] and [*map(_number, entry[name])]
+    return msgspec.convert({**content, "score": _number(content["score"])}, Importance)
 
 
 def _explanation(content: dict[str, Any]) -> Explanation:
-    tables = tuple(
-        TableShare(one["table"], int(one["rows"]), _time(one["newest"]),
-                   None if one["effect"] is None else float(one["effect"]))
-        for one in content["tables"]
-    )  # fmt: skip
-    rows = tuple(
-        Reason(
-            one["table"], one["key"], _time(one["time"]), int(one["hops"]), _number(one["effect"]),
-            dict(one["cells"]), tuple(map(int, one["leads_to"])),
-        )
-        for one in content["rows"]
-    )  # fmt: skip
-    return Explanation(
-        content["table"], content["key"], pd.Timestamp(content["time"]),
-        _number(content["prediction"]), content["answer"], tables, rows, int(content["looked_at"]),
-    )  # fmt: skip
+    for row in content["rows"]:
+        row["effect"] = _number(row["effect"])
+    prediction = _number(content["prediction"])
+    return msgspec.convert({**content, "prediction": prediction}, Explanation, dec_hook=_time)
 
 
 def _differences(content: dict[str, Any]) -> Differences:
     points = np.array(content["points"], float).reshape(-1, 2)
     if not len(points) == len(content["key"]) == len(content["matched"]):
         raise ValueError("points of different lengths")
-    return Differences(
-        points, [str(key) for key in content["key"]], np.array(content["matched"], bool),
-        {key: _number(value) for key, value in content["separation"].items()},
-        {key: _number(value) for key, value in content["scored"].items()},
-        _number(content["silhouette"]), _number(content["explained"]),
-    )  # fmt: skip
+    for name in ("separation", "scored"):
+        content[name] = {key: _number(value) for key, value in content[name].items()}
+    numbers = {name: _number(content[name]) for name in ("silhouette", "explained")}
+    arrays = {"points": points, "matched": np.array(content["matched"], bool)}
+    return msgspec.convert({**content, **numbers, **arrays}, Differences)
 
 
-def _number(value: float | None) -> float:
+def _number(value: Any) -> Any:
     """JSON has no NaN."""
-    return float("nan") if value is None else float(value)
+    return float("nan") if value is None else value
 
 
-def _time(value: str | None) -> pd.Timestamp | None:
-    return None if value is None else pd.Timestamp(value)
+def _time(kind: Any, value: Any) -> pd.Timestamp:
+    return pd.Timestamp(value)

@@ -1,4 +1,4 @@
-"""PredictionFormat as tables with the source's keys: what may be asked of each type of task."""
+"""Predictions as tables with the source's keys, and the options of `predict`, per task type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from relfrog.datasets.entities import Keys
 from relfrog.errors import UsageError
 from relfrog.graph.popularity import ListRequest
-from relfrog.kinds import ENTITY_KINDS
+from relfrog.kinds import TASK_KINDS
 from relfrog.nn.task_heads import HEADS
 from relfrog.runs.recommendation import list_table, requested_lists
 from relfrog.support.text import free_name
@@ -21,20 +21,20 @@ __all__ = ["PREDICTION_FORMATS", "PredictionFormat"]
 
 
 class PredictionFormat(Protocol):
-    """What may be asked of a type of task, and what is answered."""
+    """The options of `predict` for a task type, and the table it returns."""
 
     def check(self, *, k: int | None, targets: Keys | None, exclude_known: bool) -> None:
-        """Refuse what makes no sense for the type of task.
+        """Check the options.
 
         Raises:
-            UsageError: An option is for other types of task.
+            UsageError: An option is for other task types.
         """
 
     def request(
         self, prepared: Prepared, seeds: Seeds, k: int | None, targets: Keys | None,
         exclude_known: bool,
     ) -> ListRequest | None:  # fmt: skip
-        """What a model is asked for beside the seeds."""
+        """The request to the model, in addition to the seeds."""
 
     def frame(
         self, prepared: Prepared, labels: dict[str, Any], keys: pd.DataFrame, seeds: Seeds,
@@ -44,10 +44,10 @@ class PredictionFormat(Protocol):
 
 
 class EntityFormat:
-    """One row per entity: its key, the time, and what is predicted."""
+    """One row per entity: its key, the time, and the prediction."""
 
     def check(self, *, k: int | None, targets: Keys | None, exclude_known: bool) -> None:
-        """Only lists have a length and targets."""
+        """Reject the options of lists."""
         if k is not None or targets is not None or exclude_known:
             raise UsageError(
                 "k, targets and exclude_known are for recommendations only. Leave them out."
@@ -57,7 +57,7 @@ class EntityFormat:
         self, prepared: Prepared, seeds: Seeds, k: int | None, targets: Keys | None,
         exclude_known: bool,
     ) -> None:  # fmt: skip
-        """Nothing more."""
+        """No request."""
 
     def frame(
         self, prepared: Prepared, labels: dict[str, Any], keys: pd.DataFrame, seeds: Seeds,
@@ -76,7 +76,7 @@ class RankedListFormat:
     """One row per entity and rank: both keys, the time, the rank and the score."""
 
     def check(self, *, k: int | None, targets: Keys | None, exclude_known: bool) -> None:
-        """A list has an entry at least."""
+        """Check the length of the lists."""
         if k is not None and k < 1:
             raise UsageError(f"k must be 1 or more (got {k}).")
 
@@ -95,7 +95,7 @@ class RankedListFormat:
         return list_table(prepared, keys, seeds, predicted)
 
 
-#: By RelBench's name of the type of task.
+#: Formats by RelBench's name of the task type.
 PREDICTION_FORMATS: dict[str, PredictionFormat] = {
-    **dict.fromkeys(ENTITY_KINDS, EntityFormat()), "recommendation": RankedListFormat(),
-}  # fmt: skip
+    name: RankedListFormat() if kind.ranks else EntityFormat() for name, kind in TASK_KINDS.items()
+}

@@ -1,6 +1,6 @@
-"""Quick baselines beside a model: what its scores are to be compared with.
+"""Quick baselines that a model's scores are compared with.
 
-They are kept in `baselines.json`: per model, split and regime the metrics, and the seconds it took.
+`baselines.json` holds their metrics by model, split and regime, and the seconds they took.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ FILE = "baselines.json"
 def score_baselines(
     opened: OpenedTask, config: Config, folder: Path, callbacks: Sequence[Callback] = ()
 ) -> dict[str, Any]:
-    """Scores of the models that take little time.
+    """Fit and score the baselines that take little time.
 
     For one label per entity these are means, medians, recent labels, and LightGBM with few seeds
     and a single trial; for a recommendation popularity, past visits, and LightGBM's ranker with few
-    pairs. One that fails is left out. Beside a model that is no network stand the others, without
-    LightGBM.
+    pairs. One that fails is left out. A model that is itself a baseline is compared with the
+    others, without LightGBM.
 
     Args:
         opened: the task.
-        config: the model's settings; regime, seed and text model hold for the baselines too.
-        folder: of the run.
-        callbacks: notified of each that fails.
+        config: the model's settings; the baselines use its regime, seed and text model.
+        folder: the run folder.
+        callbacks: notified of each baseline that fails.
 
     Returns:
         `{"models": {name: {split: {regime: {metric: value}}}}, "seconds": ...}`.
@@ -56,7 +56,7 @@ def score_baselines(
         made: type[Model] = kind.load(opened.kind)
         if kind.learns:
             if MODELS[config.model].baseline:
-                continue  # beside what takes seconds nothing that takes minutes
+                continue  # a model that takes seconds is not compared with one that takes minutes
             made = QuickBoostedRanker if made.encoded else QuickBoostedTrees
         try:
             prepared = opened.prepare(replace(own, model=kind.name), encode=made.encoded)
@@ -67,7 +67,7 @@ def score_baselines(
                 split: {regime: model.score(split, regime) for regime in REGIMES}
                 for split in ("val", "test")
             }
-        except Exception as error:  # whatever it is, the run itself is whole
+        except Exception as error:  # whatever it is, the run itself is complete
             why = " ".join(str(error).split()) or type(error)
             announce(callbacks, f"baseline {kind.name} left out: {why}")
     return {"models": models, "seconds": round(time.monotonic() - started, 1)}

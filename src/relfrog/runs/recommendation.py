@@ -1,4 +1,4 @@
-"""Lists of recommendations: what is wanted of them, and what came out as a table with keys."""
+"""Lists of recommendations: requests in terms of rows, and results as a table with keys."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["list_table", "requested_lists"]
 def requested_lists(
     prepared: Prepared, seeds: Seeds, k: int | None, targets: Keys | None, exclude: bool
 ) -> ListRequest:
-    """What is asked of the lists, in terms of rows.
+    """Convert the options of `predict` to a `ListRequest`.
 
     Args:
         prepared: the task and the database.
-        seeds: whom for, and when.
-        k: their length; None for that of the task.
-        targets: what may be in them; None for everything.
-        exclude: whether to leave out what the entity was joined to before.
+        seeds: entities and times.
+        k: length of the lists; None for that of the task.
+        targets: keys of the targets allowed in the lists; None for all.
+        exclude: whether to leave out targets that the entity was joined to before.
     """
     task, graph = prepared.task, prepared.graph
     table = task.dst_entity_table
@@ -51,9 +51,9 @@ def list_table(
 
     Args:
         prepared: the task and the database.
-        keys: of the entities, one row per seed.
-        seeds: whom for, and when.
-        predicted: rows and scores; a negative row ends a list. Shape [seeds, k, 2].
+        keys: keys of the entities, one row per seed.
+        seeds: entities and times.
+        predicted: target rows and scores; a negative row ends a list. Shape [seeds, k, 2].
     """
     table, dataset = prepared.task.dst_entity_table, prepared.dataset
     primary = dataset.manifest.tables[table].pkey
@@ -65,7 +65,7 @@ def list_table(
     frame[free_name("rank", taken)] = rank + 1
     found = key_frame(dataset.dataset_dir, table, primary, lists[who, rank, 0].astype(np.int64))
     for column in found:
-        # Where both tables call their key the same, the target's says whose it is.
+        # If both keys have the same name, that of the target gets the table as a prefix.
         name = str(column) if str(column).lower() not in taken else f"{table}.{column}"
         frame[free_name(name, taken)] = found[column]
     frame[free_name("score", taken)] = lists[who, rank, 1]

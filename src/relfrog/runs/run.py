@@ -1,4 +1,4 @@
-"""Runs: a trained model with all that belongs to it, to evaluate, predict with and look into."""
+"""Runs: a trained model with its folder, to evaluate, predict with and analyse."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Run:
     def answers(
         self, split: str = "test", regime: str = "rolling"
     ) -> tuple[Seeds, NDArray[Any], NDArray[Any]]:
-        """The labelled seeds of a split, their labels as metrics want them, and the predictions."""
+        """The labelled seeds of a split, their labels for the metrics, and the predictions."""
         if split not in ("val", "test"):
             raise UsageError(f"split must be val or test (got {split!r}).")
         if regime not in REGIMES:
@@ -85,7 +85,7 @@ class Run:
 
     @cached_property
     def selected(self) -> Run:
-        """What validation has selected: this run, unless its model was refitted afterwards."""
+        """The run of the model selected by validation: this run, unless it was refitted."""
         if not self.config.refit or self.part:
             return self
         return replace(self, part=SELECTED, fitted=self.model.selected)
@@ -118,8 +118,8 @@ class Run:
             several labels a probability for each. For a recommendation one row per entity and
             rank, the best first: both keys, the time, `rank` from 1, and `score`.
         """
-        answers = PREDICTION_FORMATS[self.about["task_type"]]
-        answers.check(k=k, targets=targets, exclude_known=exclude_known)
+        form = PREDICTION_FORMATS[self.about["task_type"]]
+        form.check(k=k, targets=targets, exclude_known=exclude_known)
         task = self.prepared.task
         table = task.entity_table
         time = self.moment(at)
@@ -141,9 +141,9 @@ class Run:
                 else pd.Series(np.repeat(time.to_datetime64(), len(rows)))
             )
         seeds = Seeds(rows, times)
-        request = answers.request(self.prepared, seeds, k, targets, exclude_known)
+        request = form.request(self.prepared, seeds, k, targets, exclude_known)
         predicted = self.predict_seeds(seeds, None, request)
-        return answers.frame(self.prepared, self.about["labels"], keys, seeds, predicted)
+        return form.frame(self.prepared, self.about["labels"], keys, seeds, predicted)
 
     def count(self, split: str) -> int:
         """Labelled seeds of a split."""
@@ -188,7 +188,7 @@ class Run:
 
     @property
     def baselines(self) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
-        """Scores of quick baselines beside this model: name, split, regime; empty without them."""
+        """Scores of the quick baselines by name, split and regime; empty if there are none."""
         if not (self.folder / "baselines.json").is_file():
             return {}
         found = self._read("baselines.json", dict).get("models")
@@ -261,7 +261,7 @@ class Run:
         """Predictions as the metrics want them; see `relfrog.models.Model.predict`."""
         return self.model.predict(seeds, cutoff, request)
 
-    # Questions to a run. They are answered in rooms that come later, hence the late imports.
+    # Analysis. These folders come later in the layers, hence the local imports.
 
     def explain(self, entity: Any, at: Any = None, *, rows: int = 40) -> Explanation:
         """The rows of the past behind one prediction; see `relfrog.analysis.explanation`."""
@@ -298,7 +298,7 @@ class Run:
             raise UsageError(f"{at!r} is no time. Write it as 2026-01-01.")
         if time.tzinfo:
             time = time.tz_convert("UTC").tz_localize(None)
-        # In microseconds a time may be as far away as it likes.
+        # Microseconds cover all times; nanoseconds only those until 2262.
         return time.as_unit("ns" if time.nanosecond else "us")
 
 

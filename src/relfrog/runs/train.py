@@ -67,7 +67,7 @@ def train(
             refused.
         overwrite: replace a run that is there already.
         device: "cpu", "cuda", ...; by default a GPU if there is one.
-        baselines: whether to score quick baselines beside the model; `Run.baselines` has them.
+        baselines: whether to score quick baselines, too; see `Run.baselines`.
         members: for "auto", finished runs by model; those of the same data, task and settings are
             taken over instead of being trained again.
         callbacks: notified of what happens; see `relfrog.Callback`.
@@ -149,18 +149,18 @@ def _fit(
     members: Mapping[str, str | Path],
     resume: bool = False,
 ) -> Run:
-    """Fit the model of a run that is begun, and score quick baselines beside it."""
+    """Fit the model of a run, and score quick baselines."""
     model = make_model(prepared, about, device)
     if isinstance(model, AutoModel):
         model.finished = members
     about = fit_model(model, folder, about, callbacks=callbacks, resume=resume)
     run = Run(folder, about, model.prepared.config, device, opened=prepared.opened, fitted=model)
-    if baselines and not model.members:  # which stand beside each other already
-        _score_beside(run, callbacks)
+    if baselines and not model.members:  # members are compared with each other
+        _score_baselines(run, callbacks)
     return run
 
 
-def _score_beside(run: Run, callbacks: Sequence[Callback]) -> None:
+def _score_baselines(run: Run, callbacks: Sequence[Callback]) -> None:
     """Score quick baselines; whatever happens to them, the run is complete."""
     try:
         announce(callbacks, "baselines beside it ...")

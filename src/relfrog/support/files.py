@@ -11,9 +11,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from relfrog.errors import DatasetError, OutputError, RunError
+from relfrog.errors import DatasetError, OutputError, RelFrogError, RunError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 __all__ = [
     "append_line",
@@ -26,6 +29,7 @@ __all__ = [
     "load_tensors",
     "locked",
     "read_json",
+    "read_yaml",
     "recover",
     "save_tensors",
     "write_json",
@@ -285,6 +289,26 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path} cannot be read ({error}). Train again.") from None
+
+
+def read_yaml(path: Path | Traversable, name: str, error: type[RelFrogError]) -> Any:
+    """Read a YAML file that a user gave.
+
+    Args:
+        path: The file.
+        name: How to name it in an error.
+        error: What to raise if it cannot be read or is no YAML.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as wrong:
+        raise error(f"{name} cannot be read: {wrong.strerror or wrong}.") from None
+    except UnicodeDecodeError:
+        raise error(f"{name} is no YAML: it is not UTF-8.") from None
+    except (yaml.YAMLError, RecursionError) as wrong:
+        raise error(f"{name} is no YAML: {' '.join(str(wrong).split())}") from None
 
 
 def save_tensors(path: Path, tensors: dict[str, Any], about: dict[str, str] | None = None) -> None:

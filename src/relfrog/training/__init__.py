@@ -1,1 +1,1 @@
-"""What models learn from, prepared once, and how a network learns."""
+"""Prepared tasks, and the training loop of networks: trainer, callbacks, checkpoints."""

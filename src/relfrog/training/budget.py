@@ -1,4 +1,4 @@
-"""How long training may take."""
+"""The time budget of training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["UNLIMITED", "Budget"]
 
 @dataclass(frozen=True)
 class Budget:
-    """When training has to end, on the clock of `time.monotonic`; never by default.
+    """The deadline of training, on the clock of `time.monotonic`; none by default.
 
     A network stops in the middle of an epoch, early enough to be scored in time; LightGBM with the
     round in which time runs out.
@@ -21,12 +21,12 @@ class Budget:
 
     @classmethod
     def of_minutes(cls, minutes: float) -> Budget:
-        """So many minutes from now."""
+        """A budget of this many minutes from now."""
         return cls(time.monotonic() + 60 * minutes)
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
+        """Whether the budget is exhausted."""
         return self.over_in(0.0)
 
     def over_in(self, seconds: float) -> bool:
@@ -39,5 +39,5 @@ class Budget:
         return self if math.isinf(self.until) else Budget(now + (self.until - now) / parts)
 
 
-#: All the time there is.
+#: No deadline.
 UNLIMITED = Budget()

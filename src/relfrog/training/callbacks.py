@@ -1,4 +1,4 @@
-"""What may be done while training goes on, and what is reported of an epoch."""
+"""Callbacks of the training loop, and the record of an epoch."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["Callback", "EpochRecord", "announce"]
 
 
 class Callback:
-    """What may be done while training goes on; override any of the methods."""
+    """Hooks into the training loop; override any of the methods."""
 
     def on_start(self, trainer: Trainer) -> None:
-        """Everything is ready; the first step comes next."""
+        """Called before the first step."""
 
     def on_step(self, trainer: Trainer, loss: float) -> None:
-        """A step is done."""
+        """Called after each step."""
 
     def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
-        """An epoch is done and validated."""
+        """Called after each epoch, with its validation metrics."""
 
     def on_end(self, trainer: Trainer) -> None:
-        """Training has ended; the best weights are in place."""
+        """Called after training, with the best weights loaded."""
 
     def on_message(self, text: str) -> None:
-        """A line of progress; models without epochs report nothing else."""
+        """Called with a line of progress; models without epochs report nothing else."""
 
 
 def announce(callbacks: Sequence[Callback], text: str) -> None:
-    """Report a line of progress."""
+    """Send a line of progress to all callbacks."""
     for callback in callbacks:
         callback.on_message(text)
 
@@ -47,9 +47,9 @@ class EpochRecord:
         fd_emb: mean L_emb.
         fd_pair: mean L_pair.
         val: validation metrics.
-        best: whether these weights were saved.
+        best: whether these weights were the best so far, and saved.
         seconds: training time of the epoch.
-        seeds_per_second: its speed.
+        seeds_per_second: training speed.
         gates: the average gate of each route.
     """
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from relfrog.errors import RelFrogWarning, RunError
 from relfrog.support.files import save_tensors, write_text
+from relfrog.training.weights import named_part
 
 __all__ = ["TrainerState", "clear", "load", "save"]
 
@@ -55,7 +56,8 @@ class TrainerState:
 def save(trainer: Any) -> None:
     """Write all that is needed to go on as if nothing had happened."""
     tensors = {f"network.{k}": v for k, v in trainer.network.state_dict().items()}
-    tensors |= {f"average.{k}": v for k, v in trainer.averaged.items()}
+    if trainer.average is not None:
+        tensors |= {f"average.{k}": v for k, v in trainer.average.network.state_dict().items()}
     if trainer.dependencies is not None:
         tensors |= {f"fd.{k}": v for k, v in trainer.dependencies.state_dict().items()}
     for name, optimizer in trainer.optimizers().items():
@@ -141,19 +143,16 @@ def _read(path: Path) -> tuple[dict[str, Tensor], TrainerState]:
 
 
 def _restore(trainer: Any, path: Path, tensors: dict[str, Tensor], progress: TrainerState) -> None:
-    def part(prefix: str) -> dict[str, Tensor]:
-        start = f"{prefix}."
-        return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}
-
     try:
         trainer.at = progress
-        trainer.network.load_state_dict(part("network"))
-        trainer.averaged = {k: v.to(trainer.device) for k, v in part("average").items()}
+        trainer.network.load_state_dict(named_part(tensors, "network"))
+        if trainer.average is not None:
+            trainer.average.network.load_state_dict(named_part(tensors, "average"))
         if trainer.dependencies is not None:
-            trainer.dependencies.load_state_dict(part("fd"))
+            trainer.dependencies.load_state_dict(named_part(tensors, "fd"))
         for name, optimizer in trainer.optimizers().items():
             state: dict[int, dict[str, Tensor]] = {}
-            for key, value in part(name).items():
+            for key, value in named_part(tensors, name).items():
                 number, _, entry = key.partition(".")
                 state.setdefault(int(number), {})[entry] = value
             groups = optimizer.state_dict()["param_groups"]

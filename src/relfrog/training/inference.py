@@ -23,10 +23,10 @@ def predict_seeds(
     device: torch.device,
     request: Any = None,
 ) -> NDArray[Any]:
-    """Predictions in the order of the loader's seeds. Shape [seeds] or [seeds, k].
+    """Predict for the seeds of a loader, in their order. Shape [seeds] or [seeds, k].
 
-    For a recommendation [seeds, k, 2]: targets and scores, as a `ListRequest` says.
-    A batch that does not fit into memory is halved until it does.
+    For a recommendation [seeds, k, 2]: targets and scores, according to the `ListRequest`.
+    A batch that does not fit into memory is split into micro-batches.
     """
     was_training = network.training
     network.eval()

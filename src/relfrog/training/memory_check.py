@@ -1,4 +1,4 @@
-"""Memory: what a dataset will need, what there is, and which errors mean that it is too little."""
+"""Estimate the memory that training needs, and compare it with the memory of the machine."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from relfrog.support.memory import free_memory, total_memory
 __all__ = ["VARIABLE", "check_room", "estimate"]
 
 
-#: Overrides what was found: how many GB there are, or "ignore" not to look at all.
+#: Environment variable that overrides the detected memory: a number of GB, or "ignore".
 VARIABLE = "RELFROG_MEMORY"
-#: What Python and the libraries take before any row is read.
+#: Bytes that Python and the libraries use before any row is read.
 BASE = 600 << 20
-#: Bytes per value by kind: as read, as a tensor, and what is held while one becomes the other.
+#: Bytes per value by kind: as read, as a tensor, and temporarily during encoding.
 BYTES = {"integer": 40, "number": 40, "boolean": 24, "time": 120, "text": 160, "list": 200}
-#: What training takes besides: models that count, trees, and networks of any size.
+#: Additional bytes for training: statistics of labels, trees, and networks of any size.
 COUNTING, TREES, NETWORK = 50 << 20, 600 << 20, 250 << 20
-#: Rows of a batch per seed, at most, and numbers that are held for each channel of such a row.
+#: The most rows of a batch per seed, and numbers stored per channel of such a row.
 ROWS_PER_SEED, NUMBERS = 64, 15
 
 
@@ -35,15 +35,15 @@ def estimate(
     batch_size: int = 512,
     text_channels: int = 32,
 ) -> int:
-    """About how many bytes training on these tables takes at its peak; from their headers.
+    """Estimate the peak memory of training, in bytes, from the headers of the tables.
 
-    Measured peaks lie between a half of it and all of it: docs/promises.md has them.
+    Measured peaks are between half of the estimate and all of it; see docs/promises.md.
 
     Args:
-        tables: of the dataset.
-        model: what is trained.
-        channels: of a network.
-        layers: of a network.
+        tables: the tables of the dataset.
+        model: the model to train.
+        channels: channels of a network.
+        layers: layers of a network.
         batch_size: seeds per step.
         text_channels: numbers per text.
     """
@@ -68,27 +68,28 @@ def estimate(
                 for group in range(metadata.num_row_groups if kind in ("text", "list") else 0):
                     long += metadata.row_group(group).column(number).total_uncompressed_size
                 total += value * table.rows + 2 * long
-        # Pointers both ways, and times.
+        # Pointers in both directions, and times.
         total += table.rows * (16 * len(table.fkeys) + 16)
     return total
 
 
 def check_room(name: str, tables: list[TableFile], **settings: Any) -> None:
-    """Say before any work begins if a dataset is too large for the machine.
+    """Check, before any work, that a dataset fits into memory.
 
-    The environment variable RELFROG_MEMORY says how many GB there are, or "ignore".
+    The environment variable RELFROG_MEMORY overrides the detected memory: a number of GB, or
+    "ignore".
 
     Args:
-        name: of the dataset.
-        tables: of the dataset.
-        settings: of the model, as `estimate` takes them; others are passed over.
+        name: name of the dataset.
+        tables: its tables.
+        settings: settings of the model, for `estimate`; others are ignored.
 
     Raises:
         DatasetError: It needs more memory than the machine has.
-        UsageError: The variable holds something else.
+        UsageError: The environment variable is neither a number nor "ignore".
 
     Warns:
-        RelFrogWarning: It needs more than is free.
+        RelFrogWarning: It needs more memory than is free.
     """
     total, free = total_memory(), free_memory()
     if said := os.environ.get(VARIABLE, "").strip():

@@ -1,4 +1,4 @@
-"""Where a loss that is no number comes from: a label, a table and its column, or the weights."""
+"""Diagnose a loss that is NaN or infinite: a label, a column, or the weights."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def blame(
     columns: Mapping[str, TableColumns],
     targets: Any,
 ) -> str:
-    """What brought a loss that is not finite, in words.
+    """The likely cause of a non-finite loss, as text.
 
-    Labels and columns of the batch that are not finite come first, then weights. If all of these
-    are finite, it is the value that is furthest from those of training.
+    Non-finite labels and columns of the batch come first, then non-finite weights. If all are
+    finite, it is the encoded value with the largest magnitude.
     """
     if isinstance(targets, torch.Tensor) and targets.is_floating_point():
         wrong = ~torch.isfinite(targets[plan.batch.seed_ids.to(targets.device)])

@@ -1,8 +1,8 @@
-"""An opened task: a dataset read once, and everything made of it computed once and shared.
+"""An opened task: a dataset that is read once, with a cache of everything computed from it.
 
-Several models may learn from one task in one command: the members of `auto`, baselines beside a
-network, the network with and without label history. They all take what they need from here, so
-the database is read once, and each table is encoded once.
+Several models can be trained on a task in one command: the members of `auto`, a network and its
+baselines, a network with and without label history. They share one `OpenedTask`, so the database is
+read once and each table is encoded once.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = ["OpenedTask", "open_task"]
 
 
 def open_task(dataset: str | Path, task: str, **settings: Any) -> OpenedTask:
-    """Open a dataset and one of its tasks; nothing is read yet but headers.
+    """Open a dataset and one of its tasks; only file headers are read.
 
     Args:
         dataset: a dataset folder, or the name of a dataset that RelBench hosts.
         task: one of its tasks.
-        settings: of the model, for the check that memory will do.
+        settings: settings of the model, to estimate the memory it needs.
 
     Raises:
         DatasetError: There is no such dataset, or it does not fit into memory.
@@ -54,14 +54,14 @@ def open_task(dataset: str | Path, task: str, **settings: Any) -> OpenedTask:
 
 
 class OpenedTask:
-    """A dataset and a task, read once.
+    """A dataset and a task, with caches.
 
     Args:
         dataset: RelBench's dataset.
         task: RelBench's task.
         db: the whole database, if it has been read already.
-        change: applied to the database, and to the table of earlier labels, before anything else
-            looks at them; see `relfrog.analysis.altered_future`.
+        change: applied to the database, and to the label history, before anything else reads
+            them; see `relfrog.analysis.altered_future`.
         closed_by: see `relfrog.datasets.label_history.known_labels`.
     """
 
@@ -86,26 +86,26 @@ class OpenedTask:
     def altered(
         self, change: Callable[[Database], Database], closed_by: pd.Timestamp | None = None
     ) -> OpenedTask:
-        """The same task on a changed database, without reading it again."""
+        """The same task on an altered database, without reading it again."""
         return OpenedTask(
             self.dataset, self.task, db=self.source, change=change, closed_by=closed_by
         )
 
     @property
     def kind(self) -> str:
-        """RelBench's name of the type of task."""
+        """RelBench's name of the task type."""
         return str(self.task.task_type.value)
 
     @cached_property
     def source(self) -> Database:
-        """The whole database as it was read."""
+        """The whole database as read."""
         if self._given is not None:
             return self._given
         return self.dataset.get_db(upto_test_timestamp=False)
 
     @cached_property
     def db(self) -> Database:
-        """The whole database."""
+        """The whole database, altered if `change` is given."""
         db = self.source if self._change is None else self._change(self.source)
         return timed_first(db)
 
@@ -117,7 +117,7 @@ class OpenedTask:
 
     @cached_property
     def history(self) -> str:
-        """The name of the table of earlier labels, where it is shown."""
+        """The name of the label history's table."""
         return label_history_name(self.db)
 
     @cached_property
@@ -133,7 +133,7 @@ class OpenedTask:
         return allowed(self.task, Database({**self.db.table_dict, **earlier.table_dict}))
 
     def shown(self, history: bool) -> Database:
-        """The database as models see it, with or without the table of earlier labels."""
+        """The database as models see it, with or without the label history."""
         return self._with_history if history else self._without_history
 
     def seeds(self, split: str) -> Seeds:
@@ -149,7 +149,7 @@ class OpenedTask:
         return frame
 
     def training_seeds(self, density: int = 1) -> Seeds:
-        """The training seeds of the task, or several times as many, with times between its own."""
+        """The training seeds; with `density` n, n times as many seed times, in equal steps."""
         if density == 1 or self.task.sql is None:
             return self.seeds("train")
         if density not in self._training_seeds:
@@ -161,18 +161,18 @@ class OpenedTask:
             frame = frame[frame[task.entity_col] < len(db.table_dict[task.entity_table])]
             first = self.seeds("train").times.min()
             frame = frame[frame[task.time_col] >= first]
-            # SQL gives its rows in another order every time.
+            # The order of SQL results varies.
             frame = frame.sort_values([task.time_col, task.entity_col], kind="stable")
             self._training_seeds[density] = Seeds.of_frame(task, frame)
         return self._training_seeds[density]
 
     def with_validation(self, train: Seeds) -> Seeds:
-        """Training seeds, and those of validation whose windows have closed by the test time."""
+        """Training seeds, and validation seeds whose windows have closed by the test time."""
         val = self.seeds("val")
         closed = (val.times + self.task.timedelta <= self.dataset.test_timestamp).to_numpy()
         return train.joined(val.take(np.flatnonzero(closed)))
 
-    # Columns as numbers.
+    # Columns as tensors.
 
     def fit_columns(self, text: str, text_channels: int, history: bool) -> Columns:
         """Types and statistics of all columns, from rows before the validation time."""
@@ -187,11 +187,11 @@ class OpenedTask:
         return Columns({n: fitted[n] for n in sorted(shown.table_dict)}, before, text)
 
     def load_columns(self, folder: Path) -> Columns:
-        """The columns of a stored run."""
+        """The columns of a saved run."""
         return self._shared(Columns.load(folder))
 
     def _shared(self, columns: Columns) -> Columns:
-        """The same columns; those that another model has too are one object, encoded once."""
+        """Replace columns by equal ones of another model, so that each table is encoded once."""
         tables = {
             name: self._tables.setdefault(_digest(name, table), table)
             for name, table in columns.tables.items()
@@ -206,7 +206,7 @@ class OpenedTask:
         return {name: self._features[id(table)] for name, table in columns.tables.items()}
 
     def graph(self, history: bool, columns: Columns | None = None) -> RelationalGraph:
-        """The relational graph; only of what the columns know, where these are given."""
+        """The relational graph; restricted to tables and keys of `columns`, if given."""
         shown = self.shown(history)
         key: tuple[bool, tuple[int, ...]] = (history, ())
         if columns is not None:
@@ -221,20 +221,19 @@ class OpenedTask:
     def prepare(
         self, config: Config, columns: Columns | None = None, *, encode: bool = True
     ) -> Prepared:
-        """What a model of these settings reads.
+        """Prepare the task for a model.
 
         Args:
             config: the settings; "auto" for the history counts as "on".
-            columns: those of an earlier run; by default they are fitted.
-            encode: whether to make numbers of the columns; otherwise the tables themselves are
-                kept.
+            columns: columns of a saved run; by default they are fitted.
+            encode: whether to encode the columns as tensors; otherwise the model reads the tables.
         """
         history = config.history != "off"
         seeds = self.training_seeds(config.density) if columns is None else None
         shown = self.shown(history)
         features: dict[str, Features] = {}
         unseen: dict[str, list[str]] = {}
-        with thread_limit(config.threads):  # models of texts compute as networks do
+        with thread_limit(config.threads):  # text models use the same threads
             if not encode:
                 columns = Columns({}, self.dataset.val_timestamp)
             else:
@@ -262,11 +261,11 @@ def without(db: Database, columns: Iterable[tuple[str, str]] | None) -> Database
 
 
 def allowed(task: Task, db: Database) -> Database:
-    """The database without the columns that the task must not see, such as those of its label.
+    """The database without the columns that the task hides, such as those of its label.
 
     Raises:
-        TaskError: One of them is a primary key or a time column: without it rows would lose
-            their names, or be visible from the beginning.
+        TaskError: One of them is a primary key or a time column: without it, rows could not be
+            referred to, or would always be visible.
     """
     hidden = list(task.hidden_columns())
     for name, column in hidden:
@@ -278,7 +277,7 @@ def allowed(task: Task, db: Database) -> Database:
 
 
 def _known(db: Database, columns: Columns) -> Database:
-    """The database without tables and foreign keys that have come since columns were fitted."""
+    """The database without tables and foreign keys added since the columns were fitted."""
     tables = {}
     for name, table in db.table_dict.items():
         if name in columns.tables:
@@ -301,7 +300,7 @@ def _same_schema(one: Database, other: Database) -> bool:
 
 
 def _digest(name: str, table: TableColumns) -> str:
-    """A name for exactly these columns of a table."""
+    """A hash of the fitted columns of a table."""
     about = [name, table.time_col, table.known, table.skipped]
     digest = hashlib.sha256(json.dumps(about, default=str).encode())
     for column in table.columns:

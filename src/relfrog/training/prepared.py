@@ -1,4 +1,4 @@
-"""What a model reads: a database and a task as graph and as numbers, for one set of settings."""
+"""A prepared task: graph, encoded columns and seeds, for one set of settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["Prepared", "routes_of"]
 
 
 def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
-    """The routes that the network of these settings has."""
+    """The routes of the network with these settings."""
     if config.model == "relgnn":
         return find_routes(graph.foreign_keys, [CoOccurrence()])
     if config.model != "frog" or config.roles == "node":
@@ -57,14 +57,14 @@ class Prepared:
     Attributes:
         opened: the task and its database.
         config: the settings.
-        columns: types and statistics of the columns, from rows before the validation time; none
-            where nothing is encoded.
-        graph: the relational graph, with the label history if there is one.
-        features: the columns as numbers, per table.
-        routes: along which tables may act as edges.
-        history: the name of the table of earlier labels, if there is one.
-        train_seeds: what the model learns from; None where it has learned already.
-        unseen: per column the categories that were not there when the columns were fitted.
+        columns: types and statistics of the columns, from rows before the validation time; empty
+            if nothing is encoded.
+        graph: the relational graph, with the label history if it is used.
+        features: the columns as tensors, per table.
+        routes: routes along which tables can act as edges.
+        history: the name of the label history's table, if it is used.
+        train_seeds: the training seeds; None for a model that is already trained.
+        unseen: categories outside the fitted vocabulary, per column.
     """
 
     opened: OpenedTask
@@ -89,12 +89,12 @@ class Prepared:
 
     @property
     def kind(self) -> str:
-        """RelBench's name of the type of task."""
+        """RelBench's name of the task type."""
         return self.opened.kind
 
     @property
     def db(self) -> Database:
-        """The tables themselves, with the label history if there is one."""
+        """The tables, with the label history if it is used."""
         return self.opened.shown(self.history is not None)
 
     @property
@@ -104,7 +104,7 @@ class Prepared:
 
     @property
     def target_table(self) -> str | None:
-        """The table of what is recommended; None where one label per entity is predicted."""
+        """The table of the targets of a recommendation; None for other task types."""
         return self.task.dst_entity_table if TASK_KINDS[self.kind].ranks else None
 
     def seeds(self, split: str) -> Seeds:
@@ -112,7 +112,7 @@ class Prepared:
         return self.opened.seeds(split)
 
     def describe_labels(self, seeds: Seeds) -> dict[str, Any]:
-        """What head and metrics must know of the training labels, for JSON."""
+        """Statistics of the training labels for head and metrics, as JSON values."""
         assert seeds.labels is not None
         head = HEADS[self.kind]
         about = head.describe(
@@ -123,17 +123,17 @@ class Prepared:
         return about
 
     def cutoff(self, split: str, regime: str) -> pd.Timestamp | None:
-        """Where the database stops for all seeds of a split; None if each has its own time."""
+        """The cut-off for all seeds of a split; None if each has its own time."""
         if regime != "frozen":
             return None
         return {"val": self.dataset.val_timestamp, "test": self.dataset.test_timestamp}[split]
 
     def network(self, about: dict[str, Any], roles: Mapping[str, float] | None = None) -> Network:
-        """A network with fresh weights.
+        """Create a network with initial weights.
 
         Args:
-            about: of the labels, as the head describes them.
-            roles: the gates, where they are fixed.
+            about: description of the labels, from `describe_labels`.
+            roles: fixed gates by route, if roles are not learned.
         """
         config = self.config
         head = HEADS[self.kind].build(about, config.channels, config.dropout, self._targets())
@@ -149,7 +149,7 @@ class Prepared:
         )  # fmt: skip
 
     def _targets(self) -> Targets | None:
-        """Of a recommendation: what its head must know of the targets."""
+        """The targets of a recommendation, for its head."""
         table = self.target_table
         if table is None:
             return None
@@ -166,11 +166,11 @@ class Prepared:
     def loader(
         self, seeds: Seeds, *, cutoff: pd.Timestamp | None = None, staleness: float = 0.0
     ) -> Loader:
-        """Batches of seeds with a plan of what each layer computes.
+        """A loader of batch plans for seeds.
 
         Args:
-            seeds: what to run through.
-            cutoff: where the database stops for all of them; by default at each one's own time.
+            seeds: the seeds to iterate over.
+            cutoff: where the database ends for all seeds; by default at each seed's own time.
             staleness: see `Loader`.
         """
         config = self.config

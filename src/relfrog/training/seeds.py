@@ -1,4 +1,4 @@
-"""Seeds: rows to predict for, each at its time, with their labels where these are known."""
+"""Seeds: rows to predict for, each at a time, with their labels if known."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Seeds"]
 
 @dataclass(frozen=True)
 class Seeds:
-    """Rows to be predicted for, each at its time.
+    """Rows to predict for, each at a time.
 
     Attributes:
         rows: rows of the entity table. Shape [seeds].
         times: their times. Shape [seeds].
-        labels: what became of them, where that is known. Shape [seeds].
+        labels: their labels, if known. Shape [seeds].
     """
 
     rows: NDArray[np.int64]
@@ -41,13 +41,13 @@ class Seeds:
         )
 
     def take(self, chosen: NDArray[Any]) -> Seeds:
-        """Some of them, by number."""
+        """A subset, by position."""
         times = self.times.iloc[chosen].reset_index(drop=True)
         labels = None if self.labels is None else self.labels[chosen]
         return Seeds(self.rows[chosen], times, labels)
 
     def joined(self, others: Seeds) -> Seeds:
-        """These, then others; all with labels."""
+        """Concatenate with other seeds; both have labels."""
         assert self.labels is not None
         assert others.labels is not None
         return Seeds(

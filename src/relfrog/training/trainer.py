@@ -8,35 +8,36 @@ as in Algorithm 2 of the paper.
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.errors import RelFrogWarning, RunError
 from relfrog.kinds import task_kind
 from relfrog.nn.batch_plan import Plan
 from relfrog.nn.dependency import Dependencies, Pairs
-from relfrog.nn.network import dependency_pairs
-from relfrog.support.files import append_line, load_tensors, save_tensors
-from relfrog.support.memory import is_out_of_memory
+from relfrog.nn.network import Network, dependency_pairs
+from relfrog.support.files import append_line
 from relfrog.training import checkpoint
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, EpochRecord
 from relfrog.training.inference import predict_seeds
+from relfrog.training.micro_batches import micro_batches, within_memory
 from relfrog.training.nonfinite import blame
 from relfrog.training.prepared import Prepared
-from relfrog.training.seeds import Seeds
+from relfrog.training.weights import FILE, WeightAverage, load_weights, save_weights
 
 __all__ = ["Callback", "EpochRecord", "Trainer"]
+
+Found = TypeVar("Found")
 
 
 class Trainer:
@@ -93,9 +94,10 @@ class Trainer:
             if self.dependencies is not None
             else None
         )
-        self.averaged: dict[str, Tensor] = {}
+        self.average = WeightAverage(self.network, config.average) if config.average else None
         #: How long the last validation took, and test seeds per validation seed.
-        self.validation_seconds, self.test_share = 0.0, None  # type: float, float | None
+        self.validation_seconds = 0.0
+        self.test_share = len(prepared.seeds("test")) / max(len(self.val_seeds), 1)
         self.features = {name: f.to(self.device) for name, f in prepared.features.items()}
         assert self.train_seeds.labels is not None
         self.targets = self.network.head.targets(self.train_seeds.labels).to(self.device)
@@ -129,7 +131,7 @@ class Trainer:
             self.end_epoch()
             if self._out_of_time():
                 break
-        self.network.load_state_dict(self._best_weights())
+        self.network.load_state_dict(load_weights(self.folder))
         for callback in self.callbacks:
             callback.on_end(self)
 
@@ -162,7 +164,8 @@ class Trainer:
         loss, pairs, emb, pair = self.fit_model(plan)
         if self.config.fd_every == "step":
             self.fit_regulariser(pairs)
-        self._move_average()
+        if self.average is not None:
+            self.average.update(self.at.steps)
         self.at.steps += 1
         count = len(plan.batch)
         for i, value in enumerate((count, loss * count, emb * count, pair * count)):
@@ -178,19 +181,7 @@ class Trainer:
         up: the same sum, but for what is drawn at random (dropout, pairs of rows), for rows that
         seeds of different micro-batches would have shared, and for gates, which move once for each.
         """
-        state = torch.get_rng_state(), self._gates().clone()
-        while True:
-            try:
-                found = self._gradients(plan)
-                break
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-            # Outside the handler, which holds on to everything that was computed.
-            self._halve(len(plan.batch))
-            self.optimizer.zero_grad(set_to_none=True)
-            torch.set_rng_state(state[0])
-            self._gates().copy_(state[1])
+        found = self._within_memory(self._gradients, plan)
         largest = self.config.clip or float("inf")
         norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), largest))
         if not np.isfinite(norm):
@@ -203,12 +194,8 @@ class Trainer:
         config, count = self.config, len(plan.batch)
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
-        parts = [plan]
-        if self.at.micro_batches > 1:
-            splits = np.array_split(np.arange(count), min(self.at.micro_batches, count))
-            parts = [self.loader.part(plan.batch, some, self.at.epoch) for some in splits]
         sums, first = np.zeros(3), None
-        for part in parts:
+        for part in micro_batches(plan, self.loader, self.at):
             part = part.to(self.device)
             share = len(part.batch) / count
             with self._precision():
@@ -232,27 +219,10 @@ class Trainer:
         loss, emb, pair = sums.tolist()
         return loss, first or {}, emb, pair
 
-    def _gates(self) -> Tensor:
+    def _within_memory(self, compute: Callable[[Plan], Found], plan: Plan) -> Found:
         roles = self.network.roles
-        return torch.zeros(0) if roles is None else roles.average
-
-    def _halve(self, size: int) -> None:
-        """Split batches into twice as many micro-batches from now on.
-
-        Raises:
-            RunError: A single seed does not fit.
-        """
-        if self.at.micro_batches >= size:
-            raise RunError(
-                "a single seed does not fit into memory. Take fewer neighbours or channels: "
-                f"--set neighbors={max(1, self.config.neighbors // 2)} or --size small"
-            )
-        self.at.micro_batches *= 2
-        text = (
-            f"a batch of {size} seeds does not fit into memory; from epoch {self.at.epoch}, step "
-            f"{self.at.step} on batches are split into {self.at.micro_batches} micro-batches."
-        )
-        warnings.warn(text, RelFrogWarning, stacklevel=2)
+        gates = torch.zeros(0) if roles is None else roles.average
+        return within_memory(compute, plan, self.at, gates, self.config.neighbors)
 
     def _stop(self, plan: Plan, what: str) -> None:
         """End training because of what is no number.
@@ -261,8 +231,8 @@ class Trainer:
             RunError: Always.
         """
         why = blame(self.network, plan, self.features, self.prepared.columns.tables, self.targets)
-        if (self.folder / "model.safetensors").exists():
-            self.network.load_state_dict(self._best_weights())
+        if (self.folder / FILE).exists():
+            self.network.load_state_dict(load_weights(self.folder))
         raise RunError(
             f"{what} in epoch {self.at.epoch}, step {self.at.step}: {why}. The best weights so "
             "far are kept. Lower the learning rate: --set lr=0.0003"
@@ -284,31 +254,17 @@ class Trainer:
         plans = self.loader.epoch(self.at.epoch)
         try:
             for _, plan in zip(range(self.steps_per_epoch), plans, strict=False):
-                self._fit_regulariser_on(plan)
+                self.fit_regulariser(self._within_memory(self._pairs, plan))
         finally:
             plans.close()  # type: ignore[attr-defined]
 
-    def _fit_regulariser_on(self, plan: Plan) -> None:
-        """A step of the second phase; of a batch that does not fit, on its first micro-batch."""
-        keys, count = self.prepared.graph.foreign_keys, len(plan.batch)
-        state = torch.get_rng_state()
-        while True:
-            part = plan
-            if self.at.micro_batches > 1:
-                some = np.array_split(np.arange(count), min(self.at.micro_batches, count))[0]
-                part = self.loader.part(plan.batch, some, self.at.epoch)
-            try:
-                part = part.to(self.device)
-                with torch.no_grad():
-                    output = self.network(part, self.features)
-                pairs = dependency_pairs(output, part, keys, self.config.fd_pairs)
-                break
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-            self._halve(count)
-            torch.set_rng_state(state)
-        self.fit_regulariser(pairs)
+    @torch.no_grad()
+    def _pairs(self, plan: Plan) -> dict[Any, Pairs]:
+        """The pairs of rows of a batch; of one that does not fit, those of its first part."""
+        part = next(micro_batches(plan, self.loader, self.at)).to(self.device)
+        output = self.network(part, self.features)
+        keys = self.prepared.graph.foreign_keys
+        return dependency_pairs(output, part, keys, self.config.fd_pairs)
 
     # Validation and what is kept.
 
@@ -316,23 +272,21 @@ class Trainer:
         """The second phase if it waits for this, validation, and everything to disk."""
         if self.dependencies is not None and self.config.fd_every == "epoch":
             self.fit_regulariser_epoch()
-        live = self._use_average()
-        scores = self.validate() if self.last is None else {}
+        network = self.network if self.average is None else self.average.network
+        scores = self.validate(network) if self.last is None else {}
         score = scores.get(self.kind.metric)
         improved = score is None or self.kind.better(score, self.at.best)
         if improved:
             self.at.best, self.at.best_epoch, self.at.waited = score, self.at.epoch, 0
-            save_tensors(self.folder / "model.safetensors", self._weights())
+            save_weights(self.folder, network, self.dependencies)
         else:
             self.at.waited += 1
         count, *sums = self.at.sums
         loss, emb, pair = (value / max(count, 1) for value in sums)
         record = EpochRecord(
             self.at.epoch, loss, emb, pair, scores, improved, self.at.seconds,
-            count / max(self.at.seconds, 1e-9), self.gates(),
+            count / max(self.at.seconds, 1e-9), _gates(network),
         )  # fmt: skip
-        if live is not None:
-            self.network.load_state_dict(live)
         append_line(self.folder / "history.jsonl", record.__dict__)
         self.at.epoch, self.at.step = self.at.epoch + 1, 0
         self.at.sums, self.at.seconds = [0.0] * 4, 0.0
@@ -340,41 +294,26 @@ class Trainer:
         for callback in self.callbacks:
             callback.on_epoch(self, record)
 
-    def validate(self) -> dict[str, float]:
-        """Validation metrics of the network as it is, in the regime that selects."""
+    def validate(self, network: Network) -> dict[str, float]:
+        """Validation metrics of a network, in the regime that selects."""
         started = time.monotonic()
-        scores = self.score(self.val_seeds, "val", self.config.regime)
+        seeds, regime = self.val_seeds, self.config.regime
+        loader = self.prepared.loader(seeds, cutoff=self.prepared.cutoff("val", regime))
+        predicted = predict_seeds(network, loader, self.features, self.device)
         self.validation_seconds = time.monotonic() - started
-        return scores
-
-    def _out_of_time(self) -> bool:
-        """Whether what is left of the budget is needed for validation and the final scores."""
-        if self.last is not None or math.isinf(self.budget.until):
-            return False
-        if self.test_share is None:
-            test = len(self.prepared.seeds("test"))
-            self.test_share = test / max(len(self.val_seeds), 1)
-        # This epoch's validation, then both regimes of validation and test.
-        return self.budget.over_in(self.validation_seconds * (3 + 2 * self.test_share))
-
-    def score(self, seeds: Seeds, split: str, regime: str) -> dict[str, float]:
-        """Metrics on a split's seeds."""
-        loader = self.prepared.loader(seeds, cutoff=self.prepared.cutoff(split, regime))
-        predicted = predict_seeds(self.network, loader, self.features, self.device)
         assert seeds.labels is not None
-        truth = self.network.head.truth(self.labels, seeds.labels)
+        truth = network.head.truth(self.labels, seeds.labels)
         return compute_metrics(
             self.kind.name, truth, predicted, self.labels.get("std"),
             quantile=self.labels.get("quantile"),
         )  # fmt: skip
 
-    def gates(self) -> dict[str, float]:
-        """The average gate of each route."""
-        roles = self.network.roles
-        if roles is None:
-            return {}
-        values = roles.average.tolist()
-        return {str(route): round(values[i], 6) for route, i in roles.number.items()}
+    def _out_of_time(self) -> bool:
+        """Whether what is left of the budget is needed for validation and the final scores."""
+        if self.last is not None:
+            return False
+        # This epoch's validation, then both regimes of validation and test.
+        return self.budget.over_in(self.validation_seconds * (3 + 2 * self.test_share))
 
     # Interruption and resumption.
 
@@ -410,39 +349,10 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.lr * rise * fall
 
-    def _move_average(self) -> None:
-        """Move the average of the weights towards the weights; quickly in the first steps."""
-        if not self.config.average:
-            return
-        state = self.network.state_dict()
-        if not self.averaged:
-            self.averaged = {k: v.clone() for k, v in state.items()}
-            return
-        keep = min(self.config.average, (1 + self.at.steps) / (10 + self.at.steps))
-        names = [name for name, value in state.items() if value.is_floating_point()]
-        torch._foreach_lerp_(
-            [self.averaged[name] for name in names], [state[name] for name in names], 1 - keep
-        )
-        for name in state.keys() - names:
-            self.averaged[name].copy_(state[name])
 
-    def _use_average(self) -> dict[str, Tensor] | None:
-        """Put the averaged weights into the network; the others, to put back."""
-        if not self.averaged:
-            return None
-        live = {k: v.clone() for k, v in self.network.state_dict().items()}
-        self.network.load_state_dict(self.averaged)
-        return live
-
-    def _weights(self) -> dict[str, Tensor]:
-        """What is saved: the network and, for a look at what it learned, the regulariser."""
-        weights = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        if self.dependencies is not None:
-            weights |= {f"fd.{k}": v for k, v in self.dependencies.state_dict().items()}
-        return weights
-
-    def _best_weights(self) -> dict[str, Tensor]:
-        tensors = load_tensors(self.folder / "model.safetensors")
-        return {
-            k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")
-        }
+def _gates(network: Network) -> dict[str, float]:
+    """The average gate of each route."""
+    if network.roles is None:
+        return {}
+    values = network.roles.average.tolist()
+    return {str(route): round(values[i], 6) for route, i in network.roles.number.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ class Mistakes(NamedTuple):
     """
 
     order: list[int]
-    cells: list[tuple[str, ...]]
+    cells: Sequence[tuple[str, ...]]
     headers: list[str]
 
 
