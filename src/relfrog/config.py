@@ -18,6 +18,8 @@ from relfrog.support.files import read_yaml
 __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "read_preset",
            "resolve"]  # fmt: skip
 
+#: Training steps at least, and those without a better validation metric before training stops.
+FEWEST_STEPS, PATIENT_STEPS = 800, 200
 #: The one dial: channels.
 SIZES = {"small": 32, "medium": 64, "large": 128}
 CHOICES: dict[str, Collection[str]] = {
@@ -280,7 +282,14 @@ def default_settings(seeds: int, size: str = "medium", kind: str = "") -> dict[s
     while batch < 512 and batch * 40 < seeds:
         batch *= 2
     # Validation after so many steps at the latest: large data are never run through in vain.
-    chosen = {"channels": SIZES[size], "batch_size": batch, "steps_per_epoch": 100}
+    longest = 100
+    # A thousand labels are a few steps: an epoch of them teaches little, and shows little.
+    steps = min(-(-seeds // batch) or 1, longest)
+    chosen = {
+        "model": "auto", "channels": SIZES[size], "batch_size": batch, "steps_per_epoch": longest,
+        "epochs": min(max(Config.epochs, -(-FEWEST_STEPS // steps)), 100),
+        "patience": min(max(Config.patience, -(-PATIENT_STEPS // steps)), 25),
+    }  # fmt: skip
     if kind and TASK_KINDS[kind].ranks:
         # A seed has a subgraph of its own, which should hold many targets: two hops, but wide.
         own = {"batch_size": min(batch, 256), "sharing": "separate", "neighbors": 64, "hops": 2}

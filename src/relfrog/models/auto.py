@@ -187,7 +187,10 @@ class AutoModel(Model):
         predicted = {
             name: model.selected.predict(val, cutoff) for name, model in self._members.items()
         }
-        return choose(self.kind, self.truth(val), predicted, self.labels, config.seed)
+        quick = [name for name in predicted if MODELS[name].baseline]
+        return choose(
+            self.kind, self.truth(val), predicted, self.labels, quick=quick, seed=config.seed
+        )
 
     @cached_property
     def selected(self) -> Model:
@@ -229,7 +232,8 @@ class AutoModel(Model):
 
 def _record(place: Path, about: dict[str, Any]) -> dict[str, Any]:
     """The entry of a member in `blend.json`."""
-    return {"val": read_json(place / "metrics.json")["val"], "seconds": about["seconds"]}
+    metrics = read_json(place / "metrics.json")
+    return {"val": metrics["val"], "test": metrics["test"], "seconds": about["seconds"]}
 
 
 #: Bootstrap samples of the validation seeds, the most seeds in each, and the share of samples that
@@ -260,6 +264,8 @@ def choose(
     truth: NDArray[Any],
     predicted: dict[str, NDArray[Any]],
     labels: Mapping[str, Any] | None = None,
+    *,
+    quick: Sequence[str] = (),
     seed: int = 0,
 ) -> Blend:
     """Choose the best model, or the average of the best two.
@@ -269,13 +275,14 @@ def choose(
     validation labels, or the winner of a close race, generalise less well. A slightly worse
     validation score of the average is no reason against it: the best model's score is biased, as
     its epoch or settings were selected on the same labels. But what answers is never worse on
-    validation than the best model that was not trained: that one takes no luck.
+    validation than the best quick model.
 
     Args:
         kind: the task type.
         truth: labels for the metrics. Shape [seeds].
         predicted: predictions of each model for the validation seeds.
         labels: description of the training labels.
+        quick: the models that the choice must not be worse than.
         seed: random seed of the samples.
     """
 
@@ -310,7 +317,6 @@ def choose(
     if max(second_lost, lost) >= CLEARLY:
         return plain
     blended = score(mixed)
-    quick = [value for name, value in alone.items() if not MODELS[name].learns]
-    if any(kind.better(value, blended) for value in quick):
+    if any(kind.better(alone[name], blended) for name in quick):
         return plain
     return Blend({first: 0.5, others[0]: 0.5}, blended, first, won)

@@ -114,7 +114,7 @@ class NetworkModel(Model):
     def _candidates(self) -> list[tuple[str, str, Prepared]]:
         """The networks to train, with subfolders and what tells them apart; mostly just one."""
         config = self.prepared.config
-        settings = [
+        settings: list[dict[str, Any]] = [
             {"history": history, "loss": loss}
             for history in (("on", "off") if config.history == "auto" else (config.history,))
             for loss in self._losses()

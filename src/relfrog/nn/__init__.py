@@ -14,12 +14,12 @@ if TYPE_CHECKING:
         Head,
         MulticlassHead,
         MultilabelHead,
-        RegressionHead,
         Targets,
     )
     from relfrog.nn.messages import MESSAGES
     from relfrog.nn.network import Network, Output
     from relfrog.nn.ranking_head import RankingHead
+    from relfrog.nn.regression_head import RegressionHead
     from relfrog.nn.task_heads import HEADS
 
 __all__ = [

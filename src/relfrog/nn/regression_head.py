@@ -95,7 +95,7 @@ class RegressionHead(Head):
         low, center, high = np.percentile(values, [2, 50, 98])
         scale = float(np.std(np.clip(values, low, high))) or float(np.std(values)) or 1.0
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        about = {
+        about: dict[str, Any] = {
             "center": float(center), "scale": scale, "low": float(low), "high": float(high),
             "std": spread,
         }  # fmt: skip

@@ -56,7 +56,8 @@ def train(
         dataset: a dataset folder, or the name of a dataset that RelBench hosts.
         task: one of its tasks.
         out: the run folder to make.
-        model: "frog" (the default), or another; see `relfrog.config.Config`.
+        model: "auto" (the default: the best of several, or a blend), or one by its name; see
+            `relfrog.config.Config`.
         roles: "learned" (the default), "node", "edge", "random", or gates by route: a mapping, or
             the `roles.json` of another run.
         size: "small", "medium" (the default) or "large".
