@@ -2,8 +2,8 @@
 
     python benchmarks/defaults.py --data ../shared/data --out benchmarks/defaults.json
 
-Each run is `relfrog train DATASET TASK --out FOLDER` in a process of its own, from the start of
-Python to the last file, with the scores that it ends with.
+Each run is `relfrog train DATASET TASK --model frog --out FOLDER` in a process of its own, from the
+start of Python to the last file, with the scores that it ends with.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def measure(data: Path, dataset: str, task: str) -> dict[str, Any]:
     """One run: seconds, largest memory, epochs and scores."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "run")
-        command = [sys.executable, "-m", "relfrog", "train", str(data / dataset), task]
+        command = [sys.executable, "-m", "relfrog", "train", str(data / dataset), task,
+                   "--model", "frog"]  # fmt: skip
         began = time.monotonic()
         process = subprocess.Popen([*command, "--out", str(out)], stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)

@@ -71,7 +71,11 @@ def journey(rng: random.Random, store: Path, folder: Path) -> None:
     horizon = f"{max(1, int(between * rng.choice([0.1, 0.5, 1, 3])))} seconds"
     relfrog.add_task(folder / "ds", "y", sql, type=kind, entity=entity, horizon=horizon)
     run = relfrog.train(
-        folder / "ds", "y", folder / "run", settings={**TINY, "seed": rng.randrange(9)}
+        folder / "ds",
+        "y",
+        folder / "run",
+        model="frog",
+        settings={**TINY, "seed": rng.randrange(9)},
     )
     run.predict()
     relfrog.load_run(folder / "run").evaluate()
@@ -137,7 +141,7 @@ def manifests(rng: random.Random, store: Path, folder: Path) -> None:
     relfrog.check(dataset, task)
     relfrog.inspect(dataset)
     if rng.random() < 0.3:
-        relfrog.train(dataset, "buys", folder / "run", settings=TINY)
+        relfrog.train(dataset, "buys", folder / "run", model="frog", settings=TINY)
 
 
 def mappings(rng: random.Random, store: Path, folder: Path) -> None:

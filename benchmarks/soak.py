@@ -23,14 +23,14 @@ from pathlib import Path
 
 CODE = """
 import functools, sys, warnings
-import relfrog.models.fit
+import relfrog.models.network_model
 from relfrog.training.trainer import Trainer
 
 warnings.simplefilter("ignore")
-relfrog.models.fit.Trainer = functools.partial(Trainer, checkpoint_seconds=-1.0)
+relfrog.models.network_model.Trainer = functools.partial(Trainer, checkpoint_seconds=-1.0)
 data, task, out, resume = sys.argv[1:]
 settings = {"epochs": 4, "steps_per_epoch": 25, "channels": 16, "neighbors": 8, "batch_size": 64}
-relfrog.train(data, task, out, settings=settings, resume=resume == "True")
+relfrog.train(data, task, out, model="frog", settings=settings, resume=resume == "True")
 """
 
 

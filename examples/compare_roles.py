@@ -38,7 +38,9 @@ relfrog.add_task(
 settings = {"epochs": 4, "channels": 16, "lr": 0.01, "average": 0.0, "alpha": 0.9, "history": "off"}
 gates = {}
 for task in ("churn", "stars"):
-    run = relfrog.train(here / "shop", task, here / task, settings=settings, overwrite=True)
+    run = relfrog.train(
+        here / "shop", task, here / task, model="frog", settings=settings, overwrite=True
+    )
     gates[task] = run.roles().set_index("route")["gate"]
 
 print("gate: 0 is node, 1 is edge")
@@ -49,6 +51,12 @@ for route in gates["churn"].index:
 # The roles learned for one task, fixed for the other.
 settings["epochs"] = 2
 moved = relfrog.train(
-    here / "shop", "churn", here / "moved", settings=settings, roles=here / "stars", overwrite=True
+    here / "shop",
+    "churn",
+    here / "moved",
+    model="frog",
+    settings=settings,
+    roles=here / "stars",
+    overwrite=True,
 )
 print(f"churn with the roles of stars: ROC-AUC {moved.metrics['val']['rolling']['roc_auc']:.2f}")

@@ -130,10 +130,11 @@ def _day(number: int, seconds: int = 0) -> str:
 
 
 def fit(store: Path, out: Path, task: str = "buys", **options: Any) -> relfrog.Run:
-    """Train for a second; options that `train` does not have are settings."""
+    """Train FROG, if no other model is named; options that `train` does not have are settings."""
     known = inspect.signature(relfrog.train).parameters
     settings = {**QUICK, **{k: v for k, v in options.items() if k not in known}}
-    named = {"baselines": False} | {k: v for k, v in options.items() if k in known}
+    named = {k: v for k, v in options.items() if k in known}
+    named = {"baselines": False, "model": "frog"} | named
     return relfrog.train(store, task, out, settings=settings, **named)
 
 

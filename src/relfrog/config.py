@@ -12,12 +12,14 @@ import msgspec
 import yaml
 
 from relfrog.errors import UsageError, unknown
-from relfrog.kinds import MODELS, TASK_KINDS, models_for
+from relfrog.kinds import LOSSES, MODELS, TASK_KINDS, models_for
 from relfrog.support.files import read_yaml
 
 __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "read_preset",
            "resolve"]  # fmt: skip
 
+#: Training steps at least, and those without a better validation metric before training stops.
+FEWEST_STEPS, PATIENT_STEPS = 800, 200
 #: The one dial: channels.
 SIZES = {"small": 32, "medium": 64, "large": 128}
 CHOICES: dict[str, Collection[str]] = {
@@ -34,6 +36,8 @@ CHOICES: dict[str, Collection[str]] = {
     "precision": ("float32", "mixed"),
     "ranking": ("both", "sampled", "towers"),
     "features": ("all", "own"),
+    "loss": ("auto", *LOSSES),
+    "class_weight": ("auto", "none", "balanced"),
 }
 #: Types in words.
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -47,7 +51,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
     "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
     "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
-    "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024),
+    "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024), "quantile": (0.01, 0.99),
 }  # fmt: skip
 
 
@@ -110,6 +114,15 @@ class Config:
         refit: whether to retrain the chosen model on training and validation labels together, for
             as many epochs as were best. Validation scores stay those of the chosen model; test
             scores and predictions are those of the refit one.
+        loss: of regression. "l1" predicts medians and "quantile" the `quantile`; "squared",
+            "poisson" and "tweedie" predict means, and "mean" takes the one of these three with the
+            best validation score. "auto" is "mean" for counts and amounts (never negative, often
+            zero, skewed) in tasks added with RelFrog, and "l1", as in RelBench, for all others.
+            Models are selected by the metric of the loss: MAE, pinball loss or RMSE.
+        quantile: the quantile to predict with `loss` "quantile".
+        class_weight: weight of positives in binary classification: "none", "balanced" (as much as
+            all negatives together), or "auto" (in between, where positives are rare). What it adds
+            to probabilities is taken off again.
         ranking: how targets of a recommendation are scored: "sampled" (those in the seed's
             subgraph, as in the paper), "towers" (all, by the dot product of two vectors), or
             "both".
@@ -166,6 +179,9 @@ class Config:
     clip: float = 1.0
     average: float = 0.99
     refit: bool = False
+    loss: str = "auto"
+    quantile: float = 0.5
+    class_weight: str = "auto"
     ranking: str = "both"
     features: str = "all"
     trials: int = 12
@@ -266,7 +282,14 @@ def default_settings(seeds: int, size: str = "medium", kind: str = "") -> dict[s
     while batch < 512 and batch * 40 < seeds:
         batch *= 2
     # Validation after so many steps at the latest: large data are never run through in vain.
-    chosen = {"channels": SIZES[size], "batch_size": batch, "steps_per_epoch": 100}
+    longest = 100
+    # A thousand labels are a few steps: an epoch of them teaches little, and shows little.
+    steps = min(-(-seeds // batch) or 1, longest)
+    chosen = {
+        "model": "auto", "channels": SIZES[size], "batch_size": batch, "steps_per_epoch": longest,
+        "epochs": min(max(Config.epochs, -(-FEWEST_STEPS // steps)), 100),
+        "patience": min(max(Config.patience, -(-PATIENT_STEPS // steps)), 25),
+    }  # fmt: skip
     if kind and TASK_KINDS[kind].ranks:
         # A seed has a subgraph of its own, which should hold many targets: two hops, but wide.
         own = {"batch_size": min(batch, 256), "sharing": "separate", "neighbors": 64, "hops": 2}

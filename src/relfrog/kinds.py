@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["ENTITY_KINDS", "MODELS", "TASK_KINDS", "ModelKind", "TaskKind", "models_for"]
+__all__ = [
+    "ENTITY_KINDS", "LOSSES", "MODELS", "TASK_KINDS", "ModelKind", "TaskKind", "models_for",
+    "task_kind",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,28 @@ TASK_KINDS: dict[str, TaskKind] = {
                  "Recommendation: MAP in % ↑", ranks=True, probability=False),
     )
 }  # fmt: skip
+#: The losses of regression: what a prediction estimates, and the metric that selects for it.
+LOSSES = {
+    "l1": ("median", "mae"),
+    "quantile": ("quantile", "pinball"),
+    "squared": ("mean", "rmse"),
+    "poisson": ("mean", "rmse"),
+    "tweedie": ("mean", "rmse"),
+    # Whichever of the three above has the best validation score.
+    "mean": ("mean", "rmse"),
+}
+_TITLES = {
+    "pinball": "Regression: pinball loss ↓", "rmse": "Regression: root mean squared error ↓",
+}  # fmt: skip
+
+
+def task_kind(name: str, loss: str = "l1") -> TaskKind:
+    """A task type; for regression, with the main metric that goes with the loss."""
+    kind = TASK_KINDS[name]
+    metric = LOSSES[loss][1] if name == "regression" else kind.metric
+    return kind if metric == kind.metric else replace(kind, metric=metric, title=_TITLES[metric])
+
+
 #: The task types with one label per entity.
 ENTITY_KINDS = tuple(name for name, kind in TASK_KINDS.items() if not kind.ranks)
 

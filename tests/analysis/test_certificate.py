@@ -406,7 +406,12 @@ def test_predictions_in_a_database_have_their_certificate_in_the_run(
 def test_a_real_database_is_certified(name: str, shared_data: Path, tmp_path: Path) -> None:
     settings = {"epochs": 1, "steps_per_epoch": 1, "channels": 8, "neighbors": 4, "fd_pairs": 16}
     run = relfrog.train(
-        shared_data / name, "driver-top3", tmp_path / "run", settings=settings, baselines=False
+        shared_data / name,
+        "driver-top3",
+        tmp_path / "run",
+        model="frog",
+        settings=settings,
+        baselines=False,
     )
     certified = certify(run)
     certified.predict("2009-06-01")

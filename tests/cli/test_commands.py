@@ -256,7 +256,8 @@ def test_nothing_is_printed_for_a_csv_folder_but_the_summary(tmp_path: Path) -> 
 
 # Runs.
 
-SET = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
+SET = ["--model", "frog"]
+SET += [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
 
 
 @pytest.fixture(scope="module")

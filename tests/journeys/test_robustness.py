@@ -151,7 +151,7 @@ def test_a_file_that_the_system_cuts_off_is_no_file(
     import relfrog
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
     try:
-        relfrog.train({str(store)!r}, "buys", {str(tmp_path / "run")!r},
+        relfrog.train({str(store)!r}, "buys", {str(tmp_path / "run")!r}, model="frog",
                       settings={ {**QUICK, **SETTINGS}!r})
     except relfrog.errors.RunError as error:
         print(error)

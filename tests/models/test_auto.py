@@ -42,6 +42,9 @@ def test_what_is_not_clearly_worse_is_averaged() -> None:
     assert np.abs(error).mean() < blend.score  # the average is worse, but not clearly
     assert blend.best == "best"
     assert blend.weights == {"best": 0.5, "second": 0.5}
+    # But never worse than the best quick model.
+    blend = choose(TASK_KINDS["regression"], truth[:200], near, quick=["best"])
+    assert blend.weights == {"best": 1.0}
     few = choose(
         TASK_KINDS["binary_classification"], np.array([0, 1]), {"a": np.zeros(2), "b": np.ones(2)}
     )

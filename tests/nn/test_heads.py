@@ -13,7 +13,7 @@ from torch import nn
 from oracles.network_cases import assert_close, normal
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.kinds import TASK_KINDS
-from relfrog.nn.heads import BinaryHead, Head, MulticlassHead, MultilabelHead, RegressionHead
+from relfrog.nn import BinaryHead, Head, MulticlassHead, MultilabelHead, RegressionHead
 from relfrog.nn.task_heads import HEADS
 
 SIZE = 4

@@ -112,7 +112,9 @@ class Journey:
         relfrog.inspect(folder / "ds")
         reached.write_text("train" if report.ok else "train after findings")
         settings = {**TINY, "seed": self.seed, "model": self.model}
-        run = relfrog.train(folder / "ds", "y", folder / "run", settings=settings, baselines=False)
+        run = relfrog.train(
+            folder / "ds", "y", folder / "run", settings=settings, baselines=False, model="frog"
+        )
         reached.write_text("predict")
         found = run.predict()
         again = relfrog.load_run(folder / "run")

@@ -133,7 +133,7 @@ def test_an_interrupted_one_ends_as_if_nothing_had_happened(
 
 def test_with_and_without_history(store: Path, tmp_path: Path) -> None:
     run = fit(store, tmp_path / "run", refit=True, history="auto", epochs=1)
-    assert set(run.about["history_by_validation"]) == {"history-on", "history-off"}
+    assert set(run.about["candidates"]) == {"history=on", "history=off"}
     alone = fit(store, tmp_path / "alone", refit=True, history=run.config.history, epochs=1)
     assert weights(run.folder) == weights(alone.folder)
     assert weights(run.folder / "chosen") == weights(alone.folder / "chosen")
@@ -202,7 +202,7 @@ def test_what_does_not_learn_is_not_refitted(store: Path, tmp_path: Path) -> Non
 def test_the_command_says_it(store: Path, tmp_path: Path) -> None:
     given = [f"--set={name}={value}" for name, value in {**QUICK, "refit": True}.items()]
     out = tmp_path / "run"
-    call = ["train", str(store), "buys", "--out", str(out), "--no-baselines", "--no-report"]
+    call = ["train", str(store), "buys", "--out", str(out), "--model", "frog", "--no-report"]
     result = CliRunner().invoke(cli, [*call, *given])
     assert result.exit_code == 0, result.output
     assert "refit on training and validation labels ..." in result.stderr

@@ -165,7 +165,7 @@ def test_a_killed_process_loses_nothing(store: Path, tmp_path: Path) -> None:
             print(trainer.at.steps, flush=True)
 
     relfrog.models.network_model.Trainer = functools.partial(Trainer, checkpoint_seconds=0.0)
-    relfrog.train({str(store)!r}, "buys", {str(tmp_path / "parts")!r},
+    relfrog.train({str(store)!r}, "buys", {str(tmp_path / "parts")!r}, model="frog",
                   settings={ {**QUICK, "dropout": 0.3, "epochs": 6}!r}, callbacks=[Tell()])
     """
     process = subprocess.Popen(
@@ -738,8 +738,8 @@ def test_history_is_chosen_by_validation(name: str, store: Path, tmp_path: Path)
     assert auto.config.history == best
     assert weights(auto.folder) == weights(tmp_path / best)
     assert auto.metrics == runs[best].metrics
-    assert auto.about["history_by_validation"] == {
-        "history-on": scores["on"], "history-off": scores["off"]
+    assert auto.about["candidates"] == {
+        "history=on": scores["on"], "history=off": scores["off"]
     }  # fmt: skip
     assert not list(auto.folder.glob("history-*"))
     assert load_run(auto.folder).evaluate() == auto.metrics["test"]["rolling"]

@@ -77,12 +77,15 @@ class Scorer:
         metric: the metric.
         truth: labels of all seeds.
         predicted: predictions for all seeds.
+        quantile: what was predicted, if it is a quantile.
     """
 
     def __init__(
-        self, kind: str, metric: str, truth: NDArray[Any], predicted: NDArray[Any]
-    ) -> None:
+        self, kind: str, metric: str, truth: NDArray[Any], predicted: NDArray[Any],
+        quantile: float | None = None,
+    ) -> None:  # fmt: skip
         self.kind, self.metric, self.truth, self.predicted = kind, metric, truth, predicted
+        self.quantile = quantile
         self.each: NDArray[np.float64] | None = None
         if metric == "mae":
             self.each = np.abs(truth.astype(float) - predicted)
@@ -105,7 +108,10 @@ class Scorer:
             areas = [_roc_auc(truth[:, i] == 1, predicted[:, i]) for i in range(truth.shape[1])]
             known = [area for area in areas if not np.isnan(area)]
             return float(np.mean(known)) if known else float("nan")
-        return compute_metrics(self.kind, truth, predicted, only=self.metric)[self.metric]
+        found = compute_metrics(
+            self.kind, truth, predicted, only=self.metric, quantile=self.quantile
+        )
+        return found[self.metric]
 
 
 def _roc_auc(positive: NDArray[np.bool_], predicted: NDArray[Any]) -> float:

@@ -14,7 +14,6 @@ from relfrog.analysis.bootstrap import Interval, Scorer, resample
 from relfrog.features.columns import Features
 from relfrog.graph import _kernels
 from relfrog.graph.relational import RelationalGraph
-from relfrog.kinds import TASK_KINDS
 from relfrog.runs.run import Run
 from relfrog.support.threads import thread_limit
 from relfrog.training.inference import predict_seeds
@@ -145,8 +144,7 @@ class _Trial:
     def __init__(self, run: Run, seeds: Seeds) -> None:
         self.run, self.seeds = run, seeds
         self.device = torch.device(run.device)
-        kind = TASK_KINDS[run.prepared.kind]
-        self.metric, self.higher = kind.metric, kind.higher
+        self.metric, self.higher = run.kind.metric, run.kind.higher
         self.truth = run.model.truth(seeds)
         self.before = self.predict(run.prepared, run.prepared.features)
 
@@ -170,7 +168,7 @@ class _Trial:
 
     def scorer(self, predicted: NDArray[Any]) -> Scorer:
         """A scorer of predictions."""
-        return Scorer(self.run.about["task_type"], self.metric, self.truth, predicted)
+        return Scorer(self.run.kind.name, self.metric, self.truth, predicted, self.run.quantile)
 
     def lost(self, parts: list[NDArray[Any]]) -> Interval:
         """The mean loss of score of changed predictions, with its bootstrap interval."""

@@ -298,11 +298,16 @@ def run_summary(run: Any) -> str:
         before = run.metrics_before_refit
         scores = [f"{before[regime][names[0]]:.4f} ({regime})" for regime in before]
         lines += [wrapped(f"{text}{', '.join(scores)}."), ""]
+    metric = run.kind.metric
     if run.config.model == "auto":
-        lines += [_member_table(run.blend, names[0]), ""]
+        lines += [_member_table(run.blend, metric), ""]
     if run.baselines:
         found = {run.config.model: metrics} | run.baselines
-        lines += [f"Beside quick baselines, {names[0]}:", "", _beside(found, names[0]), ""]
+        lines += [f"Beside quick baselines, {metric}:", "", _beside(found, metric), ""]
+    from relfrog.analysis.verdict import verdict
+
+    lines += [wrapped(sentence) for sentence in verdict(run)]
+    lines.append("")
     lines.append(f"The run is {where}. Try next:")
     if network:
         lines.append(f"  relfrog roles {where}")

@@ -26,6 +26,7 @@ def compute_metrics(
     predicted: NDArray[Any],
     label_std: float | None = None,
     only: str | None = None,
+    quantile: float | None = None,
 ) -> dict[str, float]:
     """Compute metrics, RelBench's own first; NaN where one is undefined.
 
@@ -35,8 +36,11 @@ def compute_metrics(
         predicted: the predictions.
         label_std: standard deviation of the training labels, for NMAE.
         only: compute only this metric; by default all.
+        quantile: what regression predicts, if it is a quantile: adds the pinball loss.
     """
     scores = _SCORES[kind](labels, predicted, label_std)
+    if quantile is not None:
+        scores = {"pinball": lambda: _pinball(labels, predicted, quantile), **scores}
     if only is not None:
         scores = {only: scores[only]}
     return {name: _defined(score) for name, score in scores.items()}
@@ -66,6 +70,11 @@ def _regression(labels: NDArray[Any], predicted: NDArray[Any], std: float | None
     if std:
         scores["nmae"] = lambda: skm.mean_absolute_error(truth, predicted) / std
     return scores
+
+
+def _pinball(labels: NDArray[Any], predicted: NDArray[Any], quantile: float) -> float:
+    missed = labels.astype(float) - predicted
+    return float(np.mean(np.maximum(quantile * missed, (quantile - 1) * missed)))
 
 
 def _multiclass(labels: NDArray[Any], predicted: NDArray[Any], _: float | None) -> Scores:

@@ -112,7 +112,7 @@ class AutoModel(Model):
                 continue
             announce(callbacks, f"auto: {name}")
             # A search may use half of the remaining time, as the network comes last.
-            own = budget if MODELS[name].network else budget.half()
+            own = budget if MODELS[name].network else budget.share(2)
             try:
                 self._members[name], records[name] = self._member(
                     name, place, about, own, callbacks
@@ -187,7 +187,10 @@ class AutoModel(Model):
         predicted = {
             name: model.selected.predict(val, cutoff) for name, model in self._members.items()
         }
-        return choose(self.kind, self.truth(val), predicted, self.labels.get("std"), config.seed)
+        quick = [name for name in predicted if MODELS[name].baseline]
+        return choose(
+            self.kind, self.truth(val), predicted, self.labels, quick=quick, seed=config.seed
+        )
 
     @cached_property
     def selected(self) -> Model:
@@ -229,7 +232,8 @@ class AutoModel(Model):
 
 def _record(place: Path, about: dict[str, Any]) -> dict[str, Any]:
     """The entry of a member in `blend.json`."""
-    return {"val": read_json(place / "metrics.json")["val"], "seconds": about["seconds"]}
+    metrics = read_json(place / "metrics.json")
+    return {"val": metrics["val"], "test": metrics["test"], "seconds": about["seconds"]}
 
 
 #: Bootstrap samples of the validation seeds, the most seeds in each, and the share of samples that
@@ -259,7 +263,9 @@ def choose(
     kind: TaskKind,
     truth: NDArray[Any],
     predicted: dict[str, NDArray[Any]],
-    label_std: float | None = None,
+    labels: Mapping[str, Any] | None = None,
+    *,
+    quick: Sequence[str] = (),
     seed: int = 0,
 ) -> Blend:
     """Choose the best model, or the average of the best two.
@@ -268,18 +274,23 @@ def choose(
     loses to the best in nearly all bootstrap samples of the validation seeds. Weights fitted to
     validation labels, or the winner of a close race, generalise less well. A slightly worse
     validation score of the average is no reason against it: the best model's score is biased, as
-    its epoch or settings were selected on the same labels.
+    its epoch or settings were selected on the same labels. But what answers is never worse on
+    validation than the best quick model.
 
     Args:
         kind: the task type.
         truth: labels for the metrics. Shape [seeds].
         predicted: predictions of each model for the validation seeds.
-        label_std: standard deviation of the training labels.
+        labels: description of the training labels.
+        quick: the models that the choice must not be worse than.
         seed: random seed of the samples.
     """
 
     def score(values: NDArray[Any], rows: Any = slice(None)) -> float:
-        found = compute_metrics(kind.name, truth[rows], values[rows], label_std, kind.metric)
+        found = compute_metrics(
+            kind.name, truth[rows], values[rows], only=kind.metric,
+            quantile=(labels or {}).get("quantile"),
+        )  # fmt: skip
         return found[kind.metric]
 
     alone = {name: score(values) for name, values in predicted.items()}
@@ -305,4 +316,7 @@ def choose(
     lost, won = lost_and_won(mixed)
     if max(second_lost, lost) >= CLEARLY:
         return plain
-    return Blend({first: 0.5, others[0]: 0.5}, score(mixed), first, won)
+    blended = score(mixed)
+    if any(kind.better(alone[name], blended) for name in quick):
+        return plain
+    return Blend({first: 0.5, others[0]: 0.5}, blended, first, won)

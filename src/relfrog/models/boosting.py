@@ -6,7 +6,7 @@ the validation metric are averaged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -49,6 +49,14 @@ SEARCHED: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
+#: LightGBM's objectives by the setting `loss`, the first trial's first.
+OBJECTIVES = {
+    "l1": ("l1", "huber"), "quantile": ("quantile",), "squared": ("regression",),
+    "poisson": ("poisson",), "tweedie": ("tweedie",),
+    "mean": ("regression", "poisson", "tweedie"),
+}  # fmt: skip
+
+
 class BoostedTrees(Model):
     """Gradient-boosted trees on features computed at the cut-off of each seed."""
 
@@ -68,6 +76,7 @@ class BoostedTrees(Model):
         super().__init__(prepared, labels, **options)
         self.models: list[list[Any]] = []
         self._saved: dict[str, Any] | None = None
+        self._budget = UNLIMITED
 
     @cached_property
     def maker(self) -> FeatureMaker:
@@ -90,6 +99,7 @@ class BoostedTrees(Model):
                 f"lightgbm: {self.labels['labels']} labels; it learns {self.MOST_LABELS} at most, "
                 "one model each. Take frog or recent."
             )
+        self._budget = budget
         rng = np.random.default_rng(self.prepared.config.seed)
         train = _some(train, self.SEEDS, rng)
         assert train.labels is not None
@@ -203,9 +213,17 @@ class BoostedTrees(Model):
         chosen = {name: rng.choice(np.array(values)) for name, values in SEARCHED.items()}
         settings = dict(self.FIRST) if number == 0 else {k: v.item() for k, v in chosen.items()}
         if self.kind.name == "regression":
-            objective = str(rng.choice(np.array(["l1", "huber"])))
-            settings["objective"] = "l1" if number == 0 else objective
+            objectives = self._objectives()
+            objective = str(rng.choice(np.array(objectives)))
+            settings["objective"] = objectives[0] if number == 0 else objective
         return settings
+
+    def _objectives(self) -> tuple[str, ...]:
+        """LightGBM's names of what may be minimised under the loss of a regression."""
+        loss = str(self.labels.get("loss", "l1"))
+        if loss == "mean":
+            return OBJECTIVES[loss] if float(self.labels["low"]) >= 0 else OBJECTIVES["squared"]
+        return OBJECTIVES[loss]
 
     def _targets(self, seeds: Seeds) -> NDArray[np.float64]:
         """Labels for LightGBM, one column per model. Shape [seeds, models]."""
@@ -241,12 +259,17 @@ class BoostedTrees(Model):
         if self.kind.name == "regression":
             low, high = float(self.labels["low"]), float(self.labels["high"])
             y = np.clip(y, low, high)
-            given |= {"metric": "l1", "alpha": 0.5 * float(self.labels["scale"])}
+            # Alpha is where Huber's loss becomes linear, or the quantile.
+            alpha = self.labels.get("quantile", 0.5 * float(self.labels["scale"]))
+            metric = {"mae": "l1", "rmse": "rmse", "pinball": "quantile"}[self.kind.metric]
+            given |= {"metric": metric, "alpha": float(alpha)}
         elif self.kind.name == "multiclass_classification":
             classes = len(self.labels["classes"])
             given |= {"objective": "multiclass", "metric": "multi_logloss", "num_class": classes}
             # Classes unseen in training have no index.
             x, y, seen, z = x[y >= 0], y[y >= 0], seen[z >= 0], z[z >= 0]
+        elif weight := self.labels.get("weight"):
+            given["scale_pos_weight"] = weight
         if len(np.unique(z)) < 2 and given["metric"] == "auc":
             given["metric"] = "binary_logloss"
         codes = self.maker.categorical
@@ -254,7 +277,9 @@ class BoostedTrees(Model):
         callbacks, valid = [], []
         if len(seen):
             valid = [lightgbm.Dataset(seen, z, reference=data, free_raw_data=False)]
-            callbacks = [lightgbm.early_stopping(self.PATIENCE, verbose=False)]
+            callbacks = [
+                lightgbm.early_stopping(self.PATIENCE, verbose=False), stop_in_time(self._budget),
+            ]  # fmt: skip
         rounds = rounds or (self.ROUNDS if valid else 200)
         return boosted(given | settings, data, rounds, valid, callbacks)
 
@@ -270,6 +295,8 @@ class BoostedTrees(Model):
             single = self.kind.name != "multilabel_classification"
             found = found + (parts[0] if single else np.stack(parts, 1))
         found = found / len(models)
+        if weight := self.labels.get("weight"):
+            found = found / (found + weight * (1 - found))  # what the weight added to the odds
         if self.kind.name == "regression":
             found = np.clip(found, float(self.labels["low"]), float(self.labels["high"]))
         return np.asarray(found)
@@ -302,6 +329,17 @@ def load_lightgbm() -> Any:
         text = str(error).splitlines()[0]
         raise RunError(f"LightGBM cannot be loaded ({text}). pip install lightgbm") from None
     return lightgbm
+
+
+def stop_in_time(budget: Budget) -> Callable[[Any], None]:
+    """A callback of LightGBM's that ends training with the round in which time runs out."""
+    stop = load_lightgbm().callback.EarlyStopException
+
+    def callback(env: Any) -> None:
+        if budget.over:
+            raise stop(env.iteration, env.evaluation_result_list)
+
+    return callback
 
 
 def boosted(

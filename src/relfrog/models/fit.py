@@ -19,7 +19,7 @@ from relfrog.features.novelty import FILE as UNSEEN
 from relfrog.features.novelty import warn_of_new_categories
 from relfrog.kinds import MODELS
 from relfrog.models.model import Model
-from relfrog.models.network_model import SELECTED, WORK
+from relfrog.models.network_model import CANDIDATES, REFIT, SELECTED
 from relfrog.models.run_folder import resume_command
 from relfrog.support.files import clear_partials, jsonable, locked, write_json, write_text
 from relfrog.support.threads import thread_limit
@@ -177,9 +177,9 @@ def tidy(folder: Path) -> None:
     """Remove files that only an unfinished run needs."""
     clear_partials(folder)
     checkpoint.clear(folder)
-    for name in WORK:
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
+    for part in (*folder.glob(f"{CANDIDATES}*"), folder / REFIT):
+        if part.is_dir():
+            shutil.rmtree(part)
     if (folder / SELECTED).is_dir():
         checkpoint.clear(folder / SELECTED)
         (folder / SELECTED / "history.jsonl").unlink(missing_ok=True)

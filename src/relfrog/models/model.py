@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.graph.popularity import ListRequest
-from relfrog.kinds import TASK_KINDS, TaskKind
+from relfrog.kinds import TaskKind, task_kind
 from relfrog.nn.task_heads import HEADS
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback
@@ -61,7 +61,7 @@ class Model(ABC):
     @property
     def kind(self) -> TaskKind:
         """The task type."""
-        return TASK_KINDS[self.prepared.kind]
+        return task_kind(self.prepared.kind, str(self.labels.get("loss", "l1")))
 
     @abstractmethod
     def fit(
@@ -154,4 +154,7 @@ class Model(ABC):
     def metrics(self, seeds: Seeds, predicted: NDArray[Any]) -> dict[str, float]:
         """Metrics of predictions for seeds."""
         truth = self.truth(seeds)
-        return compute_metrics(self.kind.name, truth, predicted, self.labels.get("std"))
+        return compute_metrics(
+            self.kind.name, truth, predicted, self.labels.get("std"),
+            quantile=self.labels.get("quantile"),
+        )  # fmt: skip

@@ -19,6 +19,7 @@ from relfrog.features.columns import Features
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.model import Model
 from relfrog.nn.network import Network
+from relfrog.nn.regression_head import MEAN_LOSSES
 from relfrog.support.files import load_tensors, save_tensors
 from relfrog.support.threads import thread_limit
 from relfrog.training.budget import UNLIMITED, Budget
@@ -29,12 +30,15 @@ from relfrog.training.seeds import Seeds
 from relfrog.training.trainer import Trainer
 from relfrog.training.weights import FILE, named_part
 
-__all__ = ["FILE", "SELECTED", "WORK", "NetworkModel"]
+__all__ = ["CANDIDATES", "FILE", "REFIT", "SELECTED", "NetworkModel"]
 
 #: Subfolder of a refitted model's run with the model selected by validation.
 SELECTED = "chosen"
-#: Temporary subfolders during training: with and without label history, and the refit.
-WORK = ("history-on", "history-off", "refit")
+#: Temporary subfolders during training: of candidates that validation decides between, and of the
+#: refit.
+CANDIDATES, REFIT = "candidate-", "refit"
+#: With more training seeds than this, one loss is tried instead of all.
+FEW_SEEDS = 20_000
 
 
 class NetworkModel(Model):
@@ -52,20 +56,32 @@ class NetworkModel(Model):
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Train, with and without label history if validation decides; then refit if set."""
+        """Train, with each candidate's settings if validation decides; then refit if set."""
 
-        def train(part: str, prepared: Prepared, last: int | None = None) -> Trainer:
+        def train(
+            part: str, prepared: Prepared, labels: dict[str, Any], budget: Budget,
+            last: int | None = None,
+        ) -> Trainer:  # fmt: skip
             (folder / part).mkdir(exist_ok=True)
             trainer = Trainer(
                 prepared, folder / part, roles=self.gates, device=torch.device(self.device),
-                callbacks=callbacks, budget=budget, labels=self.labels, last=last,
+                callbacks=callbacks, budget=budget, labels=labels, last=last,
             )  # fmt: skip
             if resume:
                 trainer.load_checkpoint()
             trainer.fit()
             return trainer
 
-        trainers = [train(part, prepared) for part, prepared in self._candidates()]
+        candidates = self._candidates()
+        trainers = []
+        for number, (part, words, prepared) in enumerate(candidates):
+            if words:
+                announce(callbacks, f"{number + 1} of {len(candidates)}: {words}")
+            labels = self.labels
+            if prepared.config.loss != self.prepared.config.loss:
+                assert prepared.train_seeds is not None
+                labels = prepared.describe_labels(prepared.train_seeds)
+            trainers.append(train(part, prepared, labels, budget.share(len(candidates) - number)))
         best = trainers[0]
         for other in trainers[1:]:
             score = other.at.best
@@ -79,14 +95,15 @@ class NetworkModel(Model):
             "best_epoch": best.at.best_epoch, "epochs": best.at.epoch,
         }  # fmt: skip
         if len(trainers) > 1:
-            scores = zip(WORK, trainers, strict=False)
-            self.facts["history_by_validation"] = {part: one.at.best for part, one in scores}
+            self.facts["candidates"] = {
+                words: one.at.best for (_, words, _), one in zip(candidates, trainers, strict=True)
+            }
         if self.prepared.config.refit:
             announce(callbacks, "refit on training and validation labels ...")
             assert self.prepared.train_seeds is not None
             seeds = self.prepared.opened.with_validation(self.prepared.train_seeds)
             more = replace(self.prepared, train_seeds=seeds)
-            final = train("refit", more, last=best.at.best_epoch + 1)
+            final = train(REFIT, more, self.labels, budget, last=best.at.best_epoch + 1)
             self.selected = self._copy()
             before = {regime: self.selected.score("test", regime) for regime in REGIMES}
             self._take(final)
@@ -94,19 +111,43 @@ class NetworkModel(Model):
                 "labels": len(seeds), "epochs": final.at.epoch, "before": before,
             }  # fmt: skip
 
-    def _candidates(self) -> list[tuple[str, Prepared]]:
-        """The networks to train, with their subfolders: one, or with and without history."""
+    def _candidates(self) -> list[tuple[str, str, Prepared]]:
+        """The networks to train, with subfolders and what tells them apart; mostly just one."""
         config = self.prepared.config
-        if config.history != "auto":
+        settings: list[dict[str, Any]] = [
+            {"history": history, "loss": loss}
+            for history in (("on", "off") if config.history == "auto" else (config.history,))
+            for loss in self._losses()
+        ]
+        if len(settings) == 1:
             # The selected weights are kept apart from those of the refit.
-            return [(SELECTED if config.refit else "", self.prepared)]
-        shown = replace(self.prepared, config=replace(config, history="on"))
-        hidden = self.prepared.opened.prepare(replace(config, history="off"))
-        return list(zip(WORK, (shown, hidden), strict=False))
+            part = SELECTED if config.refit else ""
+            return [(part, "", replace(self.prepared, config=replace(config, **settings[0])))]
+        found = []
+        for number, some in enumerate(settings):
+            own = replace(config, **some)
+            prepared = (
+                replace(self.prepared, config=own)
+                if own.history != "off" or config.history == "off"
+                else self.prepared.opened.prepare(own)
+            )
+            words = [f"{n}={v}" for n, v in some.items() if v != getattr(config, n)]
+            found.append((f"{CANDIDATES}{number}", ", ".join(words), prepared))
+        return found
+
+    def _losses(self) -> tuple[str, ...]:
+        """The losses to try."""
+        config, seeds = self.prepared.config, self.prepared.train_seeds
+        if config.loss != "mean" or self.kind.name != "regression":
+            return (config.loss,)
+        if float(self.labels["low"]) < 0:
+            return MEAN_LOSSES[:1]
+        few = seeds is None or len(seeds) <= FEW_SEEDS
+        return MEAN_LOSSES if few else MEAN_LOSSES[-1:]
 
     def _take(self, trainer: Trainer) -> None:
         """Take over the weights of a trainer."""
-        self.prepared = trainer.prepared
+        self.prepared, self.labels = trainer.prepared, trainer.labels
         self.weights = load_tensors(trainer.folder / FILE)
         vars(self).pop("network", None)
 

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
         Head,
         MulticlassHead,
         MultilabelHead,
-        RegressionHead,
         Targets,
     )
     from relfrog.nn.messages import MESSAGES
     from relfrog.nn.network import Network, Output
     from relfrog.nn.ranking_head import RankingHead
+    from relfrog.nn.regression_head import RegressionHead
     from relfrog.nn.task_heads import HEADS
 
 __all__ = [
@@ -53,7 +53,7 @@ __getattr__, __dir__ = lazy_exports(
         "Network": "relfrog.nn.network",
         "Output": "relfrog.nn.network",
         "RankingHead": "relfrog.nn.ranking_head",
-        "RegressionHead": "relfrog.nn.heads",
+        "RegressionHead": "relfrog.nn.regression_head",
         "Targets": "relfrog.nn.heads",
         "age_parts": "relfrog.nn.encoders",
         "aggregate": "relfrog.nn.aggregation",

@@ -17,7 +17,7 @@ from relfrog.features.columns import Features, TableColumns
 from relfrog.graph.popularity import Popularity
 from relfrog.nn.batch_plan import Plan
 
-__all__ = ["BinaryHead", "Head", "MulticlassHead", "MultilabelHead", "RegressionHead", "Targets"]
+__all__ = ["BinaryHead", "Head", "MulticlassHead", "MultilabelHead", "Targets"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,8 @@ class Head(nn.Module, ABC):
 
     #: RelBench's name of the task type.
     kind: ClassVar[str]
+    #: The settings that `describe` takes beside the labels.
+    settings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, channels: int, outputs: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -117,24 +119,38 @@ class Head(nn.Module, ABC):
         """Convert outputs to predictions for the metrics. Shapes: [n, outputs] -> [n] or [n, k]."""
 
 
+#: Positives are weighted by default where they are fewer than this share of the labels.
+RARE = 0.02
+
+
 class BinaryHead(Head):
     """A probability; binary cross-entropy."""
 
     kind = "binary_classification"
+    settings: ClassVar[tuple[str, ...]] = ("class_weight",)
+
+    def __init__(self, channels: int, dropout: float = 0.0, weight: float = 1.0) -> None:
+        super().__init__(channels, 1, dropout)
+        self.weight = weight
 
     @classmethod
-    def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
-        """The share of positives, which initialises the bias."""
-        return {"positive": float(np.mean(labels.astype(float)))}
+    def describe(cls, labels: NDArray[Any], class_weight: str = "none") -> dict[str, Any]:
+        """The share of positives, which initialises the bias, and their weight if it is not 1."""
+        share = float(np.mean(labels.astype(float)))
+        rare = class_weight == "balanced" or (class_weight == "auto" and share < RARE)
+        if not rare or not 0 < share < 0.5:
+            return {"positive": share}
+        ratio = (1 - share) / share
+        return {"positive": share, "weight": ratio if class_weight == "balanced" else ratio**0.5}
 
     @classmethod
     def build(
         cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
     ) -> BinaryHead:
         """One output, initialised to the share of positives."""
-        head = cls(channels, 1, dropout)
+        head = cls(channels, dropout, float(about.get("weight", 1.0)))
         share = min(max(about["positive"], 1e-4), 1 - 1e-4)
-        nn.init.constant_(head.last.bias, float(np.log(share / (1 - share))))
+        nn.init.constant_(head.last.bias, float(np.log(head.weight * share / (1 - share))))
         return head
 
     def targets(self, labels: NDArray[Any]) -> Tensor:
@@ -142,61 +158,16 @@ class BinaryHead(Head):
         return torch.from_numpy(labels.astype(np.float32))
 
     def loss(self, out: Tensor, target: Tensor) -> Tensor:
-        """Binary cross-entropy."""
-        return functional.binary_cross_entropy_with_logits(out.squeeze(1), target)
+        """Binary cross-entropy, in which a positive counts `weight` times."""
+        weight = None if self.weight == 1 else out.new_tensor(self.weight)
+        return functional.binary_cross_entropy_with_logits(
+            out.squeeze(1), target, pos_weight=weight
+        )
 
     def predict(self, out: Tensor) -> Tensor:
-        """Probabilities of label 1."""
-        return out.squeeze(1).sigmoid()
-
-
-class RegressionHead(Head):
-    """A value in the label's unit; L1 loss.
-
-    The network predicts (label - centre) / scale. Predictions are clamped to the 2nd and 98th
-    percentiles of the training labels.
-    """
-
-    kind = "regression"
-
-    def __init__(self, channels: int, about: dict[str, Any], dropout: float = 0.0) -> None:
-        super().__init__(channels, 1, dropout)
-        self.center, self.scale = float(about["center"]), float(about["scale"])
-        self.low, self.high = float(about["low"]), float(about["high"])
-
-    @classmethod
-    def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
-        """Median, spread, the 2nd and 98th percentile, and the standard deviation for NMAE."""
-        values = labels.astype(float)
-        low, center, high = np.percentile(values, [2, 50, 98])
-        scale = float(np.std(np.clip(values, low, high))) or float(np.std(values)) or 1.0
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        return {
-            "center": float(center), "scale": scale, "low": float(low), "high": float(high),
-            "std": spread,
-        }  # fmt: skip
-
-    @classmethod
-    def build(
-        cls, about: dict[str, Any], channels: int, dropout: float, targets: Targets | None = None
-    ) -> RegressionHead:
-        """One output, initialised to the median."""
-        head = cls(channels, about, dropout)
-        nn.init.zeros_(head.last.bias)
-        return head
-
-    def targets(self, labels: NDArray[Any]) -> Tensor:
-        """Labels on the network's scale."""
-        return torch.from_numpy(((labels.astype(float) - self.center) / self.scale).astype("f4"))
-
-    def loss(self, out: Tensor, target: Tensor) -> Tensor:
-        """L1."""
-        return functional.l1_loss(out.squeeze(1), target)
-
-    def predict(self, out: Tensor) -> Tensor:
-        """Values in the label's unit, in double precision."""
-        values = out.squeeze(1).double() * self.scale + self.center
-        return values.clamp(self.low, self.high)
+        """Probabilities of label 1; what the weight adds to the odds is taken off again."""
+        logits = out.squeeze(1)
+        return (logits if self.weight == 1 else logits - float(np.log(self.weight))).sigmoid()
 
 
 class MulticlassHead(Head):

@@ -7,10 +7,10 @@ from relfrog.nn.heads import (
     Head,
     MulticlassHead,
     MultilabelHead,
-    RegressionHead,
     Targets,
 )
 from relfrog.nn.ranking_head import RankingHead
+from relfrog.nn.regression_head import RegressionHead
 
 __all__ = ["HEADS", "Targets"]
 

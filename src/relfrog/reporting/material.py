@@ -18,7 +18,7 @@ from relfrog.analysis.explanation import Explanation
 from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance
 from relfrog.errors import RelFrogError
-from relfrog.kinds import MODELS, TASK_KINDS
+from relfrog.kinds import MODELS
 from relfrog.models.run_folder import BLEND, MEMBERS
 from relfrog.reporting.schema_drawing import Schema
 from relfrog.runs.run import Run
@@ -113,8 +113,13 @@ class Material:
     @property
     def metric(self) -> tuple[str, bool]:
         """The main metric, and whether higher is better."""
-        kind = TASK_KINDS[self.kind]
+        kind = self.run.kind
         return kind.metric, kind.higher
+
+    @property
+    def quantile(self) -> float | None:
+        """What was predicted, if it is a quantile."""
+        return self.run.quantile
 
     def score(self, split: str, regime: str, metric: str | None = None) -> float | None:
         """A score from the run folder."""

@@ -17,6 +17,7 @@ from relfrog.datasets.entities import Keys, key_frame, read_entities
 from relfrog.datasets.metrics import REGIMES
 from relfrog.errors import RunError, UsageError
 from relfrog.graph.popularity import ListRequest
+from relfrog.kinds import MODELS, TaskKind, task_kind
 from relfrog.models.auto import read_blend
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model
@@ -196,6 +197,16 @@ class Run:
             raise self._damaged("baselines.json", "no models")
         return found
 
+    def quick_scores(self) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
+        """Scores of the quick models that this one is compared with: name, split, regime."""
+        if self.config.model != "auto":
+            return self.baselines
+        return {
+            name: found
+            for name, found in self.blend["members"].items()
+            if MODELS[name].baseline and "test" in found
+        }
+
     def _read(self, name: str, kind: type) -> Any:
         found = read_json(self.folder / name)
         if not isinstance(found, kind):
@@ -217,6 +228,17 @@ class Run:
             self.folder, self.about, self.config, opened, device=self.device,
             selected=bool(self.part),
         )  # fmt: skip
+
+    @property
+    def kind(self) -> TaskKind:
+        """The task type, with the metric that selected the model."""
+        return task_kind(str(self.about["task_type"]), str(self.about["labels"].get("loss", "l1")))
+
+    @property
+    def quantile(self) -> float | None:
+        """What is predicted, if it is a quantile."""
+        value = self.about["labels"].get("quantile")
+        return None if value is None else float(value)
 
     @property
     def prepared(self) -> Prepared:

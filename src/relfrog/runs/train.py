@@ -21,11 +21,12 @@ from relfrog.models.run_folder import (
     schema_fingerprint,
     versions,
 )
+from relfrog.nn.regression_head import default_loss
 from relfrog.runs.quick_baselines import FILE, score_baselines
 from relfrog.runs.run import Run, chosen_device, load_run
 from relfrog.support.files import locked, read_json, write_json
 from relfrog.training.callbacks import Callback, announce
-from relfrog.training.opened_task import open_task
+from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
 
 __all__ = ["RunInterrupted", "train"]
@@ -55,7 +56,8 @@ def train(
         dataset: a dataset folder, or the name of a dataset that RelBench hosts.
         task: one of its tasks.
         out: the run folder to make.
-        model: "frog" (the default), or another; see `relfrog.config.Config`.
+        model: "auto" (the default: the best of several, or a blend), or one by its name; see
+            `relfrog.config.Config`.
         roles: "learned" (the default), "node", "edge", "random", or gates by route: a mapping, or
             the `roles.json` of another run.
         size: "small", "medium" (the default) or "large".
@@ -107,6 +109,7 @@ def train(
     config = resolve(count, size=size, preset=preset, settings=given, kind=opened.kind)
     if config.roles == "fixed" and gates is None:
         raise UsageError("roles are fixed by a file of gates: --roles FILE.")
+    config = replace(config, loss=_chosen_loss(opened, config))
     if MODELS[config.model].baseline:
         config = replace(config, history="on")  # these know nothing else
     prepared = prepare_for(opened, config)
@@ -117,6 +120,18 @@ def train(
         gates=gates,
     )  # fmt: skip
     return _fit(folder, about, prepared, device, callbacks, baselines, members or {})
+
+
+def _chosen_loss(opened: OpenedTask, config: Config) -> str:
+    """The loss of a regression, where the settings leave it open.
+
+    RelBench scores medians (MAE), so its tasks keep them.
+    """
+    labels = opened.seeds("train").labels
+    if opened.kind != "regression" or config.loss != "auto" or labels is None:
+        return config.loss if config.loss != "auto" else "l1"
+    ours = (Path(opened.dataset.dataset_dir) / "mapping.yaml").is_file()
+    return default_loss(labels) if ours else "l1"
 
 
 def _place(dataset: str | Path) -> str:

@@ -13,7 +13,8 @@ __all__ = ["UNLIMITED", "Budget"]
 class Budget:
     """The deadline of training, on the clock of `time.monotonic`; none by default.
 
-    Training of a network ends with the epoch in which it expires, a search with the trial.
+    A network stops in the middle of an epoch, early enough to be scored in time; LightGBM with the
+    round in which time runs out.
     """
 
     until: float = math.inf
@@ -26,11 +27,16 @@ class Budget:
     @property
     def over(self) -> bool:
         """Whether the budget is exhausted."""
-        return time.monotonic() > self.until
+        return self.over_in(0.0)
 
-    def half(self) -> Budget:
-        """Half of the remaining time."""
-        return Budget(min(self.until, (time.monotonic() + self.until) / 2))
+    def over_in(self, seconds: float) -> bool:
+        """Whether less than so much time is left."""
+        return time.monotonic() + seconds > self.until
+
+    def share(self, parts: int) -> Budget:
+        """One of several equal parts of the remaining time."""
+        now = time.monotonic()
+        return self if math.isinf(self.until) else Budget(now + (self.until - now) / parts)
 
 
 #: No deadline.

@@ -114,7 +114,10 @@ class Prepared:
     def describe_labels(self, seeds: Seeds) -> dict[str, Any]:
         """Statistics of the training labels for head and metrics, as JSON values."""
         assert seeds.labels is not None
-        about = HEADS[self.kind].describe(seeds.labels)
+        head = HEADS[self.kind]
+        about = head.describe(
+            seeds.labels, **{name: getattr(self.config, name) for name in head.settings}
+        )
         if self.target_table is not None:
             about |= {"k": int(self.task.eval_k), "parts": self.config.ranking}
         return about

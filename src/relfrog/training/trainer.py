@@ -21,7 +21,7 @@ from torch import nn
 
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.errors import RelFrogWarning, RunError
-from relfrog.kinds import TASK_KINDS
+from relfrog.kinds import task_kind
 from relfrog.nn.batch_plan import Plan
 from relfrog.nn.dependency import Dependencies, Pairs
 from relfrog.nn.network import Network, dependency_pairs
@@ -95,13 +95,16 @@ class Trainer:
             else None
         )
         self.average = WeightAverage(self.network, config.average) if config.average else None
+        #: How long the last validation took, and test seeds per validation seed.
+        self.validation_seconds = 0.0
+        self.test_share = len(prepared.seeds("test")) / max(len(self.val_seeds), 1)
         self.features = {name: f.to(self.device) for name, f in prepared.features.items()}
         assert self.train_seeds.labels is not None
         self.targets = self.network.head.targets(self.train_seeds.labels).to(self.device)
         self.loader = prepared.loader(
             self.train_seeds, staleness=config.staleness * task.timedelta.total_seconds()
         )
-        self.kind = TASK_KINDS[prepared.kind]
+        self.kind = task_kind(prepared.kind, str(self.labels.get("loss", "l1")))
         self.at = checkpoint.TrainerState()
 
     @property
@@ -126,7 +129,7 @@ class Trainer:
         while self.at.epoch < self.epochs and (self.last or self.at.waited < self.config.patience):
             self.run_epoch()
             self.end_epoch()
-            if self.budget.over and self.last is None:
+            if self._out_of_time():
                 break
         self.network.load_state_dict(load_weights(self.folder))
         for callback in self.callbacks:
@@ -139,6 +142,8 @@ class Trainer:
         try:
             for plan in plans:
                 if self.at.step >= self.steps_per_epoch:
+                    break
+                if self.at.step and self._out_of_time():
                     break
                 loss = self.train_step(plan.to(self.device))
                 self.at.step += 1
@@ -291,12 +296,24 @@ class Trainer:
 
     def validate(self, network: Network) -> dict[str, float]:
         """Validation metrics of a network, in the regime that selects."""
+        started = time.monotonic()
         seeds, regime = self.val_seeds, self.config.regime
         loader = self.prepared.loader(seeds, cutoff=self.prepared.cutoff("val", regime))
         predicted = predict_seeds(network, loader, self.features, self.device)
+        self.validation_seconds = time.monotonic() - started
         assert seeds.labels is not None
         truth = network.head.truth(self.labels, seeds.labels)
-        return compute_metrics(self.kind.name, truth, predicted, self.labels.get("std"))
+        return compute_metrics(
+            self.kind.name, truth, predicted, self.labels.get("std"),
+            quantile=self.labels.get("quantile"),
+        )  # fmt: skip
+
+    def _out_of_time(self) -> bool:
+        """Whether what is left of the budget is needed for validation and the final scores."""
+        if self.last is not None:
+            return False
+        # This epoch's validation, then both regimes of validation and test.
+        return self.budget.over_in(self.validation_seconds * (3 + 2 * self.test_share))
 
     # Interruption and resumption.
 

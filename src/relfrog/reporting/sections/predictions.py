@@ -56,7 +56,7 @@ def _part_scores(
     data = []
     for name, at in groups:
         if len(at):
-            score = Scorer(m.kind, metric, answers.truth[at], answers.predicted[at])
+            score = Scorer(m.kind, metric, answers.truth[at], answers.predicted[at], m.quantile)
             found = resample(np.asarray(answers.seeds.rows)[at], score, times=60)
             low, high = (found.low, found.high) if found.low == found.low else (None, None)
             data.append({"name": f"{name}|{len(at):,}", "n": len(at), "low": low, "high": high,

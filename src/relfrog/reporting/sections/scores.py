@@ -56,7 +56,7 @@ def own_interval(m: Material) -> Interval | None:
     answers = m.answers
     if answers is None:
         return None
-    score = Scorer(m.kind, m.metric[0], answers.truth, answers.predicted)
+    score = Scorer(m.kind, m.metric[0], answers.truth, answers.predicted, m.quantile)
     return resample(np.asarray(answers.seeds.rows), score, times=BOOTSTRAP_SAMPLES)
 
 

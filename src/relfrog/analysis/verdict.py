@@ -1,0 +1,59 @@
+"""Who won: a run's test score with its range, beside the quick baseline that validation prefers.
+
+Baselines are chosen by validation scores, never by test scores: the best of many on test is partly
+the luckiest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from relfrog.analysis.bootstrap import Scorer, resample
+
+if TYPE_CHECKING:
+    from relfrog.runs.run import Run
+
+__all__ = ["verdict"]
+
+
+def verdict(run: Run) -> list[str]:
+    """Sentences for a person: the score with its range, the comparison, and what to do."""
+    kind, regime = run.kind, run.config.regime
+    metric = kind.metric
+    seeds, truth, predicted = run.answers("test")
+    scorer = Scorer(kind.name, metric, truth, predicted, run.quantile)
+    own = resample(np.asarray(seeds.rows), scorer)
+    said = [f"Test {metric} of {run.config.model}, rolling: {own.value:.4f}"]
+    if not np.isnan(own.low):
+        said[0] += f", 95 % range {own.low:.4f} to {own.high:.4f}"
+    said[0] += "."
+    scores = run.quick_scores()
+    best: str | None = None
+    for name, found in scores.items():
+        value = found["val"][regime].get(metric)
+        leader = None if best is None else scores[best]["val"][regime][metric]
+        if value is not None and kind.better(value, leader):
+            best = name
+    if best is None:
+        return said
+    theirs = scores[best]["test"]["rolling"].get(metric)
+    chosen = float(scores[best]["val"][regime][metric] or 0.0)
+    ours = run.metrics["val"][regime][metric]
+    if best in run.model.members and len(run.model.members) == 1:
+        said.append(f"It is {best}: no other model was better on validation.")
+    elif theirs is not None:
+        gain = own.value - theirs if kind.higher else theirs - own.value
+        noise = np.isnan(own.low) or own.low <= theirs <= own.high
+        word = "no different from" if not gain else "better than" if gain > 0 else "worse than"
+        said.append(
+            f"That is {word} {best}, the best quick baseline on validation ({theirs:.4f} on test), "
+            + ("but it may be noise." if noise else "by more than noise.")
+        )
+    if kind.better(chosen, ours):
+        said.append(
+            f"On validation {best} is better ({chosen:.4f}, against {ours:.4f}): train without "
+            "--model, which takes the best by validation."
+        )
+    return said
