@@ -90,7 +90,8 @@ def main() -> None:
     options = parser.parse_args()
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        tasks = [(make_journey(Path(folder)), name) for name in JOURNEY]
+        journey = make_journey(Path(folder))
+        tasks = [(journey, name) for name in JOURNEY]
         tasks += [(options.data / dataset, task) for dataset, task in TASKS]
         for dataset, task in tasks:
             if not dataset.exists():

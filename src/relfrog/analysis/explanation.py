@@ -1,6 +1,6 @@
-"""One prediction explained: the rows of the past that carried it.
+"""One prediction explained: the rows of the past that carried it, and how much.
 
-What a row carried is measured, not guessed: it is hidden from the sampled past of the entity, and
+In a network, what a row carried is measured, not guessed: it is hidden from the sampled past of the entity, and
 the prediction is made again. Where the past holds too many rows to hide each, gradients choose
 those that are tried.
 """
@@ -8,7 +8,7 @@ those that are tried.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,107 +16,47 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from relbench.base import Table
 from torch import Tensor
 
+from relfrog.analysis.explained import (
+    Explanation,
+    FeatureShare,
+    MemberShare,
+    Reason,
+    TableShare,
+    answer_words,
+    row_cells,
+    row_keys,
+)
 from relfrog.datasets.entities import key_frame, read_entities
 from relfrog.errors import TaskError, UsageError
 from relfrog.graph.batch import Batch
 from relfrog.graph.popularity import ListRequest
+from relfrog.models.network_model import NetworkModel
 from relfrog.nn.batch_plan import Plan
 from relfrog.runs.run import Run, load_run
 from relfrog.support.threads import thread_limit
 from relfrog.training.seeds import Seeds
 
-__all__ = ["Explanation", "Reason", "TableShare", "explain", "explain_row"]
-
-#: Columns of a row that are shown beside it.
-CELLS = 4
-
-
-@dataclass(frozen=True)
-class Reason:
-    """A row of the past, and what the prediction would be without it.
-
-    Attributes:
-        table: its table.
-        key: its key in the source, or its row number.
-        time: when it came to be; None where the table has no times.
-        hops: foreign keys between it and the entity.
-        effect: the prediction minus the prediction without it.
-        cells: some of its columns.
-        leads_to: numbers of other reasons that it is joined to on its way to the entity; -1 is
-            the entity itself.
-    """
-
-    table: str
-    key: str
-    time: pd.Timestamp | None
-    hops: int
-    effect: float
-    cells: dict[str, str]
-    leads_to: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class TableShare:
-    """A table's part in a prediction.
-
-    Attributes:
-        table: its name.
-        rows: how many of its rows were looked at.
-        newest: the newest time among them; None where none has a time.
-        effect: the prediction minus the prediction without all of them; None for the entity's
-            own table if only the entity itself was looked at.
-    """
-
-    table: str
-    rows: int
-    newest: pd.Timestamp | None
-    effect: float | None
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """One prediction and the rows behind it, those that carried most first.
-
-    Attributes:
-        table: the table of the entity.
-        key: its key in the source.
-        time: when the prediction is made.
-        prediction: the number that is explained.
-        answer: what this number is, in words.
-        tables: all tables that were looked at.
-        rows: the rows that were tried.
-        looked_at: rows that the prediction could see, all in all.
-    """
-
-    table: str
-    key: str
-    time: pd.Timestamp
-    prediction: float
-    answer: str
-    tables: tuple[TableShare, ...]
-    rows: tuple[Reason, ...]
-    looked_at: int
+__all__ = [
+    "Explanation", "FeatureShare", "MemberShare", "Reason", "TableShare", "explain", "explain_row",
+]  # fmt: skip
 
 
 def explain(run: Run | str | Path, entity: Any, at: Any = None, *, rows: int = 40) -> Explanation:
     """Explain the prediction for one entity.
 
     Args:
-        run: a run of a network, or its folder.
+        run: a run, or its folder.
         entity: its key in the source: one value, or a tuple for a key of several columns. Text
             is read as the key's own type; for several columns it is split at commas.
         at: when; by default the newest time in the database.
         rows: how many rows of the past are tried, at most.
 
     Raises:
-        RunError: The run has no network.
         TaskError: There is no such entity.
     """
     run = run if isinstance(run, Run) else load_run(run)
-    run.need_network("it looks at counts, not at rows, so there are none to show")
     prepared = run.prepared
     table = prepared.task.entity_table
     primary = prepared.dataset.manifest.tables[table].pkey
@@ -134,22 +74,28 @@ def explain(run: Run | str | Path, entity: Any, at: Any = None, *, rows: int = 4
     return explain_row(run, int(found.rows[0]), run.moment(at), rows=rows)
 
 
-def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Explanation:
+def explain_row(
+    run: Run, row: int, time: pd.Timestamp, *, rows: int = 40, output: int | None = None
+) -> Explanation:
     """As `explain`, by the number of the row.
 
     Args:
-        run: a trained network.
+        run: any run.
         row: of the entity table.
         time: when the prediction is made.
-        rows: how many rows of the past are tried, at most.
+        rows: how many rows of the past are tried, or shown, at most.
+        output: of several classes or labels, which; by default the likeliest.
     """
-    run.need_network("it looks at counts, not at rows, so there are none to show")
+    if not isinstance(run.model, NetworkModel):
+        from relfrog.analysis.other_explanations import explain_other
+
+        return explain_other(run, row, time, rows, output)
     prepared = run.prepared
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
     loader = prepared.loader(seeds)
     plan: Plan = next(iter(loader))
     asked = _ListQuestion if prepared.target_table is not None else _Question
-    question = asked(run, plan)
+    question = asked(run, plan, output)
     before = question.answer(plan)
     spots = _reachable(plan)
     seed = (prepared.task.entity_table, int(plan.batch.seeds[0]))
@@ -177,7 +123,7 @@ def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Ex
     )  # fmt: skip
     ordered = sorted(chosen, key=lambda spot: (-abs(effect[spot]), spot))
     return Explanation(
-        seed[0], _keys(run, [seed[0]], [row])[0], time, before, question.words,
+        seed[0], row_keys(run, [seed[0]], [row])[0], time, before, question.words,
         tuple(sorted(shares, key=lambda share: -abs(share.effect or 0.0))),
         _reasons(run, plan, ordered, effect, seed), len(spots),
     )  # fmt: skip
@@ -188,7 +134,8 @@ class _Question:
 
     request: ListRequest | None = None
 
-    def __init__(self, run: Run, plan: Plan) -> None:
+    def __init__(self, run: Run, plan: Plan, output: int | None = None) -> None:
+        self.asked = output
         self.network, self.plan, self.threads = run.network, plan, run.config.threads
         self.device = torch.device(run.device)
         self.features = {n: part.to(self.device) for n, part in run.prepared.features.items()}
@@ -197,14 +144,10 @@ class _Question:
 
     def _choose(self, run: Run, output: NDArray[Any]) -> str:
         """Choose the number, the likeliest class where there are several; what it is, in words."""
-        label = run.prepared.task.target_col
         if output.ndim == 1:
-            what = "predicted" if run.prepared.kind == "regression" else "probability of"
-            return f"{what} {label}"
-        self.column = int(output[0].argmax())
-        classes = run.about["labels"].get("classes")
-        value = self.column if classes is None else classes[self.column]
-        return f"probability of {label} {value}"
+            return answer_words(run, None)
+        self.column = int(output[0].argmax()) if self.asked is None else self.asked
+        return answer_words(run, self.column)
 
     def _predict(self, plan: Plan) -> NDArray[Any]:
         with torch.no_grad(), thread_limit(self.threads):
@@ -247,7 +190,7 @@ class _ListQuestion(_Question):
         allowed = np.zeros(run.prepared.graph.num_rows[table], bool)
         allowed[self.target] = True
         self.request = ListRequest(1, allowed)
-        named = _keys(run, [table], [self.target])[0]
+        named = row_keys(run, [table], [self.target])[0]
         return f"score of {table} {named}, the first of the list"
 
     def answer(self, plan: Plan) -> float:
@@ -350,7 +293,7 @@ def _reasons(
         int(plan.batch.tables[table].rows[plan.batch.tables[table].index[position]])
         for table, position in spots
     ]
-    keys = _keys(run, [table for table, _ in spots], rows)
+    keys = row_keys(run, [table for table, _ in spots], rows)
     found = []
     for spot, row, name in zip(spots, rows, keys, strict=True):
         table, position = spot
@@ -359,36 +302,8 @@ def _reasons(
         found.append(
             Reason(
                 table, name, pd.Timestamp(when[position]) if when is not None and known else None,
-                hops[table][position], effect[spot], _cells(tables[table], row, name),
+                hops[table][position], effect[spot], row_cells(tables[table], row, name),
                 tuple(sorted(closer.get(spot, ()))),
             )
         )  # fmt: skip
     return tuple(found)
-
-
-def _keys(run: Run, tables: list[str], rows: list[int]) -> list[str]:
-    """The source's names of some rows; "row 3" where it has none."""
-    where, specs = run.prepared.dataset.dataset_dir, run.prepared.dataset.manifest.tables
-    found = [f"row {row}" for row in rows]
-    for table in set(tables):
-        if table not in specs or specs[table].pkey is None:
-            continue
-        places = [place for place, name in enumerate(tables) if name == table]
-        frame = key_frame(where, table, specs[table].pkey, [rows[place] for place in places])
-        for place, values in zip(places, frame.itertuples(index=False), strict=True):
-            found[place] = ", ".join(map(str, values))
-    return found
-
-
-def _cells(table: Table, row: int, key: str) -> dict[str, str]:
-    """Some columns of a row, those that are no keys and no time, as text."""
-    keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
-    names = [name for name in table.df.columns if name not in keys]
-    found: dict[str, str] = {}
-    for name in names:
-        value = table.df[name].iloc[row]
-        if np.ndim(value) == 0 and not pd.isna(value) and len(found) < CELLS:
-            text = f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
-            if text != key:  # imported tables hold their key a second time, as a column
-                found[str(name)] = text if len(text) <= 40 else text[:39] + "…"
-    return found

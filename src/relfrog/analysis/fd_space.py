@@ -61,7 +61,7 @@ def differences(run: Run, *, pairs: int = 500, seed: int = 0) -> Differences:
     """Differences of foreign-key pairs, true and mismatched, by the final rows of a run.
 
     Args:
-        run: a trained run whose model is a network.
+        run: a trained run whose model is a network, or has one as a member.
         pairs: true pairs to give points of, in all; shared evenly between the foreign keys. Each
             has a mismatched one beside it, where there is another parent.
         seed: of the choice of pairs.
@@ -69,6 +69,7 @@ def differences(run: Run, *, pairs: int = 500, seed: int = 0) -> Differences:
     Raises:
         UsageError: The model of the run has no rows.
     """
+    run = run.network_member or run
     run.need_network("no embeddings of rows")
     if pairs < 1:
         raise UsageError(f"pairs must be 1 or more (got {pairs}).")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from relfrog.graph.routes import Route
 from relfrog.nn.aggregation import add_product
 
-__all__ = ["RoleMode", "Roles", "role_of"]
+__all__ = ["UNDECIDED", "RoleMode", "Roles", "role_of"]
 
 
 class RoleMode(str, Enum):

@@ -18,7 +18,13 @@ import torch
 from numpy.typing import NDArray
 
 from relfrog.analysis.bootstrap import Interval
-from relfrog.analysis.explanation import Explanation, Reason, TableShare
+from relfrog.analysis.explained import (
+    Explanation,
+    FeatureShare,
+    MemberShare,
+    Reason,
+    TableShare,
+)
 from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance, TableImportance
 from relfrog.errors import RunError
@@ -29,7 +35,7 @@ from relfrog.training.seeds import Seeds
 __all__ = ["PARTS", "keep", "recall"]
 
 #: Of what is kept; another one is computed anew.
-FORMAT = 1
+FORMAT = 2
 #: The parts that come from the data.
 PARTS = ("answers", "importance", "explanations", "differences")
 #: Files that decide what a run predicts.
@@ -184,7 +190,15 @@ def _explanation(content: dict[str, Any]) -> Explanation:
     return Explanation(
         content["table"], content["key"], pd.Timestamp(content["time"]),
         _number(content["prediction"]), content["answer"], tables, rows, int(content["looked_at"]),
+        tuple(_feature(one) for one in content["features"]),
+        None if content["base"] is None else float(content["base"]), str(content["measured"]),
+        tuple(MemberShare(**one) for one in content["members"]),
     )  # fmt: skip
+
+
+def _feature(content: dict[str, Any]) -> FeatureShare:
+    times = {name: _time(content[name]) for name in ("first", "last")}
+    return FeatureShare(**{**content, **times, "effect": _number(content["effect"])})
 
 
 def _differences(content: dict[str, Any]) -> Differences:

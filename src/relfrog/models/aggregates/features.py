@@ -118,6 +118,10 @@ class FeatureMaker:
                     latest[stream] = pointers
         return np.concatenate(parts, 1)
 
+    def effective(self, table: str) -> Ints:
+        """The time from which each row of a table is visible. Shape [rows]."""
+        return self._opened().effective(table)
+
     def close(self) -> None:
         """Free the memory."""
         if self._aggregator is not None:
@@ -259,9 +263,12 @@ class FeatureMaker:
     def _aggregate(
         self, stream: Stream, owners: Ints, limits: Ints
     ) -> tuple[Floats, dict[ForeignKey, Ints]]:
+        return self._opened().aggregate(stream, owners, limits)
+
+    def _opened(self) -> Aggregator:
         if self._aggregator is None:
             self._aggregator = Aggregator(self.graph, self._arrays, self.horizon)
-        return self._aggregator.aggregate(stream, owners, limits)
+        return self._aggregator
 
 
 def _few(encoded: EncodedColumn) -> bool:
