@@ -17,10 +17,14 @@ from relbench.base import Database, Table
 from relfrog.features.columns import Columns, Features, TableColumns
 from relfrog.graph import _kernels
 from relfrog.graph.relational import RelationalGraph
+from relfrog.models.network_model import NetworkModel
+from relfrog.runs.run import Run
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.seeds import Seeds
 
-__all__ = ["ChangedTask", "shuffle_features", "shuffle_table", "without_rows"]
+__all__ = [
+    "ChangedTask", "run_on", "shuffle_features", "shuffle_table", "value_columns", "without_rows",
+]  # fmt: skip
 
 
 class ChangedTask(OpenedTask):
@@ -85,6 +89,24 @@ class ChangedTask(OpenedTask):
         # What is recommended may still be recommended: it is what the answers are made of.
         target = getattr(self.task, "dst_entity_table", None)
         return without_rows(graph, self.table, visible=self.table == target)
+
+
+def run_on(run: Run, opened: ChangedTask) -> Run:
+    """The same run on a changed task.
+
+    A network with one label per entity does not depend on the graph: only what it reads changes.
+    Any other model is loaded again.
+    """
+    model = run.model
+    if not isinstance(model, NetworkModel) or model.prepared.target_table is not None:
+        return run.on(opened)
+    other, before = model._copy(), model.prepared
+    history = before.history is not None
+    other.prepared = replace(
+        before, opened=opened, graph=opened.graph(history, before.columns),
+        features=opened.encode(before.columns, history),
+    )  # fmt: skip
+    return replace(run, opened=opened, fitted=other)
 
 
 def without_rows(graph: RelationalGraph, table: str, *, visible: bool = True) -> RelationalGraph:

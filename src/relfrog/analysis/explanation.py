@@ -36,7 +36,11 @@ from relfrog.models.network_model import NetworkModel
 from relfrog.nn.batch_plan import Plan
 from relfrog.runs.run import Run, load_run
 from relfrog.support.threads import thread_limit
+from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
+
+#: Copies of a subgraph that are computed together, each without other rows.
+COPIES = 32
 
 __all__ = [
     "Explanation", "FeatureShare", "MemberShare", "Reason", "TableShare", "explain", "explain_row",
@@ -96,7 +100,7 @@ def explain_row(
     plan: Plan = next(iter(loader))
     asked = _ListQuestion if prepared.target_table is not None else _Question
     question = asked(run, plan, output)
-    before = question.answer(plan)
+    before = float(question.answers(plan)[0])
     spots = _reachable(plan)
     seed = (prepared.task.entity_table, int(plan.batch.seeds[0]))
     others = [spot for spot in spots if spot != seed]
@@ -106,27 +110,64 @@ def explain_row(
             weight = question.weights()
         chosen = sorted(others, key=lambda spot: -weight[spot[0]][spot[1]])[:rows]
 
-    def without(hidden: Mapping[str, list[int]]) -> float:
-        assert loader.prepare is not None
-        return before - question.answer(loader.prepare(_hide(plan.batch, hidden)))
-
-    effect = {spot: without({spot[0]: [spot[1]]}) for spot in chosen}
     by_table: dict[str, list[int]] = {}
     for name, position in others:
         by_table.setdefault(name, []).append(position)
+    single = [{name: [position]} for name, position in chosen]
+    effect = _lost_without(prepared, question, seeds, plan, single)
+    # Not together with rows: the last digits must not depend on how many are tried.
+    whole = [{name: positions} for name, positions in by_table.items()]
+    of_table = _lost_without(prepared, question, seeds, plan, whole)
+    by_row = dict(zip(chosen, effect.tolist(), strict=True))
+    table_effect = dict(zip(by_table, of_table.tolist(), strict=True))
     shares = tuple(
         TableShare(
             name, len(by_table.get(name, ())) + (name == seed[0]), _newest(run, plan, name),
-            without({name: by_table[name]}) if name in by_table else None,
+            table_effect.get(name),
         )
         for name in sorted({*by_table, seed[0]})
     )  # fmt: skip
-    ordered = sorted(chosen, key=lambda spot: (-abs(effect[spot]), spot))
+    ordered = sorted(chosen, key=lambda spot: (-abs(by_row[spot]), spot))
     return Explanation(
         seed[0], row_keys(run, [seed[0]], [row])[0], time, before, question.words,
         tuple(sorted(shares, key=lambda share: -abs(share.effect or 0.0))),
-        _reasons(run, plan, ordered, effect, seed), len(spots),
+        _reasons(run, plan, ordered, by_row, seed), len(spots),
     )  # fmt: skip
+
+
+def _lost_without(
+    prepared: Prepared,
+    question: _Question,
+    seeds: Seeds,
+    plan: Plan,
+    hidden: list[dict[str, list[int]]],
+) -> NDArray[np.float64]:
+    """The number minus the number without some rows, for each choice of rows. Shape [choices].
+
+    The past of the seed is sampled once for each choice, and each copy loses its rows: one pass of
+    the network for many choices. The first copy of a pass is whole, so that what is subtracted was
+    computed, and rounded, in the same way.
+    """
+    apart = replace(prepared, config=replace(prepared.config, sharing="separate"))
+    found = []
+    for first in range(0, len(hidden), COPIES):
+        some = [{}, *hidden[first : first + COPIES]]
+        many = Seeds(np.repeat(seeds.rows, len(some)), pd.concat([seeds.times] * len(some)))
+        loader = apart.loader(many)
+        assert loader.prepare is not None
+        numbers = np.arange(len(many))
+        batch = loader.sampler.sample(many.rows, many.times, 0, numbers)
+        together: dict[str, list[int]] = {}
+        for name, rows in batch.tables.items():
+            # The copies of a subgraph hold the same rows in the same order.
+            order = torch.argsort(rows.group, stable=True).reshape(len(some), -1)
+            assert order.shape[1] == len(plan.batch.tables[name]), "not the same subgraph"
+            for copy, chosen in enumerate(some):
+                if name in chosen:
+                    together.setdefault(name, []).extend(order[copy, chosen[name]].tolist())
+        answers = question.answers(loader.prepare(_hide(batch, together))).astype(float)
+        found.append(answers[0] - answers[1:])
+    return np.concatenate([np.zeros(0), *found])
 
 
 class _Question:
@@ -156,10 +197,10 @@ class _Question:
             found = self.network.head.batch_predict(output.seeds, plan, self.features, self.request)
         return np.asarray(found.cpu().numpy())
 
-    def answer(self, plan: Plan) -> float:
-        """The number."""
+    def answers(self, plan: Plan) -> NDArray[Any]:
+        """The number, for each seed of the plan. Shape [seeds]."""
         found = self._predict(plan)
-        return float(found[0] if found.ndim == 1 else found[0, self.column])
+        return found if found.ndim == 1 else found[:, self.column]
 
     def _aim(self, answer: Any) -> Tensor:
         """What gradients are taken of: the raw output behind the number."""
@@ -193,9 +234,9 @@ class _ListQuestion(_Question):
         named = row_keys(run, [table], [self.target])[0]
         return f"score of {table} {named}, the first of the list"
 
-    def answer(self, plan: Plan) -> float:
-        """The score."""
-        return float(self._predict(plan)[0, 0, 1])
+    def answers(self, plan: Plan) -> NDArray[Any]:
+        """The score, for each seed of the plan. Shape [seeds]."""
+        return self._predict(plan)[:, 0, 1]
 
     def _aim(self, answer: Any) -> Tensor:
         here = answer.row == self.target

@@ -64,11 +64,6 @@ def explain_trees(
         for source, value, effect in zip(sources, found.features, found.values, strict=True)
         if effect
     ]
-    rest = prediction - found.total
-    if abs(rest) > 1e-6 * max(1.0, abs(prediction), abs(found.base)):
-        # What is done to the mean of the trees after them.
-        words = "limits of the training labels, and calibration"
-        parts.append(Part(FeatureSource(words, CALENDAR, np.empty(0, np.int64)), None, rest))
     return assemble(run, row, time, prediction, answer_words(run, column), found.base, parts, rows)
 
 

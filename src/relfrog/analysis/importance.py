@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfrog.analysis.bootstrap import Interval, Scorer, resample
-from relfrog.analysis.changed_tables import ChangedTask, value_columns
+from relfrog.analysis.changed_tables import ChangedTask, run_on, value_columns
 from relfrog.kinds import TASK_KINDS
 from relfrog.runs.run import Run
 from relfrog.training.opened_task import OpenedTask
@@ -92,7 +92,7 @@ def importance(
     if len(every) > most:
         chosen = np.sort(rng.choice(len(every), most, replace=False))
     assert every.labels is not None
-    seeds = every.take(chosen)
+    seeds = every if len(chosen) == len(every) else every.take(chosen)
     trial = _Trial(run, seeds)
     entity, opened = prepared.task.entity_table, prepared.opened
 
@@ -156,7 +156,7 @@ class _Trial:
 
     def predict(self, opened: OpenedTask) -> NDArray[Any]:
         """Predictions on a changed database."""
-        return self.run.on(opened).predict_seeds(self.seeds, None)
+        return run_on(self.run, opened).predict_seeds(self.seeds, None)
 
     def scorer(self, predicted: NDArray[Any]) -> Scorer:
         """The metric of some predictions."""

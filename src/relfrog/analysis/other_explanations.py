@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from relfrog.analysis.changed_tables import ChangedTask
+from relfrog.analysis.changed_tables import ChangedTask, run_on
 from relfrog.analysis.explained import (
     Explanation,
     MemberShare,
@@ -141,7 +141,7 @@ def _explain_by_tables(
         newest = known[seen].max(initial=np.iinfo(np.int64).min) if known is not None else None
         effect = None
         if table != entity:
-            other = run.on(ChangedTask(prepared.opened, table))
+            other = run_on(run, ChangedTask(prepared.opened, table))
             effect = prediction - float(np.asarray(other.predict_seeds(seeds, None))[at])
         dated = newest is not None and newest > np.iinfo(np.int64).min
         moment = pd.Timestamp(np.datetime64(int(newest), prepared.graph.unit)) if dated else None

@@ -269,7 +269,10 @@ class BoostedTrees(Model):
             parts = [np.asarray(m.predict(x, num_iteration=m.best_iteration)) for m in some]
             single = self.kind.name != "multilabel_classification"
             found = found + (parts[0] if single else np.stack(parts, 1))
-        found = found / len(models)
+        return self.finish(found / len(models))
+
+    def finish(self, found: NDArray[Any]) -> NDArray[Any]:
+        """The prediction from the mean of the models."""
         if self.kind.name == "regression":
             found = np.clip(found, float(self.labels["low"]), float(self.labels["high"]))
         return np.asarray(found)

@@ -117,4 +117,10 @@ def tree_contributions(
         one, each = _carried(link_of(booster), base, added, inside)
         bases.append(one)
         values.append(each)
-    return Contributions(float(np.mean(bases)), np.mean(values, axis=0), x[0].astype(float))
+    found = Contributions(float(np.mean(bases)), np.mean(values, axis=0), x[0].astype(float))
+    if found.base == found.total:
+        return found
+    # What is done to the mean of the boosters stretches all contributions by the same number.
+    ends = model.finish(np.array([found.base, found.total]))
+    share = float(ends[1] - ends[0]) / (found.total - found.base)
+    return Contributions(float(ends[0]), found.values * share, found.features)

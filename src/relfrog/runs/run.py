@@ -292,6 +292,8 @@ class Run:
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """Predictions as the metrics want them; see `relfrog.models.Model.predict`."""
+        if request is None:
+            return self.model.predict_once(seeds, cutoff)
         return self.model.predict(seeds, cutoff, request)
 
     # Questions to a run. They are answered in rooms that come later, hence the late imports.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from relfrog.kinds import MODELS
 from relfrog.reporting.charts import axis, chart, colour, layers, lines
 from relfrog.reporting.html import (
     BLUE,
@@ -66,7 +67,10 @@ def _trials(m: Material, frame: pd.DataFrame) -> Markup:
     """What a model without epochs tried on validation: settings of LightGBM, numbers of labels."""
     metric, higher = m.metric
     if not len(frame) or "val" not in frame:
-        return missing(f"Model {m.run.config.model} learns nothing: it looks at earlier labels.")
+        how = "was trained once, without epochs or trials"
+        if not MODELS[m.run.config.model].learns:
+            how = "is not trained: it looks at earlier labels"
+        return missing(f"Model {m.run.config.model} {how}.")
     name = metric_name(metric)
     scores = [_number((val or {}).get(metric)) for val in frame["val"]]
     known = [score for score in scores if score is not None]
