@@ -26,7 +26,7 @@ CHOICES: dict[str, Collection[str]] = {
     "model": MODELS,  # not a copy: more can be registered
     "roles": ("learned", "node", "edge", "random", "fixed"),
     "completion": ("along", "against", "both", "none"),
-    "strategy": ("uniform", "last"),
+    "strategy": ("uniform", "last", "events"),
     "sharing": ("shared", "separate"),
     "aggregation": ("sum", "mean", "max", "recent"),
     "fd_every": ("step", "epoch"),
@@ -74,7 +74,9 @@ class Config:
         layers: number of message-passing layers.
         neighbors: children per row and foreign key at the first hop; halved at each further hop.
         hops: hops to sample; 0 for one per layer, plus one if there are routes, which span two.
-        strategy: which children to sample: "uniform" or "last".
+        strategy: which children to sample where there are more: "uniform", "last" (the latest
+            rows) or "events" (the latest rows of the latest events; rows with the same parent and
+            time, such as those of a basket, are one event).
         sharing: whether seeds with the same time share a subgraph: "shared" or "separate".
         aggregation: "sum", "mean", "max" or "recent", a mean that weights recent rows more. Not
             used by "relgnn", which has attention.

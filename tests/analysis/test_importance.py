@@ -11,7 +11,8 @@ import torch
 
 from relfrog import Run
 from relfrog.analysis.bootstrap import Interval, Scorer, resample
-from relfrog.analysis.importance import _shuffle, importance, without_rows
+from relfrog.analysis.changed_tables import ChangedTask, run_on, shuffle_features, without_rows
+from relfrog.analysis.importance import importance
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.graph.sampler import TemporalSampler
 from small_store import fit
@@ -38,20 +39,64 @@ def test_hidden_rows_are_gone_and_others_are_not(run: Run, table: str) -> None:
     assert graph.parents.sum() != hidden.parents.sum()  # the run's own graph is as it was
 
 
-def test_shuffling_moves_rows_whole(run: Run) -> None:
-    features = run.prepared.features["people"]
-    order = torch.randperm(len(features), generator=torch.Generator().manual_seed(1))
-    moved = _shuffle(run, "people", None, order)
+@pytest.mark.parametrize("column", [None, "age", "city"])
+@pytest.mark.parametrize("table", ["people", "orders", "labels of the task"])
+def test_shuffled_features_are_those_of_the_shuffled_table(
+    run: Run, table: str, column: str | None
+) -> None:  # fmt: skip
+    prepared = run.prepared
+    if column not in (None, *prepared.db.table_dict[table].df):
+        pytest.skip("no such column")
+    order = np.random.default_rng(1).permutation(prepared.graph.num_rows[table])
+    changed = ChangedTask(prepared.opened, table, order, column)
+    slow = prepared.columns.encode(changed.shown(True), [table])[table]
+    quick = shuffle_features(
+        prepared.features[table], prepared.columns.tables[table], order, column
+    )
     for name in ("dense", "codes", "moments"):
-        torch.testing.assert_close(
-            getattr(moved, name), getattr(features, name)[order], equal_nan=True
-        )
-    one = _shuffle(run, "people", "age", order)
-    names = run.prepared.columns.tables["people"].dense_columns
-    for i, name in enumerate(names):
-        wanted = features.dense[order, i] if name == "age" else features.dense[:, i]
-        torch.testing.assert_close(one.dense[:, i], wanted)
-    assert "age" in names
+        torch.testing.assert_close(getattr(quick, name), getattr(slow, name), equal_nan=True)
+    assert not all(
+        getattr(quick, name).equal(getattr(prepared.features[table], name))
+        for name in ("dense", "codes")
+    )
+
+
+@pytest.mark.parametrize("table", ["orders", "labels of the task"])
+@pytest.mark.parametrize("model", ["frog", "lightgbm", "recent", "global-mean"])
+def test_what_is_hidden_cannot_matter(store: Path, tmp_path: Path, model: str, table: str) -> None:
+    """Without a table's rows a prediction does not depend on what is in them."""
+    made = fit(store, tmp_path / "run", model=model, epochs=1, trials=1)
+    seeds = made.prepared.seeds("test")
+    rng = np.random.default_rng(0)
+    hidden = ChangedTask(made.prepared.opened, table)
+    before = run_on(made, hidden).predict_seeds(seeds, None)
+    order = rng.permutation(made.prepared.graph.num_rows[table])
+    mixed = ChangedTask(made.prepared.opened, table, order)
+    plain, shuffled = (
+        made.predict_seeds(seeds, None),
+        run_on(made, mixed).predict_seeds(seeds, None),
+    )
+    both = ChangedTask(mixed, table)
+    np.testing.assert_array_equal(run_on(made, both).predict_seeds(seeds, None), before)
+    if table == "labels of the task":  # which all of these look at
+        assert not np.array_equal(plain, before)
+        if model != "global-mean":  # to which the order of all labels makes a difference, in time
+            assert not np.array_equal(plain, shuffled)
+    elif model in ("recent", "global-mean"):
+        np.testing.assert_array_equal(plain, before)
+
+
+@pytest.mark.parametrize("model", ["lightgbm", "recent", "auto"])
+def test_every_model_has_importance(store: Path, tmp_path: Path, model: str) -> None:
+    made = fit(store, tmp_path / "run", model=model, epochs=1, trials=1)
+    found = importance(made)
+    assert {entry.table for entry in found.tables} == set(made.prepared.graph.num_rows)
+    by_table = {entry.table: entry for entry in found.tables}
+    assert by_table["people"].hidden is None
+    assert _value(by_table["labels of the task"].hidden) > 0
+    if model == "recent":  # which looks at nothing else
+        assert all(_value(by_table[t].hidden) == 0 for t in ("orders", "reviews", "things"))
+    assert found == importance(made)
 
 
 def test_every_table_is_weighed_and_the_same_each_time(run: Run) -> None:

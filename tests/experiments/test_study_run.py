@@ -506,7 +506,7 @@ def test_figures_take_any_names() -> None:
 def test_shares_of_roles() -> None:
     rows = [
         ("a <- x -> b", "co-occurrence", "a", "x", "b", 0.9, "edge"),
-        ("b <- x -> a", "co-occurrence", "b", "x", "a", 0.8, "edge"),
+        ("b <- x -> a", "co-occurrence", "b", "x", "a", 0.53, "undecided"),
         ("a <-[p]- y -[q]-> a", "co-occurrence", "a", "y", "a", 0.9, "edge"),
         ("a <-[q]- y -[p]-> a", "co-occurrence", "a", "y", "a", 0.1, "node"),
         ("a <- z -> c", "co-occurrence", "a", "z", "c", 0.1, "node"),

@@ -22,6 +22,7 @@ from relfrog.graph.routes import find_routes
 from relfrog.graph.sampler import TemporalSampler, halving
 
 MODES = ["shared", "separate"]
+STRATEGIES = ["uniform", "last", "events"]
 FANOUTS = st.lists(st.sampled_from([-1, 0, 1, 2, 3]), max_size=3)
 
 
@@ -110,14 +111,17 @@ def check_structure(
                     assert here >= wanted
 
 
+@pytest.mark.parametrize("strategy", ["last", "events"])
 @pytest.mark.parametrize("mode", MODES)
 @examples(250)
 @given(case=seeded(), fanouts=FANOUTS, more=st.integers(-1, 1))
-def test_fast_and_slow_agree(mode: str, case, fanouts: list[int], more: int) -> None:
+def test_fast_and_slow_agree(
+    mode: str, strategy: str, case, fanouts: list[int], more: int
+) -> None:  # fmt: skip
     db, name, rows, times = case
     graph, slow = build_graph(db), Reference(db)
     whole = len(fanouts) + more
-    sampler = TemporalSampler(graph, name, fanouts, mode, "last", whole=whole)
+    sampler = TemporalSampler(graph, name, fanouts, mode, strategy, whole=whole)
     batch = sampler.sample(rows, times)
     check_structure(batch, slow, graph, fanouts, times, whole)
     found: dict = {}
@@ -128,7 +132,10 @@ def test_fast_and_slow_agree(mode: str, case, fanouts: list[int], more: int) -> 
     groups = {}
     for seed, (row, at) in enumerate(zip(rows.tolist(), times, strict=True)):
         groups.setdefault(at if mode == "shared" else seed, (at, []))[1].append((name, row))
-    expected = [slow.sample(seeds, at, fanouts, whole) for _, (at, seeds) in sorted(groups.items())]
+    expected = [
+        slow.sample(seeds, at, fanouts, whole, strategy)
+        for _, (at, seeds) in sorted(groups.items())
+    ]
     assert [found[group] for group in sorted(found)] == expected
 
 
@@ -144,7 +151,7 @@ def test_uniform_samples_obey_the_same_rules(mode: str, case, fanouts, seed: int
 
 
 @examples(150)
-@given(case=seeded(), fanouts=FANOUTS, strategy=st.sampled_from(["uniform", "last"]))
+@given(case=seeded(), fanouts=FANOUTS, strategy=st.sampled_from(STRATEGIES))
 def test_a_seed_does_not_see_the_other_seeds(case, fanouts, strategy: str) -> None:
     db, name, rows, times = case
     sampler = TemporalSampler(build_graph(db), name, fanouts, "separate", strategy)
@@ -193,7 +200,7 @@ def test_the_future_does_not_exist(mode: str, case, fanouts, data: st.DataObject
     keep = build_graph(db).visible(name, at)[rows]
     rows, times = rows[keep], times[keep]
     other = another_future(data.draw, db, at)
-    for strategy in ("uniform", "last"):
+    for strategy in STRATEGIES:
         one, two = (
             TemporalSampler(build_graph(part), name, fanouts, mode, strategy).sample(rows, times)
             for part in (db, other)
@@ -218,7 +225,7 @@ def test_the_future_does_not_exist_out_of_order(mode: str, case, fanouts) -> Non
     )
     alive = np.isin(rows, kept[name])
     rows, times = rows[alive], times[alive]
-    for strategy in ("uniform", "last"):
+    for strategy in STRATEGIES:
         one = TemporalSampler(graph, name, fanouts, mode, strategy).sample(rows, times)
         renumbered = np.searchsorted(kept[name], rows)
         sampler = TemporalSampler(build_graph(past), name, fanouts, mode, strategy)
@@ -302,6 +309,48 @@ def test_last_takes_the_latest() -> None:
         13,
         14,
     ]
+
+
+@examples(250)
+@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=12), keep=st.integers(1, 30))
+def test_baskets_are_events(sizes: list[int], keep: int) -> None:
+    """The limit is spread over the latest baskets, the latest rows of each; those without a time
+    are no basket.
+    """
+    when = [day for day, size in enumerate(sizes) for _ in range(size)]
+    times = pd.Series(
+        [START + day * DAY if day else pd.NaT for day in when], dtype="datetime64[us]"
+    )
+    spokes = pd.DataFrame({"hub": 0, "when": times})
+    hub = Table(pd.DataFrame({"id": [0]}), {}, "id")
+    db = Database({"hub": hub, "spoke": Table(spokes, {"hub": "hub"}, None, "when")})
+    sampler = TemporalSampler(build_graph(db), "hub", [keep], strategy="events")
+    found = sorted(sampler.sample([0], [START + 99 * DAY]).tables["spoke"].rows.tolist())
+    slow = Reference(db)
+    rows = [("spoke", row) for row in range(len(when))]
+    assert [("spoke", row) for row in found] == sorted(slow.latest_events(rows, keep))
+    taken = Counter(when[row] for row in found if when[row])
+    assert len(found) == min(keep, len(when))
+    # No basket gives two rows more than another that has rows left.
+    assert all(
+        taken[a] <= taken[b] + 1 or taken[b] == sizes[b] for a in taken for b in range(1, len(sizes))
+        if b in taken or len(taken) < keep
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("days", [None, [0] * 20, list(range(20))])
+def test_events_are_the_latest_rows_where_no_time_or_all_are_shared(days) -> None:
+    spokes = pd.DataFrame({"hub": np.zeros(20, int)})
+    if days is not None:
+        spokes["when"] = START + pd.to_timedelta(days, unit="D")
+    hub = Table(pd.DataFrame({"id": [0]}), {}, "id")
+    when = None if days is None else "when"
+    graph = build_graph(Database({"hub": hub, "spoke": Table(spokes, {"hub": "hub"}, None, when)}))
+    one, two = (
+        TemporalSampler(graph, "hub", [4], strategy=s).sample([0], [START + 9 * DAY])
+        for s in ("last", "events")
+    )
+    assert_identical(tensors(one), tensors(two))
 
 
 def test_ties_are_visible_and_one_tick_less_is_not() -> None:

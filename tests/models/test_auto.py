@@ -78,7 +78,12 @@ def test_auto_holds_its_members_and_goes_on(
     assert run.metrics["val"]["rolling"]["roc_auc"] >= max(scores.values()) - 1e-9
     assert load_run(run.folder).evaluate("test", "frozen") == run.metrics["test"]["frozen"]
     assert len(run.predict(VAL)) == 20
-    assert "roles" in CliRunner().invoke(cli, ["roles", str(run.folder)]).output
+    said = CliRunner().invoke(cli, ["roles", str(run.folder)]).output
+    assert said.startswith("Roles of the member frog")
+    assert ("weight in the blend is 0: " in said) == ("frog" not in run.blend["weights"])
+    own = load_run(run.folder / "members/frog").roles()
+    assert run.roles().equals(own)
+    assert len(own)
 
 
 def test_auto_keeps_to_its_time(store: Path, tmp_path: Path) -> None:

@@ -56,8 +56,31 @@ class Reference:
         early = pd.Timestamp.min
         return sorted(found, key=lambda r: (early if pd.isna(t := self.time(r)) else t, r[1]))
 
-    def sample(self, seeds: list[Row], at, fanouts, whole: int | None = None) -> dict[Row, int]:
-        """The hop of each row; takes the latest children."""
+    def latest(self, children: list[Row], keep: int) -> list[Row]:
+        """The last few rows."""
+        return children[max(0, len(children) - keep) :]
+
+    def latest_events(self, children: list[Row], keep: int) -> list[Row]:
+        """Round by round the last row of each of the last few events that has one left."""
+        events: list[list[Row]] = []
+        for row in children:
+            same = events and not pd.isna(t := self.time(row)) and self.time(events[-1][0]) == t
+            if same and self.tables[row[0]].time_col is not None:
+                events[-1].append(row)
+            else:
+                events.append([row])
+        events, taken = events[max(0, len(events) - keep) :][::-1], []
+        while len(taken) < keep and any(events):
+            for event in events:
+                if event and len(taken) < keep:
+                    taken.append(event.pop())
+        return taken
+
+    def sample(
+        self, seeds: list[Row], at, fanouts, whole: int | None = None, strategy: str = "last"
+    ) -> dict[Row, int]:
+        """The hop of each row; takes the latest children, or those of the latest events."""
+        choose = self.latest if strategy == "last" else self.latest_events
         whole = len(fanouts) - 1 if whole is None else whole
         hops = dict.fromkeys(seeds, 0)
         for hop in range(len(fanouts) + 1):
@@ -70,7 +93,7 @@ class Reference:
                     if key.parent == row[0] and hop < len(fanouts):
                         children = self.children(row, key, at)
                         keep = len(children) if fanouts[hop] < 0 else fanouts[hop]
-                        for child in children[max(0, len(children) - keep) :]:
+                        for child in choose(children, keep):
                             hops.setdefault(child, hop + 1)
         # A row brought along that turns out to be the child or the parent of a row within the hops
         # that are computed must be whole, too.

@@ -1,13 +1,14 @@
 """Explain one prediction: the effect of each row of the past on it.
 
-The effect of a row is measured: the row is hidden from the sampled past of the entity, and the
-prediction is repeated. If there are too many rows, those with the largest gradients are tried.
+In a network, the effect of a row is measured: the row is hidden from the sampled past of the
+entity, and the prediction is repeated. If there are too many rows, those with the largest gradients
+are tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,108 +16,51 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from relbench.base import Table
 from torch import Tensor
 
+from relfrog.analysis.explained import (
+    Explanation,
+    FeatureShare,
+    MemberShare,
+    Reason,
+    TableShare,
+    answer_words,
+    row_cells,
+    row_keys,
+)
 from relfrog.datasets.entities import key_frame, read_entities
 from relfrog.errors import TaskError, UsageError
 from relfrog.graph.batch import Batch
 from relfrog.graph.popularity import ListRequest
-from relfrog.kinds import TASK_KINDS
+from relfrog.models.network_model import NetworkModel
 from relfrog.nn.batch_plan import Plan
 from relfrog.runs.run import Run, load_run
 from relfrog.support.threads import thread_limit
+from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = ["Explanation", "Reason", "TableShare", "explain", "explain_row"]
+#: Copies of a subgraph that are computed together, each without other rows.
+COPIES = 32
 
-#: The most columns shown of a row.
-CELLS = 4
-
-
-@dataclass(frozen=True)
-class Reason:
-    """A row of the past, and its effect on the prediction.
-
-    Attributes:
-        table: its table.
-        key: its key in the source, or its row number.
-        time: its time; None if unknown.
-        hops: number of foreign keys between it and the entity.
-        effect: the prediction minus the prediction without the row.
-        cells: some of its values, by column.
-        leads_to: indices of the reasons that it is joined to on the way to the entity; -1 is the
-            entity itself.
-    """
-
-    table: str
-    key: str
-    time: pd.Timestamp | None
-    hops: int
-    effect: float
-    cells: dict[str, str]
-    leads_to: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class TableShare:
-    """The effect of a table on a prediction.
-
-    Attributes:
-        table: its name.
-        rows: number of its rows that the prediction used.
-        newest: the newest time among them; None if none has a time.
-        effect: the prediction minus the prediction without all of them; None for the entity table
-            if only the entity itself was used.
-    """
-
-    table: str
-    rows: int
-    newest: pd.Timestamp | None
-    effect: float | None
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """A prediction and the rows behind it, those with the largest effects first.
-
-    Attributes:
-        table: the entity table.
-        key: the key of the entity in the source.
-        time: the time of the prediction.
-        prediction: the number that is explained.
-        answer: what the number means.
-        tables: all tables that the prediction used.
-        rows: the rows whose effects were measured.
-        looked_at: total number of rows that the prediction could use.
-    """
-
-    table: str
-    key: str
-    time: pd.Timestamp
-    prediction: float
-    answer: str
-    tables: tuple[TableShare, ...]
-    rows: tuple[Reason, ...]
-    looked_at: int
+__all__ = [
+    "Explanation", "FeatureShare", "MemberShare", "Reason", "TableShare", "explain", "explain_row",
+]  # fmt: skip
 
 
 def explain(run: Run | str | Path, entity: Any, at: Any = None, *, rows: int = 40) -> Explanation:
     """Explain the prediction for one entity.
 
     Args:
-        run: a run of a network, or its folder.
+        run: a run, or its folder.
         entity: its key in the source: one value, or a tuple for a key of several columns. Text
             is converted to the type of the key; for several columns it is split at commas.
         at: the time of the prediction; by default the newest time in the database.
         rows: the most rows whose effects are measured.
 
     Raises:
-        RunError: The model is not a network.
         TaskError: There is no such entity.
     """
     run = run if isinstance(run, Run) else load_run(run)
-    run.need_network("it looks at counts, not at rows, so there are none to show")
     prepared = run.prepared
     table = prepared.task.entity_table
     primary = prepared.dataset.manifest.tables[table].pkey
@@ -134,23 +78,29 @@ def explain(run: Run | str | Path, entity: Any, at: Any = None, *, rows: int = 4
     return explain_row(run, int(found.rows[0]), run.moment(at), rows=rows)
 
 
-def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Explanation:
+def explain_row(
+    run: Run, row: int, time: pd.Timestamp, *, rows: int = 40, output: int | None = None
+) -> Explanation:
     """Explain the prediction for a row of the entity table; see `explain`.
 
     Args:
-        run: a trained network.
+        run: any run.
         row: row number in the entity table.
         time: the time of the prediction.
-        rows: the most rows whose effects are measured.
+        rows: the most rows whose effects are measured, or shown.
+        output: the class or label to explain; by default the likeliest.
     """
-    run.need_network("it looks at counts, not at rows, so there are none to show")
+    if not isinstance(run.model, NetworkModel):
+        from relfrog.analysis.other_explanations import explain_other
+
+        return explain_other(run, row, time, rows, output)
     prepared = run.prepared
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
     loader = prepared.loader(seeds)
     plan: Plan = next(iter(loader))
     asked = _ListQuestion if prepared.target_table is not None else _Question
-    question = asked(run, plan)
-    before = question.answer(plan)
+    question = asked(run, plan, output)
+    before = float(question.answers(plan)[0])
     spots = _reachable(plan)
     seed = (prepared.task.entity_table, int(plan.batch.seeds[0]))
     others = [spot for spot in spots if spot != seed]
@@ -160,27 +110,64 @@ def explain_row(run: Run, row: int, time: pd.Timestamp, *, rows: int = 40) -> Ex
             weight = question.weights()
         chosen = sorted(others, key=lambda spot: -weight[spot[0]][spot[1]])[:rows]
 
-    def without(hidden: Mapping[str, list[int]]) -> float:
-        assert loader.prepare is not None
-        return before - question.answer(loader.prepare(_hide(plan.batch, hidden)))
-
-    effect = {spot: without({spot[0]: [spot[1]]}) for spot in chosen}
     by_table: dict[str, list[int]] = {}
     for name, position in others:
         by_table.setdefault(name, []).append(position)
+    single = [{name: [position]} for name, position in chosen]
+    effect = _lost_without(prepared, question, seeds, plan, single)
+    # Not together with rows: the last digits must not depend on how many are tried.
+    whole = [{name: positions} for name, positions in by_table.items()]
+    of_table = _lost_without(prepared, question, seeds, plan, whole)
+    by_row = dict(zip(chosen, effect.tolist(), strict=True))
+    table_effect = dict(zip(by_table, of_table.tolist(), strict=True))
     shares = tuple(
         TableShare(
             name, len(by_table.get(name, ())) + (name == seed[0]), _newest(run, plan, name),
-            without({name: by_table[name]}) if name in by_table else None,
+            table_effect.get(name),
         )
         for name in sorted({*by_table, seed[0]})
     )  # fmt: skip
-    ordered = sorted(chosen, key=lambda spot: (-abs(effect[spot]), spot))
+    ordered = sorted(chosen, key=lambda spot: (-abs(by_row[spot]), spot))
     return Explanation(
-        seed[0], _keys(run, [seed[0]], [row])[0], time, before, question.words,
+        seed[0], row_keys(run, [seed[0]], [row])[0], time, before, question.words,
         tuple(sorted(shares, key=lambda share: -abs(share.effect or 0.0))),
-        _reasons(run, plan, ordered, effect, seed), len(spots),
+        _reasons(run, plan, ordered, by_row, seed), len(spots),
     )  # fmt: skip
+
+
+def _lost_without(
+    prepared: Prepared,
+    question: _Question,
+    seeds: Seeds,
+    plan: Plan,
+    hidden: list[dict[str, list[int]]],
+) -> NDArray[np.float64]:
+    """The number minus the number without some rows, for each choice of rows. Shape [choices].
+
+    The past of the seed is sampled once for each choice, and each copy loses its rows: one pass of
+    the network for many choices. The first copy of a pass is whole, so that what is subtracted was
+    computed, and rounded, in the same way.
+    """
+    apart = replace(prepared, config=replace(prepared.config, sharing="separate"))
+    found = []
+    for first in range(0, len(hidden), COPIES):
+        some = [{}, *hidden[first : first + COPIES]]
+        many = Seeds(np.repeat(seeds.rows, len(some)), pd.concat([seeds.times] * len(some)))
+        loader = apart.loader(many)
+        assert loader.prepare is not None
+        numbers = np.arange(len(many))
+        batch = loader.sampler.sample(many.rows, many.times, 0, numbers)
+        together: dict[str, list[int]] = {}
+        for name, rows in batch.tables.items():
+            # The copies of a subgraph hold the same rows in the same order.
+            order = torch.argsort(rows.group, stable=True).reshape(len(some), -1)
+            assert order.shape[1] == len(plan.batch.tables[name]), "not the same subgraph"
+            for copy, chosen in enumerate(some):
+                if name in chosen:
+                    together.setdefault(name, []).extend(order[copy, chosen[name]].tolist())
+        answers = question.answers(loader.prepare(_hide(batch, together))).astype(float)
+        found.append(answers[0] - answers[1:])
+    return np.concatenate([np.zeros(0), *found])
 
 
 class _Question:
@@ -188,7 +175,8 @@ class _Question:
 
     request: ListRequest | None = None
 
-    def __init__(self, run: Run, plan: Plan) -> None:
+    def __init__(self, run: Run, plan: Plan, output: int | None = None) -> None:
+        self.asked = output
         self.network, self.plan, self.threads = run.network, plan, run.config.threads
         self.device = torch.device(run.device)
         self.features = {n: part.to(self.device) for n, part in run.prepared.features.items()}
@@ -196,16 +184,11 @@ class _Question:
         self.words = self._choose(run, self._predict(plan))
 
     def _choose(self, run: Run, output: NDArray[Any]) -> str:
-        """Choose the number, for several classes the most likely one; return what it means."""
-        label = run.prepared.task.target_col
+        """Choose the number, the likeliest class where there are several; what it is, in words."""
         if output.ndim == 1:
-            kind = TASK_KINDS[run.prepared.kind]
-            what = "probability of" if kind.probability else "predicted"
-            return f"{what} {label}"
-        self.column = int(output[0].argmax())
-        classes = run.about["labels"].get("classes")
-        value = self.column if classes is None else classes[self.column]
-        return f"probability of {label} {value}"
+            return answer_words(run, None)
+        self.column = int(output[0].argmax()) if self.asked is None else self.asked
+        return answer_words(run, self.column)
 
     def _predict(self, plan: Plan) -> NDArray[Any]:
         with torch.no_grad(), thread_limit(self.threads):
@@ -214,10 +197,10 @@ class _Question:
             found = self.network.head.batch_predict(output.seeds, plan, self.features, self.request)
         return np.asarray(found.cpu().numpy())
 
-    def answer(self, plan: Plan) -> float:
-        """Compute the number."""
+    def answers(self, plan: Plan) -> NDArray[Any]:
+        """The number, for each seed of the plan. Shape [seeds]."""
         found = self._predict(plan)
-        return float(found[0] if found.ndim == 1 else found[0, self.column])
+        return found if found.ndim == 1 else found[:, self.column]
 
     def _aim(self, answer: Any) -> Tensor:
         """The raw output behind the number, to differentiate."""
@@ -248,12 +231,12 @@ class _ListQuestion(_Question):
         allowed = np.zeros(run.prepared.graph.num_rows[table], bool)
         allowed[self.target] = True
         self.request = ListRequest(1, allowed)
-        named = _keys(run, [table], [self.target])[0]
+        named = row_keys(run, [table], [self.target])[0]
         return f"score of {table} {named}, the first of the list"
 
-    def answer(self, plan: Plan) -> float:
-        """Compute the score."""
-        return float(self._predict(plan)[0, 0, 1])
+    def answers(self, plan: Plan) -> NDArray[Any]:
+        """The score, for each seed of the plan. Shape [seeds]."""
+        return self._predict(plan)[:, 0, 1]
 
     def _aim(self, answer: Any) -> Tensor:
         here = answer.row == self.target
@@ -351,7 +334,7 @@ def _reasons(
         int(plan.batch.tables[table].rows[plan.batch.tables[table].index[position]])
         for table, position in spots
     ]
-    keys = _keys(run, [table for table, _ in spots], rows)
+    keys = row_keys(run, [table for table, _ in spots], rows)
     found = []
     for spot, row, name in zip(spots, rows, keys, strict=True):
         table, position = spot
@@ -360,36 +343,8 @@ def _reasons(
         found.append(
             Reason(
                 table, name, pd.Timestamp(when[position]) if when is not None and known else None,
-                hops[table][position], effect[spot], _cells(tables[table], row, name),
+                hops[table][position], effect[spot], row_cells(tables[table], row, name),
                 tuple(sorted(closer.get(spot, ()))),
             )
         )  # fmt: skip
     return tuple(found)
-
-
-def _keys(run: Run, tables: list[str], rows: list[int]) -> list[str]:
-    """Keys of rows in the source; "row 3" for tables without keys."""
-    where, specs = run.prepared.dataset.dataset_dir, run.prepared.dataset.manifest.tables
-    found = [f"row {row}" for row in rows]
-    for table in set(tables):
-        if table not in specs or specs[table].pkey is None:
-            continue
-        places = [place for place, name in enumerate(tables) if name == table]
-        frame = key_frame(where, table, specs[table].pkey, [rows[place] for place in places])
-        for place, values in zip(places, frame.itertuples(index=False), strict=True):
-            found[place] = ", ".join(map(str, values))
-    return found
-
-
-def _cells(table: Table, row: int, key: str) -> dict[str, str]:
-    """Some values of a row as text, without keys and time."""
-    keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
-    names = [name for name in table.df.columns if name not in keys]
-    found: dict[str, str] = {}
-    for name in names:
-        value = table.df[name].iloc[row]
-        if np.ndim(value) == 0 and not pd.isna(value) and len(found) < CELLS:
-            text = f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
-            if text != key:  # imported tables also have their source key as a column
-                found[str(name)] = text if len(text) <= 40 else text[:39] + "…"
-    return found

@@ -61,7 +61,7 @@ def differences(run: Run, *, pairs: int = 500, seed: int = 0) -> Differences:
     """Compute the differences of true and mismatched foreign-key pairs of a run.
 
     Args:
-        run: a trained run whose model is a network.
+        run: a trained run whose model is a network, or has one as a member.
         pairs: total number of true pairs among the points, shared evenly between foreign keys.
             Each has a mismatched counterpart, if there is another parent.
         seed: random seed for the choice of pairs.
@@ -70,6 +70,7 @@ def differences(run: Run, *, pairs: int = 500, seed: int = 0) -> Differences:
         RunError: The model is not a network.
         UsageError: `pairs` is less than 1.
     """
+    run = run.network_member or run
     run.need_network("no embeddings of rows")
     if pairs < 1:
         raise UsageError(f"pairs must be 1 or more (got {pairs}).")

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from relfrog.analysis.bootstrap import Interval, Scorer, resample
-from relfrog.features.columns import Features
-from relfrog.graph import _kernels
-from relfrog.graph.relational import RelationalGraph
+from relfrog.analysis.changed_tables import ChangedTask, run_on, value_columns
 from relfrog.runs.run import Run
-from relfrog.support.threads import thread_limit
-from relfrog.training.inference import predict_seeds
-from relfrog.training.prepared import Prepared
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.seeds import Seeds
 
-__all__ = ["Importance", "TableImportance", "importance", "without_rows"]
+__all__ = ["Importance", "TableImportance", "importance"]
 
 #: By default: total number of predictions, and the least seeds per score.
 CHEAP, FEWEST = 12_000, 200
@@ -77,39 +72,36 @@ def importance(
     """Hide and shuffle each table in turn, and score again in the rolling regime.
 
     A positive number is a loss of score: the table matters. Intervals are bootstraps over entities
-    of the difference on the same seeds.
+    of the difference on the same seeds. It is the same for every model: it predicts again on the
+    changed database; see `ChangedTask`.
 
     Args:
-        run: a trained network.
+        run: any run.
         deep: use more seeds, five shuffles instead of one, and also shuffle single columns.
         seed: random seed.
         progress: called with a line about each step.
-
-    Raises:
-        RunError: The model is not a network.
     """
-    run.need_network("no rows to hide or shuffle")
     prepared = run.prepared
     every = prepared.seeds("test")
-    tables = list(prepared.graph.num_rows)
+    known = _tables(run)
+    tables = list(known)
     most = DEEP if deep else max(FEWEST, CHEAP // (2 * len(tables) + 1))
     rng = np.random.default_rng(seed)
     chosen = np.arange(len(every))
     if len(every) > most:
         chosen = np.sort(rng.choice(len(every), most, replace=False))
     assert every.labels is not None
-    seeds = Seeds(every.rows[chosen], every.times.iloc[chosen], every.labels[chosen])
+    seeds = every if len(chosen) == len(every) else every.take(chosen)
     trial = _Trial(run, seeds)
-    entity = prepared.task.entity_table
+    entity, opened = prepared.task.entity_table, prepared.opened
 
     def shuffled(table: str, column: str | None) -> Interval | None:
-        if not _has_values(run, table):
+        if not known[table] or prepared.graph.num_rows[table] < 2:
             return None
         parts = []
         for _ in range(SHUFFLES if deep else 1):
-            order = torch.from_numpy(rng.permutation(prepared.graph.num_rows[table]))
-            features = _shuffle(run, table, column, order)
-            parts.append(trial.predict(prepared, {**prepared.features, table: features}))
+            order = rng.permutation(prepared.graph.num_rows[table])
+            parts.append(trial.predict(ChangedTask(opened, table, order, column)))
         return trial.lost(parts)
 
     found = []
@@ -117,14 +109,12 @@ def importance(
         progress(f"which tables matter: {table}")
         hidden = None
         if table != entity:
-            without = replace(prepared, graph=without_rows(prepared.graph, table))
-            hidden = trial.lost([trial.predict(without, prepared.features)])
+            hidden = trial.lost([trial.predict(ChangedTask(opened, table))])
         found.append(TableImportance(table, None, hidden, shuffled(table, None)))
     columns = []
     if deep:
         for table in tables:
-            names = dict.fromkeys(c.name for c in prepared.columns.tables[table].columns)
-            for name in names if len(names) > 1 else ():
+            for name in known[table] if len(known[table]) > 1 else ():
                 progress(f"which columns matter: {table}.{name}")
                 columns.append(TableImportance(table, name, None, shuffled(table, name)))
     return Importance(
@@ -138,33 +128,33 @@ def _worth(entry: TableImportance) -> tuple[float, str]:
     return -max([v for v in values if not np.isnan(v)], default=0.0), entry.table
 
 
+def _tables(run: Run) -> dict[str, list[str]]:
+    """The tables that the model can see, with the columns whose values it may read."""
+    models = run.model.members or {"": run.model}
+    found: dict[str, list[str]] = {}
+    for model in models.values():
+        prepared = model.prepared
+        for name in prepared.graph.num_rows:
+            columns = value_columns(prepared.db.table_dict[name])
+            if model.encoded:
+                encoded = {c.name for c in prepared.columns.tables[name].columns}
+                columns = [column for column in columns if column in encoded]
+            found[name] = list(dict.fromkeys([*found.get(name, []), *columns]))
+    return dict(sorted(found.items()))
+
+
 class _Trial:
     """Predicts and scores the same seeds on changed databases."""
 
     def __init__(self, run: Run, seeds: Seeds) -> None:
         self.run, self.seeds = run, seeds
-        self.device = torch.device(run.device)
         self.metric, self.higher = run.kind.metric, run.kind.higher
         self.truth = run.model.truth(seeds)
-        self.before = self.predict(run.prepared, run.prepared.features)
+        self.before = run.predict_seeds(seeds, None)
 
-    def predict(self, prepared: Prepared, features: dict[str, Features]) -> NDArray[Any]:
+    def predict(self, opened: OpenedTask) -> NDArray[Any]:
         """Predictions on a changed database."""
-        network = self.run.network
-        if prepared.target_table is not None and prepared is not self.run.prepared:
-            # The ranking head counts rows of the graph, so it has to be built for this one.
-            roles = network.roles
-            fixed = None
-            if self.run.config.roles == "fixed" and roles is not None:
-                values = roles.average.tolist()
-                fixed = {str(route): values[i] for route, i in roles.number.items()}
-            state = network.state_dict()
-            network = prepared.network(self.run.about["labels"], fixed)
-            network.load_state_dict(state)
-            network.to(self.device).eval()
-        moved = {name: part.to(self.device) for name, part in features.items()}
-        with thread_limit(self.run.config.threads):
-            return predict_seeds(network, prepared.loader(self.seeds), moved, self.device)
+        return run_on(self.run, opened).predict_seeds(self.seeds, None)
 
     def scorer(self, predicted: NDArray[Any]) -> Scorer:
         """A scorer of predictions."""
@@ -179,46 +169,3 @@ class _Trial:
             return sign * (before(at) - float(np.mean([one(at) for one in after])))
 
         return resample(self.seeds.rows, difference, times=100)
-
-
-def without_rows(graph: RelationalGraph, table: str) -> RelationalGraph:
-    """A copy of the graph in which the rows of a table are disconnected."""
-    number = graph.table_number[table]
-    parents, keys = np.array(graph.parents), np.array(graph.keys)
-    for key in keys:
-        if number in (key[_kernels.CHILD], key[_kernels.PARENT]):
-            above = graph.tables[key[_kernels.CHILD]]
-            first, width = int(above[_kernels.POINTERS]), int(above[_kernels.WIDTH])
-            count = int(above[_kernels.NUM_ROWS])
-            own = parents[first : first + count * width].reshape(count, width)
-            own[:, key[_kernels.COLUMN]] = -1
-            key[_kernels.NUM_CHILDREN] = 0
-    return replace(graph, parents=parents, keys=keys)
-
-
-def _has_values(run: Run, table: str) -> bool:
-    return (
-        bool(run.prepared.columns.tables[table].columns) and len(run.prepared.features[table]) > 1
-    )
-
-
-def _shuffle(run: Run, table: str, column: str | None, order: torch.Tensor) -> Features:
-    """Features of a table with one column, or all, permuted between rows."""
-    old = run.prepared.features[table]
-    columns = run.prepared.columns.tables[table]
-    dense, codes, moments = old.dense.clone(), old.codes.clone(), old.moments.clone()
-    places = [i for i, name in enumerate(columns.dense_columns) if column in (None, name)]
-    coded = [i for i, c in enumerate(columns.categories) if column in (None, c.name)]
-    timed = [i for i, name in enumerate(columns.moment_names) if column in (None, name)]
-    for tensor, chosen in ((dense, places), (codes, coded), (moments, timed)):
-        if chosen:
-            tensor[:, chosen] = tensor[order][:, chosen]
-    offsets, values = old.bag_offsets, old.bag_values
-    lists = {c.name for c in columns.bags}
-    if offsets is not None and values is not None and (column is None or lists == {column}):
-        length = offsets.diff()[order]
-        begin = torch.cat([length.new_zeros(1), length.cumsum(0)])
-        within = torch.arange(int(begin[-1])) - begin[:-1].repeat_interleave(length)
-        values = values[offsets[:-1][order].repeat_interleave(length) + within]
-        offsets = begin
-    return Features(dense, codes, moments, offsets, values)

@@ -199,18 +199,19 @@ def predict_command(
 @click.option("--json", "as_json", is_flag=True, help="Print the roles as JSON.")
 def roles_command(run: Path, as_json: bool) -> None:
     """Show the learned role of each route: how much its middle table acts as an edge."""
-    from relfrog.cli.summaries import role_table
+    from relfrog.cli.summaries import member_note, role_table
     from relfrog.runs.run import load_run
 
     opened = load_run(run)
     frame = opened.roles()
     if as_json:
         print_json(frame.to_dict("records"))
-    elif opened.config.model == "auto" and "frog" in opened.blend["weights"]:
-        click.echo(f"This is a blend; its network has roles: relfrog roles {run}/members/frog")
-    elif not MODELS[opened.config.model].network:
-        click.echo(f"Model {opened.config.model} is no network: it has no roles.")
+    elif opened.network_member is None and not MODELS[opened.config.model].network:
+        which = "trained no network" if opened.config.model == "auto" else "is no network"
+        click.echo(f"Model {opened.config.model} {which}: it has no roles.")
     else:
+        if opened.network_member is not None:
+            click.echo(f"{member_note(opened)}\n")
         click.echo(role_table(frame))
 
 
@@ -287,16 +288,18 @@ def report_command(
     "--at", metavar="TIME", help="Prediction time.  [default: the newest in the database]"
 )
 @click.option("--rows", default=40, show_default=True, type=click.IntRange(min=1),
-              help="How many past rows to try.")  # fmt: skip
+              help="How many past rows to try, or to show.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def explain_command(
     run: Path, entity: str, at: str | None, rows: int, device: str, as_json: bool
 ) -> None:
-    """Show the past rows behind one prediction.
+    """Show what is behind one prediction: tables, features and past rows.
 
-    Each row is hidden in turn and the prediction repeated: the difference is its effect. For each
-    table the newest time used is shown, which is never later than the prediction.
+    In a network each row is hidden in turn and the prediction repeated: the difference is its
+    effect. Of LightGBM each feature's contribution is shown, with the rows it is computed from;
+    contributions add up to the prediction. Of a blend both, times the weights of its members. For
+    each table the newest time used is shown, which is never later than the prediction.
     """
     from relfrog.analysis.explanation import explain
     from relfrog.cli.summaries import explanation

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from relfrog.importing.result import ImportResult
 
 __all__ = [
-    "check_lines", "explanation", "import_summary", "inspection", "notice_lines", "role_table",
-    "run_summary", "score_table", "task_summary",
+    "check_lines", "explanation", "import_summary", "inspection", "member_note", "notice_lines",
+    "role_table", "run_summary", "score_table", "task_summary",
 ]  # fmt: skip
 
 _HEADINGS = {
@@ -309,7 +309,7 @@ def run_summary(run: Any) -> str:
     lines += [wrapped(sentence) for sentence in verdict(run)]
     lines.append("")
     lines.append(f"The run is {where}. Try next:")
-    if network:
+    if network or run.network_member is not None:
         lines.append(f"  relfrog roles {where}")
     lines.append(f"  relfrog report {where}")
     lines.append(f"  relfrog predict {where} --out predictions.csv")
@@ -352,7 +352,9 @@ def _effect(value: float) -> str:
 
 
 def explanation(found: Explanation, most: int = 15) -> str:
-    """One prediction: tables with the newest time used, and the rows that carried most."""
+    """One prediction: tables with the newest time used, features, the rows that carried most."""
+    from relfrog.analysis.explained import MEASURED
+
     tables = [
         [s.table, number(s.rows), "" if s.newest is None else str(s.newest),
          "" if s.effect is None else _effect(s.effect)]
@@ -363,18 +365,46 @@ def explanation(found: Explanation, most: int = 15) -> str:
          ", ".join(f"{name} {value}" for name, value in r.cells.items())]
         for r in found.rows[:most]
     ]  # fmt: skip
-    return "\n".join(
-        [
-            f"{found.table} {found.key} at {found.time}: {found.answer} {found.prediction:.4f}",
-            "",
-            table(["table", "rows seen", "newest time used", "effect"], tables, right=[1, 3]),
-            "",
-            table(["row of", "key", "time", "effect", "values"], rows, right=[3]),
-            "",
-            "effect: the prediction minus the one that is made without the row, or without all "
-            "rows of the table",
-        ]
-    )
+    lines = [
+        f"{found.table} {found.key} at {found.time}: {found.answer} {found.prediction:.4f}", "",
+    ]  # fmt: skip
+    if found.members:
+        parts = [f"{m.weight:.2f} x {m.prediction:.4f} ({m.name})" for m in found.members]
+        lines += [f"{' + '.join(parts)} = {found.prediction:.4f}", ""]
+    lines += [table(["table", "rows seen", "newest time used", "effect"], tables, right=[1, 3]), ""]
+    if found.features:
+        lines += [_feature_table(found, most), ""]
+    if rows:
+        lines += [table(["row of", "key", "time", "effect", "values"], rows, right=[3]), ""]
+    return "\n".join([*lines, wrapped(f"effect: {MEASURED[found.measured]}")])
+
+
+def _feature_table(found: Explanation, most: int) -> str:
+    """The largest contributions, and the sum of the others."""
+    shown, rest = found.features[:most], found.features[most:]
+    several = len(found.members) > 1
+    rows = [
+        [f.feature, "" if f.value is None else number(f.value), number(f.rows), _effect(f.effect),
+         f.member]
+        for f in shown
+    ]  # fmt: skip
+    if rest:
+        words = f"{len(rest)} other{'' if len(rest) == 1 else 's'}"
+        rows.append([words, "", "", _effect(sum(f.effect for f in rest)), ""])
+    if found.base is not None:
+        rows.append(["base: without any feature", "", "", f"{found.base:.4f}", ""])
+    headers = ["feature", "value", "rows", "effect", "member"]
+    if not several:
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
+    return table(headers, rows, right=[1, 2, 3])
+
+
+def member_note(run: Any) -> str:
+    """Whose roles those of a blend are."""
+    weight = run.roles_weight
+    if weight:
+        return f"Roles of the member frog, whose weight in the blend is {weight:.2f}:"
+    return "Roles of the member frog. Its weight in the blend is 0: predictions do not use them."
 
 
 def role_table(frame: Any) -> str:

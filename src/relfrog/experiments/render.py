@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from relfrog.datasets.metrics import REGIMES
@@ -241,6 +242,10 @@ def role_shares(roles: pd.DataFrame, tables: Collection[str]) -> dict[str, dict[
         other's reverse, both decided, the shares of `same` and `different` roles.
     """
     known = roles[roles[["u", "v", "w"]].isin(list(tables)).all(axis=1)]
+    # By the side of 0.5, as in the paper: `Run.roles` calls more of them undecided.
+    side = {-1: "node", 0: "undecided", 1: "edge"}
+    known = known.assign(role=np.sign(known["gate"].to_numpy(float) - 0.5).astype(int))
+    known["role"] = known["role"].map(side)
     role = dict(zip(known["route"], known["role"], strict=True))
     found = {}
     for paradigm in ("co-occurrence", "completion"):

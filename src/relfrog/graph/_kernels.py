@@ -41,6 +41,8 @@ CHILD, PARENT, COLUMN, CHILDREN, NUM_CHILDREN, BLOCKS, SHIFT = range(7)
 # Columns of `RelationalGraph.tables`: rows before this table, rows in it, where its times begin
 # (-1 without), whether row order is time order, where its pointers begin, pointers per row.
 FIRST_ROW, NUM_ROWS, TIMES, SORTED, POINTERS, WIDTH = range(6)
+# Which children to take if there are more than the fan-out; see `relfrog.graph.sampler.Strategy`.
+UNIFORM, LAST, EVENTS = range(3)
 
 
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
@@ -296,6 +298,62 @@ def sample_without_replacement(
 
 
 @inlined
+def spread_over_events(
+    low: Int, high: Int, first: Int, count: Int, children: Ints, times: Ints, seen: Ints,
+    chosen: Ints,
+) -> None:  # fmt: skip
+    """Choose `count` of children[low:high], evenly over their latest `count` events.
+
+    Children with the same time are one event; one without a time is an event of its own. As if
+    the latest child of each event were taken first, from the newest event on, then the second
+    latest of each, until there are enough. The choice is in time order, as numbers from `low` on.
+
+    `seen` is an all-negative array of at least twice `count`; it is left as it was found. The time
+    of a child is times[first + child].
+    """
+    events, end = 0, high
+    while events < count and end > low:
+        begin = end - 1
+        tick = times[nth(first + children[nth(begin)])]
+        if tick != MISSING:
+            step = 1  # a basket may be large: leap to where it begins
+            while begin - step >= low and times[nth(first + children[nth(begin - step)])] == tick:
+                begin -= step
+                step *= 2
+            while step > 1:
+                step >>= 1
+                if begin - step >= low and times[nth(first + children[nth(begin - step)])] == tick:
+                    begin -= step
+        seen[nth(2 * events)], seen[nth(2 * events + 1)] = end, end - begin
+        events += 1
+        end = begin
+    level, left = 0, count  # each event gives `level` children, or all it has
+    while True:
+        deeper, least = 0, high - low
+        for e in range(events):
+            size = seen[nth(2 * e + 1)]
+            if size > level:
+                deeper += 1
+                least = min(least, size)
+        rounds = min(least - level, left // deeper) if deeper > 0 else 0
+        if rounds == 0:
+            break
+        level += rounds
+        left -= rounds * deeper
+    at = count
+    for e in range(events):
+        size = seen[nth(2 * e + 1)]
+        given = min(size, level)
+        if size > level and left > 0:
+            given += 1
+            left -= 1
+        for i in range(given):
+            at -= 1
+            chosen[nth(at)] = seen[nth(2 * e)] - 1 - i - low
+        seen[nth(2 * e)] = seen[nth(2 * e + 1)] = -1
+
+
+@inlined
 def is_visible(row: Int, table: Int, cutoffs: Ints, tables: Ints, times: Ints, at: Int) -> bool:
     """Whether a row exists at a time; `cutoffs` see `walk`."""
     if cutoffs[nth(table)] >= 0:
@@ -503,7 +561,7 @@ def expand(
     at: Int,
     choices: np.uint64,
     fanout: Int,
-    latest: bool,
+    strategy: Int,
     hop: Int,
     inner: Int,
     records: Ints,
@@ -586,7 +644,10 @@ def expand(
             by_choice = 0 <= fanout < taken
             if by_choice:
                 taken = fanout
-                if latest:
+                if strategy == EVENTS and tables[nth(below), TIMES] >= 0:
+                    begins = tables[nth(below), TIMES]
+                    spread_over_events(low, high, begins, taken, children, times, seen, chosen)
+                elif strategy != UNIFORM:
                     low, by_choice = high - taken, False
                 else:
                     # A later row may shift the numbers of earlier ones in a table with times,
@@ -635,7 +696,7 @@ def walk(
     group_moments: Ints,
     fanouts: Ints,
     whole: Int,
-    latest: bool,
+    strategy: Int,
     stream: np.uint64,
     records: Ints,
     pointers: Ints,
@@ -670,7 +731,7 @@ def walk(
         group_moments: which of them each group has. Shape [groups].
         fanouts: children per row, foreign key and hop. Shape [hops].
         whole: hops within which rows have whole matches, at least hops - 1; hops + 1 for all rows.
-        latest: take the latest children rather than a random choice.
+        strategy: UNIFORM, LAST or EVENTS.
         stream: selects the random choices.
         records: memory to write to, of any length; likewise the next four.
         pointers: likewise, as wide as the most foreign keys of a table.
@@ -759,7 +820,7 @@ def walk(
                 while current < end:
                     current, reached, count, room = expand(
                         tables, keys, parents, children, times, outgoing, incoming, visible_now, at,
-                        choices, fanout, latest, hop, inner, records, pointers, ranges,
+                        choices, fanout, strategy, hop, inner, records, pointers, ranges,
                         slots, bits, begin, current, end, reached, count, seen, chosen,
                     )  # fmt: skip
                     if current < end:

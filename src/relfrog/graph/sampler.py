@@ -35,10 +35,20 @@ __all__ = ["Mode", "Strategy", "TemporalSampler", "halving"]
 
 
 class Strategy(str, Enum):
-    """Which children to take if there are more than the fan-out."""
+    """Which children to take if there are more than the fan-out.
+
+    Sixteen latest rows may be one shopping basket. To EVENTS, rows with the same parent and time
+    are one event: the latest row of each of the latest events is taken, then their second rows,
+    until there are enough. Where times differ, or there are none, that is the same as LAST.
+    """
 
     UNIFORM = "uniform"
     LAST = "last"
+    EVENTS = "events"
+
+
+#: By the numbers that kernels know them by.
+STRATEGIES = (Strategy.UNIFORM, Strategy.LAST, Strategy.EVENTS)
 
 
 class Mode(str, Enum):
@@ -78,7 +88,8 @@ class TemporalSampler:
         fanouts: children per row and foreign key at each hop; -1 for all, 0 for none. Parents
             are always followed. See `halving`.
         mode: "shared" (seeds with the same time share a subgraph) or "separate".
-        strategy: "uniform" (without replacement) or "last" (the latest children).
+        strategy: "uniform" (without replacement), "last" (the latest children) or "events" (the
+            latest, spread over as many times as there is room for). See `Strategy`.
         seed: random seed.
         routes: the routes of the model, kept in the batches; by default those of the paper.
         whole: number of hops within which a batch holds everything that a row's matches depend on,
@@ -236,7 +247,7 @@ class TemporalSampler:
             graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
             outgoing, incoming, graph.table_number[self.table], rows, groups, moments,
             self._cutoffs(moments), group_moments, np.array(self.fanouts, np.int64),
-            self.whole, self.strategy is Strategy.LAST, stream, *memory,
+            self.whole, STRATEGIES.index(self.strategy), stream, *memory,
         )  # fmt: skip
         arrays = _kernels.split_by_table(
             memory[0], memory[1], memory[2], levels, found, ends, graph.tables,

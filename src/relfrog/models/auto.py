@@ -185,7 +185,7 @@ class AutoModel(Model):
         val = self.prepared.seeds("val")
         cutoff = self.prepared.cutoff("val", config.regime)
         predicted = {
-            name: model.selected.predict(val, cutoff) for name, model in self._members.items()
+            name: model.selected.predict_once(val, cutoff) for name, model in self._members.items()
         }
         quick = [name for name in predicted if MODELS[name].baseline]
         return choose(
@@ -222,9 +222,12 @@ class AutoModel(Model):
     ) -> NDArray[Any]:
         """The weighted mean of the members' predictions; for lists, those of the best member."""
         if self.kind.ranks:
-            return next(iter(self.members.values())).predict(seeds, cutoff, request)
+            best = next(iter(self.members.values()))
+            if request is None:
+                return best.predict_once(seeds, cutoff)
+            return best.predict(seeds, cutoff, request)
         parts = [
-            self._weights[name] * model.predict(seeds, cutoff)
+            self._weights[name] * model.predict_once(seeds, cutoff)
             for name, model in self.members.items()
         ]
         return np.asarray(np.sum(parts, axis=0))

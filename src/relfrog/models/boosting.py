@@ -294,7 +294,10 @@ class BoostedTrees(Model):
             parts = [np.asarray(m.predict(x, num_iteration=m.best_iteration)) for m in some]
             single = self.kind.name != "multilabel_classification"
             found = found + (parts[0] if single else np.stack(parts, 1))
-        found = found / len(models)
+        return self.finish(found / len(models))
+
+    def finish(self, found: NDArray[Any]) -> NDArray[Any]:
+        """The prediction from the mean of the models."""
         if weight := self.labels.get("weight"):
             found = found / (found + weight * (1 - found))  # what the weight added to the odds
         if self.kind.name == "regression":

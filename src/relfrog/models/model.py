@@ -57,6 +57,8 @@ class Model(ABC):
         self.facts: dict[str, Any] = {}
         #: The folder of the model selected by validation, for a refitted model; None otherwise.
         self.selected_folder: Path | None = None
+        #: Predictions for whole splits, by split and cut-off.
+        self._known: dict[tuple[str, pd.Timestamp | None], NDArray[Any]] = {}
 
     @property
     def kind(self) -> TaskKind:
@@ -105,6 +107,21 @@ class Model(ABC):
             request: for a recommendation, length and content of the lists.
         """
 
+    def predict_once(self, seeds: Seeds, cutoff: pd.Timestamp | None) -> NDArray[Any]:
+        """As `predict`, and remembered where these are all seeds of a split.
+
+        Scores of a run, the choice of a blend and the report look at the same predictions. Where
+        no seed is later than the cut-off, it makes no difference, as if there were none.
+        """
+        split = self.prepared.opened.split_of(seeds)
+        if split is None:
+            return self.predict(seeds, cutoff)
+        if cutoff is not None and not (seeds.times > cutoff).any():
+            cutoff = None
+        if (split, cutoff) not in self._known:
+            self._known[split, cutoff] = self.predict(seeds, cutoff)
+        return self._known[split, cutoff]
+
     @cached_property
     def selected(self) -> Model:
         """The model selected by validation: this model, unless it was refitted afterwards.
@@ -120,7 +137,7 @@ class Model(ABC):
     def _copy(self) -> Model:
         """A shallow copy, to load other weights into."""
         other = copy(self)
-        other.selected_folder = None
+        other.selected_folder, other._known = None, {}
         vars(other).pop("selected", None)
         return other
 
@@ -144,7 +161,7 @@ class Model(ABC):
         """Metrics on the seeds of a split."""
         seeds = self.prepared.seeds(split)
         model = self.selected if split == "val" else self
-        return self.metrics(seeds, model.predict(seeds, self.prepared.cutoff(split, regime)))
+        return self.metrics(seeds, model.predict_once(seeds, self.prepared.cutoff(split, regime)))
 
     def truth(self, seeds: Seeds) -> NDArray[Any]:
         """Labels for the metrics. Shape [seeds]."""

@@ -62,7 +62,9 @@ class PastLabels:
 
     Attributes:
         values: labels as numbers, sorted by entity and end of window. Shape [labels, outputs].
-        in_time: the same, sorted by end of window.
+        rows: their rows in the table of earlier labels. Shape [labels].
+        in_time: the values, sorted by end of window.
+        rows_in_time: their rows.
     """
 
     def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
@@ -76,9 +78,10 @@ class PastLabels:
         entity, ends = frame["entity"].to_numpy(np.int64)[known], ends[known]
         order = np.argsort(ends, kind="stable")
         self.in_time, self._ends = values[known][order], ends[order]
+        self.rows_in_time = np.flatnonzero(known)[order]
         self._moments = np.unique(ends)
         order = order[np.argsort(entity[order], kind="stable")]
-        self.values = values[known][order]
+        self.values, self.rows = values[known][order], np.flatnonzero(known)[order]
         self._places = entity[order] * self._step + np.searchsorted(self._moments, ends[order])
 
     @property

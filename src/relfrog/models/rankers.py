@@ -202,7 +202,7 @@ class BoostedRanker(Ranker):
             return who, rows, np.zeros(0)
         parts = np.array_split(np.arange(len(who)), max(1, len(who) // 200_000))
         found = [
-            self.model.predict(self._features(seed, limits, who[at], rows[at])) for at in parts
+            self.model.predict(self.pair_features(seed, limits, who[at], rows[at])) for at in parts
         ]
         return who, rows, np.concatenate(found)
 
@@ -226,7 +226,7 @@ class BoostedRanker(Ranker):
         wanted = np.repeat(np.arange(len(seeds)), lengths) * count + labels.astype(np.int64)
         right = np.isin(who * count + rows, wanted)
         group = np.bincount(who, minlength=len(seeds))
-        x = self._features(np.asarray(seeds.rows), limits, who, rows)
+        x = self.pair_features(np.asarray(seeds.rows), limits, who, rows)
         return x, right, group[group > 0]
 
     def _candidates(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints]:
@@ -250,7 +250,7 @@ class BoostedRanker(Ranker):
         both = np.unique(both, axis=0)
         return both[:, 0].copy(), both[:, 1].copy()
 
-    def _features(self, seed: Ints, limits: Ints, who: Ints, rows: Ints) -> NDArray[np.float32]:
+    def pair_features(self, seed: Ints, limits: Ints, who: Ints, rows: Ints) -> NDArray[np.float32]:
         """Features of pairs of a seed and a target. Shape [pairs, features]."""
         ticks, moment = np.unique(limits, return_inverse=True)
         snapshots = [self.popularity.at(int(t)).counts.numpy() for t in ticks]
@@ -259,13 +259,14 @@ class BoostedRanker(Ranker):
             at = moment[who] == number
             asked[at] = counts[rows[at]]
         parts = [asked]
-        for first, second in self._joins():
+        for first, second in self.joins():
             parts.append(self._joined(first, second, seed, limits, who, rows))
         for table, chosen in ((self.source, seed[who]), (self.target, rows)):
             parts.append(self.prepared.features[table].dense.numpy()[chosen])
         return np.concatenate(parts, 1)
 
-    def _joins(self) -> list[tuple[ForeignKey, ForeignKey]]:
+    def joins(self) -> list[tuple[ForeignKey, ForeignKey]]:
+        """Pairs of foreign keys by which a row refers to a seed and to a target."""
         keys = self.graph.foreign_keys
         return [
             (first, second)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from relfrog.graph.routes import Route
 from relfrog.nn.aggregation import add_product
 
-__all__ = ["RoleMode", "Roles", "role_of"]
+__all__ = ["UNDECIDED", "RoleMode", "Roles", "role_of"]
 
 
 class RoleMode(str, Enum):
@@ -91,6 +91,10 @@ class Roles(nn.Module):
         return gate
 
 
+#: Gates between these say nothing: another seed may put them on the other side of 0.5.
+UNDECIDED = (0.45, 0.55)
+
+
 def role_of(gate: float) -> str:
-    """The role that a gate stands for: "edge" above 0.5, "node" below, "undecided" at 0.5."""
-    return "edge" if gate > 0.5 else "node" if gate < 0.5 else "undecided"
+    """The role that a gate stands for: "edge" above 0.55, "node" below 0.45, else "undecided"."""
+    return "edge" if gate > UNDECIDED[1] else "node" if gate < UNDECIDED[0] else "undecided"

@@ -70,7 +70,8 @@ def gather(
         elif not fresh:
             recall(found, deep=False)  # less thorough than requested, but better than nothing
     if found.database is not None:
-        history = run.config.history != "off"
+        shown = found.network_run or run
+        history = shown.config.history != "off"
         found.schema = read_schema(found.database, found.roles, history=history)
     else:
         found.why["schema"] = (
@@ -108,10 +109,6 @@ def _compute(found: Material, deep: bool, progress: Callable[[str], None]) -> No
         found.answers = Answers(seeds, truth, predicted, count_past(run, seeds), keys, targets)
     except ERRORS as error:
         found.why["answers"] = f"There are no predictions on test: {sentence(error)}"
-    if not found.network:
-        words = f"Model {run.config.model} is not a network: this section is about networks."
-        found.why |= dict.fromkeys(("importance", "explanations", "differences"), words)
-        return
     if found.answers is None:
         found.why["importance"] = found.why["explanations"] = found.why["answers"]
     else:
@@ -127,6 +124,11 @@ def _compute(found: Material, deep: bool, progress: Callable[[str], None]) -> No
                 found.explanations.append(explain_row(run, row, time, rows=60 if deep else 28))
         except ERRORS as error:
             found.why["explanations"] = sentence(error)
+    if found.network_run is None:
+        found.why["differences"] = (
+            f"Model {run.config.model} has no network, so there are no embeddings to look at."
+        )
+        return
     progress("comparing foreign-key pairs")
     try:
         found.differences = differences(run)

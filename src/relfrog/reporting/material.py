@@ -102,8 +102,27 @@ class Material:
 
     @property
     def network(self) -> bool:
-        """Whether the model is a network."""
-        return MODELS[self.run.config.model].network
+        """Whether the model is a network, or has one as a member."""
+        return self.network_run is not None
+
+    @property
+    def network_run(self) -> Run | None:
+        """The run of the network: this one, or that of a member; None without one."""
+        run = self.run
+        return run if MODELS[run.config.model].network else run.network_member
+
+    @property
+    def member_note(self) -> str:
+        """Of a blend: whose epochs, roles and embeddings are shown, and what they weigh."""
+        if not self.blend or self.network_run is None:
+            return ""
+        weight = float((self.blend.get("weights") or {}).get("frog") or 0.0)
+        if weight:
+            return f"This is the member frog, whose weight in the blend is {weight:.2f}."
+        return (
+            "This is the member frog. Its weight in the blend is 0, so predictions do not depend "
+            "on it."
+        )
 
     @property
     def other(self) -> str:
@@ -131,7 +150,7 @@ def read_folder(found: Material) -> None:
     """Read what training wrote to the run folder."""
     folder = found.run.folder
     found.database = _json(folder / "database.json", dict)
-    found.roles = _json(folder / "roles.json", list) or []
+    found.roles = _json((found.network_run or found.run).folder / "roles.json", list) or []
     found.metrics = _json(folder / "metrics.json", dict) or {}
     baselines = _json(folder / "baselines.json", dict)
     found.baselines = (baselines or {}).get("models") or None
@@ -143,7 +162,7 @@ def read_folder(found: Material) -> None:
         }
         found.baselines = scores or None
     try:
-        found.history = found.run.history()
+        found.history = (found.network_run or found.run).history()
     except RelFrogError as error:
         found.why["history"] = sentence(error)
 

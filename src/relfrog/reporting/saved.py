@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from relfrog.analysis.explanation import Explanation
+from relfrog.analysis.explained import Explanation
 from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance
 from relfrog.errors import RunError
@@ -29,7 +29,7 @@ from relfrog.training.seeds import Seeds
 __all__ = ["PARTS", "keep", "recall"]
 
 #: Of what is kept; another one is computed anew.
-FORMAT = 1
+FORMAT = 2
 #: The parts that come from the data.
 PARTS = ("answers", "importance", "explanations", "differences")
 #: Files that decide what a run predicts.
@@ -164,7 +164,7 @@ def _importance(content: dict[str, Any]) -> Importance:
 
 
 def _explanation(content: dict[str, Any]) -> Explanation:
-    for row in content["rows"]:
+    for row in (*content["rows"], *content["features"]):
         row["effect"] = _number(row["effect"])
     prediction = _number(content["prediction"])
     return msgspec.convert({**content, "prediction": prediction}, Explanation, dec_hook=_time)

@@ -22,7 +22,7 @@ from relfrog.models.auto import read_blend
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model
 from relfrog.models.network_model import SELECTED, NetworkModel
-from relfrog.models.run_folder import read_run, resume_command
+from relfrog.models.run_folder import MEMBERS, is_run, read_run, resume_command
 from relfrog.nn.network import Network
 from relfrog.nn.roles import role_of
 from relfrog.runs.prediction_format import PREDICTION_FORMATS
@@ -151,14 +151,47 @@ class Run:
         return len(self.prepared.seeds(split))
 
     def roles(self) -> pd.DataFrame:
-        """The learned role of each route: route, paradigm, tables, gate, role."""
+        """The learned role of each route: route, paradigm, tables, gate, role.
+
+        Those of a blend are those of its member FROG, whatever its weight: see `roles_weight`.
+        """
         names = ["route", "paradigm", "u", "v", "w", "gate"]
+        run = self.network_member or self
         try:
-            found = [[entry[name] for name in names] for entry in self._read("roles.json", list)]
+            found = [[entry[name] for name in names] for entry in run._read("roles.json", list)]
             roles = [role_of(float(entry[-1])) for entry in found]
         except (KeyError, TypeError, ValueError) as error:
-            raise self._damaged("roles.json", error) from None
+            raise run._damaged("roles.json", error) from None
         return pd.DataFrame(found, columns=names).assign(role=roles)
+
+    @cached_property
+    def network_member(self) -> Run | None:
+        """Of a run of `auto`: the run of its member FROG, if that was trained; otherwise None."""
+        if self.config.model != "auto" or not is_run(self.folder / MEMBERS / "frog"):
+            return None
+        return self.member("frog")
+
+    @property
+    def roles_weight(self) -> float:
+        """The weight in this run's predictions of the network whose roles it has."""
+        if self.config.model != "auto":
+            return 1.0
+        return float(self.blend["weights"].get("frog", 0.0))
+
+    def member(self, name: str) -> Run:
+        """The run of a member of `auto`, on the same opened task.
+
+        Raises:
+            RunError: There is no such member, or it is damaged.
+        """
+        about, config = read_run(self.folder / MEMBERS / name)
+        fitted = opened = None
+        if "model" in vars(self) or self.fitted is not None:
+            fitted, opened = self.model.members.get(name), self.model.prepared.opened
+        return Run(
+            self.folder / MEMBERS / name, about, config, self.device, opened=opened or self.opened,
+            fitted=fitted,
+        )  # fmt: skip
 
     def history(self) -> pd.DataFrame:
         """One row per epoch."""
@@ -281,6 +314,8 @@ class Run:
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """Predictions as the metrics want them; see `relfrog.models.Model.predict`."""
+        if request is None:
+            return self.model.predict_once(seeds, cutoff)
         return self.model.predict(seeds, cutoff, request)
 
     # Analysis. These folders come later in the layers, hence the local imports.

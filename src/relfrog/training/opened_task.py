@@ -144,6 +144,10 @@ class OpenedTask:
             self._seeds[split] = Seeds.of_frame(self.task, self._labels(split))
         return self._seeds[split]
 
+    def split_of(self, seeds: Seeds) -> str | None:
+        """The split whose labelled seeds these are; None for any others."""
+        return next((split for split, known in self._seeds.items() if known is seeds), None)
+
     def _labels(self, split: str) -> pd.DataFrame:
         frame: pd.DataFrame = self.task.get_table(
             split, mask_input_cols=False, db=without(self.db, self.task.remove_columns)

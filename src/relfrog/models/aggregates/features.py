@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ Floats = NDArray[np.float32]
 MOST_OUTPUTS = 12
 #: Categories with fewer levels than this are categorical features of LightGBM.
 MOST_CODES = 100
+#: Bytes of features that are remembered.
+REMEMBERED = 128 * 2**20
 
 
 class FeatureMaker:
@@ -71,6 +74,7 @@ class FeatureMaker:
         per_second = PER_SECOND[self.graph.unit]
         self.horizon = max(1, round(prepared.task.timedelta.total_seconds() * per_second))
         self._aggregator: Aggregator | None = None
+        self._made: dict[str, Floats] = {}
 
     @property
     def names(self) -> list[str]:
@@ -105,11 +109,27 @@ class FeatureMaker:
     def make(self, rows: Ints, limits: Ints, times: pd.Series) -> Floats:
         """Compute the features of seeds. Shape [seeds, features].
 
+        Those of few seeds are remembered: a split is scored more than once.
+
         Args:
             rows: rows of the entity table. Shape [seeds].
             limits: cut-off of each seed, in ticks of the graph. Shape [seeds].
             times: time of each seed. Shape [seeds].
         """
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (rows, limits, pd.Series(times).to_numpy("datetime64[us]").view(np.int64)):
+            digest.update(np.ascontiguousarray(part).data)
+        name = digest.hexdigest()
+        if name not in self._made:
+            found = self._make(rows, limits, times)
+            if found.nbytes > REMEMBERED // 2:
+                return found
+            while sum(part.nbytes for part in self._made.values()) > REMEMBERED - found.nbytes:
+                del self._made[next(iter(self._made))]
+            self._made[name] = found
+        return self._made[name]
+
+    def _make(self, rows: Ints, limits: Ints, times: pd.Series) -> Floats:
         parts = [self._static(rows, limits)]
         if self.prepared.config.features == "all":
             parts.append(self._calendar(limits, times))
@@ -122,6 +142,10 @@ class FeatureMaker:
                 if anchor.key is None:
                     latest[stream] = pointers
         return np.concatenate(parts, 1)
+
+    def effective(self, table: str) -> Ints:
+        """The time from which each row of a table is visible. Shape [rows]."""
+        return self._opened().effective(table)
 
     def close(self) -> None:
         """Free the memory."""
@@ -283,9 +307,12 @@ class FeatureMaker:
     def _aggregate(
         self, stream: Stream, owners: Ints, limits: Ints
     ) -> tuple[Floats, dict[ForeignKey, Ints]]:
+        return self._opened().aggregate(stream, owners, limits)
+
+    def _opened(self) -> Aggregator:
         if self._aggregator is None:
             self._aggregator = Aggregator(self.graph, self._arrays, self.horizon)
-        return self._aggregator.aggregate(stream, owners, limits)
+        return self._aggregator
 
 
 def _few(encoded: EncodedColumn) -> bool:

@@ -47,7 +47,10 @@ def dependencies(m: Material) -> Markup:
                f"{amount(min(apart), 2)} to {amount(max(apart), 2)}, depending on the key (0.5 is "
                "chance, 1 is perfect)." if apart else "")),
     ]  # fmt: skip
-    if m.run.config.model != "frog" or not (m.run.config.beta or m.run.config.gamma):
+    config = (m.network_run or m.run).config
+    if m.member_note:
+        parts.append(note(m.member_note))
+    if config.model != "frog" or not (config.beta or config.gamma):
         parts.append(note("This run was trained without the functional-dependency losses."))
     marks = (
         tag("i", class_="dot", style=f"background:{BLUE}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relfrog.analysis.explanation import Explanation
+from relfrog.analysis.explained import MEASURED, Explanation, FeatureShare
 from relfrog.reporting.html import (
     GREEN,
     PURPLE,
@@ -31,9 +31,7 @@ def explanations(m: Material) -> Markup:
         return missing(m.why.get("explanations", "No prediction was explained."))
     dot = [tag("i", class_="dot", style=f"background:{c}") for c in (GREEN, PURPLE)]
     parts = [
-        tag("p", "The effect of a row is measured: each row of the sampled past is hidden in turn, "
-            "and the prediction is repeated. The effect is the prediction minus the prediction "
-            "without the row."),
+        tag("p", f"The effect of a row is {MEASURED[m.explanations[0].measured]}."),
         tag("div", dot[0], " raises the prediction", dot[1], " lowers it; larger dots count more. "
             "Lines are foreign keys on the way to the entity.", class_="legend"),
     ]  # fmt: skip
@@ -67,10 +65,46 @@ def _one(found: Explanation) -> Markup:
         for row in found.rows[:LISTED]
     ]  # fmt: skip
     return join([
+        _members(found) if found.members else None,
         figure(draw_past(found), f"The rows with the largest effects, of {found.looked_at:,} that "
                "the prediction could see.", wide=True, class_="graph"),
         sheet(["table", "rows seen", "newest time used", "effect of all its rows"], tables,
               numbers=[1, 3], label="Tables behind this prediction", sorts=True),
+        _features(found) if found.features else None,
         sheet(["table", "key", "time", "effect", "values"], rows, numbers=[3],
               label="Rows behind this prediction", sorts=True),
     ])  # fmt: skip
+
+
+def _members(found: Explanation) -> Markup:
+    """How the predictions of the members make that of the blend."""
+    words = [f"{m.weight:.2f} × {amount(m.prediction, 3)} ({m.name})" for m in found.members]
+    return tag("p", f"{' + '.join(words)} = {amount(found.prediction, 3)}")
+
+
+def _features(found: Explanation) -> Markup:
+    """The largest contributions, and the rest of them, so that they add up."""
+    several = len(found.members) > 1
+    rows: list[list[object]] = [
+        [f.feature, "missing" if f.value is None else amount(f.value, 4), f"{f.rows:,}",
+         _span(f), (signed(f.effect), f.effect), *([f.member] if several else [])]
+        for f in found.features[:LISTED]
+    ]  # fmt: skip
+    rest = found.features[LISTED:]
+    if rest:
+        effect = sum(f.effect for f in rest)
+        rows.append([f"{len(rest)} others", "", "", "", (signed(effect), effect)] + [""] * several)
+    if found.base is not None:
+        rows.append(["base: without any feature", "", "", "",
+                     (amount(found.base, 4), found.base)] + [""] * several)  # fmt: skip
+    headers = ["feature", "value", "rows", "of", "contribution", *(["member"] if several else [])]
+    return sheet(headers, rows, numbers=[1, 2, 4], label="Features behind this prediction",
+                 sorts=True)  # fmt: skip
+
+
+def _span(feature: FeatureShare) -> str:
+    """From when to when the rows of a feature are."""
+    if feature.first is None or feature.last is None:
+        return feature.table
+    days = dict.fromkeys([f"{feature.first:%Y-%m-%d}", f"{feature.last:%Y-%m-%d}"])
+    return f"{feature.table}, {' to '.join(days)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from relfrog.nn.roles import role_of
+from relfrog.nn.roles import UNDECIDED, role_of
 from relfrog.reporting.html import (
     Markup,
     amount,
@@ -34,6 +34,8 @@ def schema(m: Material, other: Material | None = None) -> Markup:
     marked = _differing(m.schema, other.schema) if other is not None and other.schema else {}
     words = _words(m.schema)
     parts: list[Any] = [_introduction(m, m.schema)]
+    if m.schema.gates and m.member_note:
+        parts.append(note(m.member_note))
     title = f"Schema of {_run_name(m)}: {words}"
     picture = draw_schema(m.schema, title=title, marked=marked)
     parts += [legend() if m.schema.gates else None, _beside(picture, _caption(m), 0)]
@@ -61,10 +63,11 @@ def _run_name(m: Material) -> str:
 
 
 def _words(schema: Schema) -> str:
-    edges = sum(role_of(gate) == "edge" for gate in schema.gates.values())
+    roles = [role_of(gate) for gate in schema.gates.values()]
     return (
-        f"{len(schema.tables)} tables, {len(schema.keys)} foreign keys, {len(schema.gates)} "
-        f"routes, {edges} of them closer to edge than to node"
+        f"{len(schema.tables)} tables, {len(schema.keys)} foreign keys, {len(roles)} routes: "
+        f"{roles.count('edge')} edges, {roles.count('node')} nodes, "
+        f"{roles.count('undecided')} undecided"
     )
 
 
@@ -79,7 +82,7 @@ def _introduction(m: Material, schema: Schema) -> Markup:
     return tag(
         "p", f"{_words(schema).capitalize()}. A route joins two tables through a third; its gate "
         "says how much the middle table acts as an edge between the other two (1) rather than as a "
-        "node of its own (0). Closest to an edge: ", tag("code", top),
+        f"node of its own (0); from {UNDECIDED[0]} to {UNDECIDED[1]} it is undecided. Closest to an edge: ", tag("code", top),
         f" ({amount(schema.gates[top], 2)}); closest to a node: ", tag("code", low),
         f" ({amount(schema.gates[low], 2)}).",
     )  # fmt: skip
@@ -159,7 +162,7 @@ def _roles(
         "div",
         tag("h3", "Roles"),
         tag("label", "Show routes with ", tag("input", type="search", class_="filter",
-            placeholder="a table, a paradigm, node, edge", data_for="roles"),
+            placeholder="a table, a paradigm, node, edge, undecided", data_for="roles"),
             class_="filterline"),
         tag("div", sheet(headers, rows, numbers=[3, 5, 6] if other else [3], label="Roles of all "
             "routes", sorts=True, keys=keys), id="roles"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from relfrog.kinds import MODELS
 from relfrog.reporting.charts import axis, chart, colour, layers, lines
 from relfrog.reporting.html import (
     BLUE,
@@ -21,6 +22,8 @@ from relfrog.reporting.html import (
     join,
     metric_name,
     missing,
+    note,
+    sheet,
     tag,
 )
 from relfrog.reporting.material import Material
@@ -37,7 +40,7 @@ def training(m: Material) -> Markup:
     if "history" in m.why:
         return missing(m.why["history"])
     if not len(frame) or "epoch" not in frame or "loss" not in frame:
-        return missing(f"Model {m.run.config.model} has no epochs to show.")
+        return _trials(m, frame)
     metric, higher = m.metric
     name = metric_name(metric)
     epochs = [int(e) for e in frame["epoch"]]
@@ -53,9 +56,40 @@ def training(m: Material) -> Markup:
     step = -(-len(epochs) // 10)
     x = axis("epoch", "epoch", values=epochs[::step], format="d")
     return join([
+        note(m.member_note) if m.member_note else None,
         tag("p", f"{text}. Selection looks at validation alone ({m.run.config.regime})."),
         columns(_loss(frame, epochs, x), _metric(known, best, x, name, higher), _pairs(frame, x),
                 _gates(m, frame, epochs, x)),
+    ])  # fmt: skip
+
+
+def _trials(m: Material, frame: pd.DataFrame) -> Markup:
+    """What a model without epochs tried on validation: settings of LightGBM, numbers of labels."""
+    metric, higher = m.metric
+    if not len(frame) or "val" not in frame:
+        how = "was trained once, without epochs or trials"
+        if not MODELS[m.run.config.model].learns:
+            how = "is not trained: it looks at earlier labels"
+        return missing(f"Model {m.run.config.model} {how}.")
+    name = metric_name(metric)
+    scores = [_number((val or {}).get(metric)) for val in frame["val"]]
+    known = [score for score in scores if score is not None]
+    best = (max if higher else min)(known, default=None)
+    rows = []
+    for number, (entry, score) in enumerate(zip(frame.to_dict("records"), scores, strict=True)):
+        chosen = entry.get("settings")
+        if not isinstance(chosen, dict):
+            last = entry.get("last")
+            chosen = {"labels": "all" if last is None or pd.isna(last) else int(last)}
+        words = ", ".join(f"{key} {value}" for key, value in chosen.items())
+        mark = "best" if score is not None and score == best else ""
+        rows.append([f"{number + 1}", words, (amount(score, 4), score or 0.0), mark])
+    text = f"{len(rows)} trial{'' if len(rows) == 1 else 's'}"
+    return join([
+        tag("p", f"{text} on validation ({m.run.config.regime}); the best {name} was "
+            f"{amount(best, 4)}. Selection looks at validation alone."),
+        sheet(["trial", "settings", f"{name} on validation", ""], rows, numbers=[0, 2],
+              label="Trials", sorts=True),
     ])  # fmt: skip
 
 
