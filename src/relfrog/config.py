@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
@@ -14,8 +15,8 @@ import yaml
 from relfrog.errors import UsageError, unknown
 from relfrog.kinds import MODELS, TASK_KINDS, models_for
 
-__all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "read_preset",
-           "resolve"]  # fmt: skip
+__all__ = ["SIZES", "Config", "ThresholdRule", "default_settings", "parse_settings",
+           "parse_threshold", "presets", "read_preset", "resolve"]  # fmt: skip
 
 #: The one dial: channels.
 SIZES = {"small": 32, "medium": 64, "large": 128}
@@ -33,7 +34,58 @@ CHOICES: dict[str, Collection[str]] = {
     "precision": ("float32", "mixed"),
     "ranking": ("both", "sampled", "towers"),
     "features": ("all", "own"),
+    "calibration": ("auto", "none"),
 }
+
+
+@dataclass(frozen=True)
+class ThresholdRule:
+    """How the threshold is chosen.
+
+    Attributes:
+        kind: "f1" (the highest F1), "cost" (the lowest cost), "top" (a share of entities), or
+            "fixed".
+        value: how many false positives a false negative costs, the share, or the threshold.
+    """
+
+    kind: str
+    value: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """What the threshold was chosen for, in words."""
+        return {
+            "f1": "the highest F1 on validation",
+            "cost": f"the lowest cost on validation, a miss costing {self.value:g} false alarms",
+            "top": f"the highest {100 * self.value:g} % of validation",
+            "fixed": "given in the settings",
+        }[self.kind]
+
+
+def parse_threshold(text: str) -> ThresholdRule:
+    """Read the setting: `f1`, `cost:5`, `top:10%`, or a number.
+
+    Raises:
+        UsageError: It is none of these.
+    """
+    plain = text.strip().lower()
+    if plain == "f1":
+        return ThresholdRule("f1")
+    found = re.fullmatch(r"(?:(cost|top):)?([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)(%?)", plain)
+    if found:
+        kind, value = found[1] or "fixed", float(found[2]) / (100 if found[3] else 1)
+        if kind == "cost" and not found[3] and 0 < value < 1e9:
+            return ThresholdRule(kind, value)
+        if kind == "top" and 0 < value < 1:
+            return ThresholdRule(kind, value)
+        if kind == "fixed" and 0 <= value <= 1:
+            return ThresholdRule(kind, value)
+    raise UsageError(
+        f"threshold must be f1, cost:NUMBER (of false positives that a false negative costs), "
+        f"top:SHARE such as top:10%, or a probability (got {text!r})."
+    )
+
+
 #: Types in words.
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 #: Smallest and largest value, where there is one.
@@ -46,7 +98,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
     "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
     "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
-    "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024),
+    "interval": (0, 0.99), "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024),
 }  # fmt: skip
 
 
@@ -118,6 +170,13 @@ class Config:
         minutes: time budget for all members of "auto". None starts after it; LightGBM tries
             settings in half of the time left when it starts; the network stops after the epoch in
             which time runs out. A refit comes on top.
+        calibration: whether probabilities are calibrated on validation: "auto" (where that helps
+            on labels it was not fitted to) or "none".
+        threshold: from which probability on a decision is yes: "f1" (the highest F1 on
+            validation), "cost:5" (the lowest cost, if a false negative costs 5 false positives),
+            "top:10%" (as many as the highest 10 % of validation), or a number such as 0.5.
+        interval: share of labels that the interval around a predicted number is to contain; 0 for
+            no interval.
         precision: "float32", or "mixed" for bfloat16 where the device supports it.
         threads: threads that a network computes on. The same number gives the same weights on any
             number of cores; another changes the last digits. More than 1 may be faster for large
@@ -169,6 +228,9 @@ class Config:
     features: str = "all"
     trials: int = 12
     minutes: float = 30.0
+    calibration: str = "auto"
+    threshold: str = "f1"
+    interval: float = 0.8
     precision: str = "float32"
     threads: int = 1
     seed: int = 0
@@ -185,6 +247,7 @@ class Config:
                 low, high = RANGES[entry.name]
                 if not low <= value <= high:
                     raise UsageError(f"{entry.name} must be from {low} to {high} (got {value}).")
+        parse_threshold(self.threshold)
 
     def to_yaml(self) -> str:
         """All settings, as they are saved with a run."""
@@ -215,6 +278,8 @@ def _convert(name: str, value: Any, *, strict: bool = False) -> Any:
         plain = {"yes": True, "on": True, "no": False, "off": False}.get(str(plain).lower(), plain)
     elif not strict and kind is str and isinstance(plain, bool):  # a bare on or off in YAML
         plain = "on" if plain else "off"
+    elif not strict and kind is str and isinstance(plain, int | float):  # a bare number in YAML
+        plain = str(plain)
     try:
         return msgspec.convert(plain, kind, strict=strict)
     except msgspec.ValidationError:

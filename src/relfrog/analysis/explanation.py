@@ -192,6 +192,7 @@ class _Question:
         self.network, self.plan, self.threads = run.network, plan, run.config.threads
         self.device = torch.device(run.device)
         self.features = {n: part.to(self.device) for n, part in run.prepared.features.items()}
+        self.postprocessing = run.postprocessing
         self.column = 0
         self.words = self._choose(run, self._predict(plan))
 
@@ -214,8 +215,8 @@ class _Question:
         return np.asarray(found.cpu().numpy())
 
     def answer(self, plan: Plan) -> float:
-        """The number."""
-        found = self._predict(plan)
+        """The number, calibrated as predictions are."""
+        found = self.postprocessing.apply(self._predict(plan))
         return float(found[0] if found.ndim == 1 else found[0, self.column])
 
     def _aim(self, answer: Any) -> Tensor:

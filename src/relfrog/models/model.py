@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.datasets.metrics import compute_metrics
 from relfrog.graph.popularity import ListRequest
 from relfrog.kinds import TASK_KINDS, TaskKind
+from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.nn.task_heads import HEADS
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback
@@ -55,6 +55,8 @@ class Model(ABC):
         self.trials: list[dict[str, Any]] = []
         #: Facts about the fitted model for `run.json`.
         self.facts: dict[str, Any] = {}
+        #: What turns predictions into answers; nothing until it is fitted on validation.
+        self.postprocessing = Postprocessing()
         #: The folder of the model selected by validation, for a refitted model; None otherwise.
         self.selected_folder: Path | None = None
 
@@ -99,11 +101,20 @@ class Model(ABC):
     ) -> NDArray[Any]:
         """Predict for seeds, from rows up to each seed's time, in the form of the metrics.
 
+        Predictions are raw: not calibrated. Members of an ensemble are combined as they are, and
+        calibrated once, together.
+
         Args:
             seeds: entities and times.
             cutoff: where the database ends for all seeds; None for each seed's own time.
             request: for a recommendation, length and content of the lists.
         """
+
+    def answer(
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
+    ) -> NDArray[Any]:
+        """As `predict`, calibrated."""
+        return self.postprocessing.apply(self.predict(seeds, cutoff, request))
 
     @cached_property
     def selected(self) -> Model:
@@ -144,7 +155,7 @@ class Model(ABC):
         """Metrics on the seeds of a split."""
         seeds = self.prepared.seeds(split)
         model = self.selected if split == "val" else self
-        return self.metrics(seeds, model.predict(seeds, self.prepared.cutoff(split, regime)))
+        return self.metrics(seeds, model.answer(seeds, self.prepared.cutoff(split, regime)))
 
     def truth(self, seeds: Seeds) -> NDArray[Any]:
         """Labels for the metrics. Shape [seeds]."""
@@ -152,6 +163,6 @@ class Model(ABC):
         return HEADS[self.kind.name].truth(self.labels, seeds.labels)
 
     def metrics(self, seeds: Seeds, predicted: NDArray[Any]) -> dict[str, float]:
-        """Metrics of predictions for seeds."""
-        truth = self.truth(seeds)
-        return compute_metrics(self.kind.name, truth, predicted, self.labels.get("std"))
+        """Metrics of calibrated predictions for seeds."""
+        truth, std = self.truth(seeds), self.labels.get("std")
+        return self.postprocessing.metrics(self.kind.name, truth, predicted, std)

@@ -21,6 +21,7 @@ from relfrog.models.auto import read_blend
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model
 from relfrog.models.network_model import SELECTED, NetworkModel
+from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.models.run_folder import read_run, resume_command
 from relfrog.nn.network import Network
 from relfrog.nn.roles import role_of
@@ -71,17 +72,28 @@ class Run:
         return self.model.metrics(seeds, predicted)
 
     def answers(
-        self, split: str = "test", regime: str = "rolling"
+        self, split: str = "test", regime: str = "rolling", *, raw: bool = False
     ) -> tuple[Seeds, NDArray[Any], NDArray[Any]]:
-        """The labelled seeds of a split, their labels as metrics want them, and the predictions."""
+        """The labelled seeds of a split, their labels as metrics want them, and the predictions.
+
+        Args:
+            split: "val" or "test".
+            regime: "rolling" or "frozen"; see `evaluate`.
+            raw: whether to leave predictions as they were before calibration.
+        """
         if split not in ("val", "test"):
             raise UsageError(f"split must be val or test (got {split!r}).")
         if regime not in REGIMES:
             raise UsageError(f"regime must be {' or '.join(REGIMES)} (got {regime!r}).")
         seeds = self.prepared.seeds(split)
         run = self.selected if split == "val" else self
-        predicted = run.predict_seeds(seeds, self.prepared.cutoff(split, regime))
-        return seeds, self.model.truth(seeds), predicted
+        found = run.predict_seeds(seeds, self.prepared.cutoff(split, regime))
+        return seeds, self.model.truth(seeds), found if raw else self.postprocessing.apply(found)
+
+    @property
+    def postprocessing(self) -> Postprocessing:
+        """What turns raw predictions into answers: calibration, thresholds, intervals."""
+        return self.model.postprocessing
 
     @cached_property
     def selected(self) -> Run:
@@ -258,7 +270,7 @@ class Run:
     def predict_seeds(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
-        """Predictions as the metrics want them; see `relfrog.models.Model.predict`."""
+        """Raw predictions as the metrics want them; see `relfrog.models.Model.predict`."""
         return self.model.predict(seeds, cutoff, request)
 
     # Questions to a run. They are answered in rooms that come later, hence the late imports.
