@@ -106,7 +106,8 @@ def fit_model(
             took = time.monotonic() - started + facts.pop("seconds_before", 0.0)
             complete = {
                 **about, "labels": model.labels, "status": "complete", **facts,
-                "postprocessing": True, "seconds": round(took, 1), "peak_memory_bytes": _peak_memory(),
+                "postprocessing": True, "seconds": round(took, 1),
+                "peak_memory_bytes": _peak_memory(),
             }  # fmt: skip
             write_json(folder / "run.json", complete)
             tidy(folder)

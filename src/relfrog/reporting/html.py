@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from relfrog.kinds import TASK_KINDS
-from relfrog.support.text import duration
+from relfrog.support.text import horizon
 
 __all__ = [
     "BLUE",
@@ -30,7 +30,6 @@ __all__ = [
     "columns",
     "figure",
     "gate_colour",
-    "horizon",
     "join",
     "metric_name",
     "missing",
@@ -194,14 +193,6 @@ def regime_words(regime: str) -> str:
         "rolling": "each prediction sees everything up to its own time",
         "frozen": "the database stops at the split's time for all predictions",
     }[regime]
-
-
-def horizon(seconds: float) -> str:
-    """Format the horizon of a task."""
-    days = seconds / 86400
-    if days >= 1:
-        return f"{days:g} day{'' if days == 1 else 's'}"
-    return duration(seconds)
 
 
 def task_words(about: dict[str, Any], database: dict[str, Any] | None) -> str:

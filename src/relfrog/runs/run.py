@@ -25,7 +25,8 @@ from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.models.run_folder import read_run, resume_command
 from relfrog.nn.network import Network
 from relfrog.nn.roles import role_of
-from relfrog.runs.prediction_format import PREDICTION_FORMATS
+from relfrog.runs.population import Population, find_population
+from relfrog.runs.prediction_format import PREDICTION_FORMATS, stamp, warn_outside
 from relfrog.support.files import read_json
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
@@ -107,9 +108,11 @@ class Run:
         at: Any = None,
         entities: Keys | None = None,
         *,
+        everyone: bool = False,
         k: int | None = None,
         targets: Keys | None = None,
         exclude_known: bool = False,
+        stamped: bool = False,
     ) -> pd.DataFrame:
         """Predictions for any time, with the source's own keys.
 
@@ -117,18 +120,27 @@ class Run:
             at: the time; by default the newest in the database. Only what was known by then is
                 used.
             entities: whom for, in this order: a CSV or Parquet file with key columns, a data
-                frame, or a list of keys; by default everyone who exists at that time.
+                frame, or a list of keys; by default those whom the task asks about at that time,
+                as `population` finds them.
+            everyone: whether to predict for all entities that exist at that time instead.
             k: for a recommendation, the length of the lists; by default that of the task.
             targets: for a recommendation, what may be recommended, given as `entities` are; by
                 default everything that exists at that time.
             exclude_known: for a recommendation, whether to leave out what the entity was joined to
                 before: by a row with keys to both, or by an earlier label.
+            stamped: whether to add what `relfrog predict` writes beside each prediction: the run,
+                the horizon, and when the prediction was made (`run`, `horizon`, `made_at`).
 
         Returns:
-            One row per entity: its key, the time, and `prediction`: a probability, or a value in
-            the label's unit; for several classes the likeliest and a probability for each; for
-            several labels a probability for each. For a recommendation one row per entity and
-            rank, the best first: both keys, the time, `rank` from 1, and `score`.
+            One row per entity: its key, the time, and `prediction`: a calibrated probability, with
+            `decision` (0 or 1) by the threshold of the run, or a value in the label's unit, with
+            the ends of its interval, `low` and `high`; for several classes the likeliest and a
+            probability for each; for several labels a probability and a decision for each. For a
+            recommendation one row per entity and rank, the best first: both keys, the time, `rank`
+            from 1, and `score`.
+
+        Warns:
+            RelFrogWarning: The time lies outside the data.
         """
         answers = PREDICTION_FORMATS[self.about["task_type"]]
         answers.check(k=k, targets=targets, exclude_known=exclude_known)
@@ -138,8 +150,14 @@ class Run:
         where = self.prepared.dataset.dataset_dir
         count = self.prepared.graph.num_rows[table]
         primary = self.prepared.dataset.manifest.tables[table].pkey
+        if entities is not None and everyone:
+            raise UsageError("predict for some entities or for all: leave one of them out.")
         if entities is None:
-            rows = np.flatnonzero(self.prepared.graph.visible(table, time))
+            rows = (
+                np.flatnonzero(self.prepared.graph.visible(table, time))
+                if everyone
+                else self.population(time).rows
+            )
             keys = key_frame(where, table, primary, rows)
             times = pd.Series(np.repeat(time.to_datetime64(), len(rows)))
         else:
@@ -153,9 +171,27 @@ class Run:
                 else pd.Series(np.repeat(time.to_datetime64(), len(rows)))
             )
         seeds = Seeds(rows, times)
+        warn_outside(self.prepared.opened, times)
         request = answers.request(self.prepared, seeds, k, targets, exclude_known)
-        predicted = self.predict_seeds(seeds, None, request)
-        return answers.frame(self.prepared, self.about["labels"], keys, seeds, predicted)
+        predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request))
+        beside = self.postprocessing.columns(predicted)
+        frame = answers.frame(self.prepared, self.about["labels"], keys, seeds, predicted, beside)
+        return stamp(frame, self.folder, task.timedelta) if stamped else frame
+
+    def population(self, at: Any = None) -> Population:
+        """Whom the task asks about at a time, by default the newest in the database.
+
+        `predict` predicts for them unless it is told otherwise.
+        """
+        time = self.moment(at)
+        if time not in self._populations:
+            self._populations[time] = find_population(self.prepared, time)
+        return self._populations[time]
+
+    @cached_property
+    def _populations(self) -> dict[pd.Timestamp, Population]:
+        """Those that were found already."""
+        return {}
 
     def count(self, split: str) -> int:
         """Labelled seeds of a split."""

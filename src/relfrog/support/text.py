@@ -11,6 +11,7 @@ __all__ = [
     "duration",
     "folder_names",
     "free_name",
+    "horizon",
     "is_identifier",
     "number",
     "percent",
@@ -120,3 +121,11 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def horizon(seconds: float) -> str:
+    """Format how far a task looks ahead: ``1 day``, ``30 days``, ``2 h 5 min``."""
+    days = seconds / 86400
+    if days >= 1:
+        return "1 day" if days == 1 else f"{float(f'{days:.4g}'):,g} days"
+    return duration(seconds)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from relfrog.reporting.html import Markup, bytes_, horizon, join, missing, sheet, tag
+from relfrog.reporting.html import Markup, bytes_, join, missing, sheet, tag
 from relfrog.reporting.material import Material
-from relfrog.support.text import duration
+from relfrog.support.text import duration, horizon
 
 __all__ = ["provenance"]
 
