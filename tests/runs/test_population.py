@@ -117,17 +117,15 @@ def test_whom_is_asked_does_not_depend_on_later_rows(
 ) -> None:
     cut = copied(dataset, tmp_path)
     truncate(cut, TEST)
-    for name, run in runs.items():
-        other = fit(cut, tmp_path / name, name, model="mean") if name == "buys" else None
+    for run in runs.values():
         again = relfrog.load_run(run.folder)
         again.about["dataset"] = str(cut)
         assert again.population(TEST).rows.tolist() == run.population(TEST).rows.tolist()
         assert again.population(TEST).rule == run.population(TEST).rule
-        del other
 
 
 def test_before_any_window_has_closed_everyone_is_asked(runs: dict[str, relfrog.Run]) -> None:
-    found = runs["buyers"].population("2020-01-05")
+    found = runs["buyers"].population("2019-12-01")
     assert found.rule == "all"
     assert "no label window had closed" in found.words
 

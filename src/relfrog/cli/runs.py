@@ -212,7 +212,9 @@ def predict_command(
     if entities is None and not everyone:
         from relfrog.cli.summaries import population_words
 
-        click.echo(population_words(opened.population(at)), err=True)
+        asked = opened.population(at)
+        if asked.others or asked.rule != "sql":
+            click.echo(population_words(asked), err=True)
     if certify:
         from relfrog.analysis.certificate import save_beside
 

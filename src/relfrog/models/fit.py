@@ -98,9 +98,9 @@ def fit_model(
             metrics = finish_and_score(model)
             model.postprocessing.save(folder)
             facts = {"weights": 0, "best_epoch": 0, "epochs": 0} | model.facts
-            if model.selected is not model and "refit" not in facts:
+            if model.selected is not model:
                 before = {regime: model.selected.score("test", regime) for regime in REGIMES}
-                facts["refit"] = {"before": before}
+                facts["refit"] = facts.get("refit", {}) | {"before": before}
             write_json(folder / "metrics.json", metrics)
             # Include the training time of members that were reused.
             took = time.monotonic() - started + facts.pop("seconds_before", 0.0)

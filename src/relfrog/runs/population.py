@@ -157,13 +157,13 @@ def _labels(prepared: Prepared, time: pd.Timestamp) -> tuple[_Past, list[pd.Time
             seeds = opened.seeds(split)
         except (TaskError, AssertionError, ValueError, LookupError):
             continue  # a split without labels, or one that only its owner can read
-        parts.append((np.asarray(seeds.rows), seeds.times.to_numpy()))
+        parts.append((np.asarray(seeds.rows), seeds.times.to_numpy("datetime64[us]")))
     times = [time - number * step for number in range(1, WINDOWS + 1)] if step else []
     if task.sql is not None and times:
         for at, rows in zip(times, _asked(task, opened.db, time, times), strict=True):
-            parts.append((rows, np.full(len(rows), at.to_datetime64())))
+            parts.append((rows, np.full(len(rows), at.as_unit("us").to_datetime64())))
     rows = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
-    nothing = np.zeros(0, "datetime64[ns]")
+    nothing = np.zeros(0, "datetime64[us]")  # as wide as times may be
     closed = np.concatenate([nothing, *(part[1] for part in parts)]) + step.to_timedelta64()
     known = closed <= time.to_datetime64()
     past = _Past(closed[known], rows[known], step.to_timedelta64())

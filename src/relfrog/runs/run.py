@@ -171,7 +171,7 @@ class Run:
                 else pd.Series(np.repeat(time.to_datetime64(), len(rows)))
             )
         seeds = Seeds(rows, times)
-        warn_outside(self.prepared.opened, times)
+        warn_outside(self.prepared.opened, times if len(times) else pd.Series([time]))
         request = answers.request(self.prepared, seeds, k, targets, exclude_known)
         predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request))
         beside = self.postprocessing.columns(predicted)

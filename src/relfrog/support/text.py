@@ -127,5 +127,5 @@ def horizon(seconds: float) -> str:
     """Format how far a task looks ahead: ``1 day``, ``30 days``, ``2 h 5 min``."""
     days = seconds / 86400
     if days >= 1:
-        return "1 day" if days == 1 else f"{float(f'{days:.4g}'):,g} days"
+        return "1 day" if days == 1 else f"{days:,.0f} days" if days >= 1000 else f"{days:.4g} days"
     return duration(seconds)
