@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
@@ -13,10 +12,10 @@ import msgspec
 import yaml
 
 from relfrog.errors import UsageError, unknown
-from relfrog.kinds import MODELS, TASK_KINDS, models_for
+from relfrog.kinds import MODELS, TASK_KINDS, models_for, parse_threshold
 
-__all__ = ["SIZES", "Config", "ThresholdRule", "default_settings", "parse_settings",
-           "parse_threshold", "presets", "read_preset", "resolve"]  # fmt: skip
+__all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets",
+           "read_preset", "resolve"]  # fmt: skip
 
 #: The one dial: channels.
 SIZES = {"small": 32, "medium": 64, "large": 128}
@@ -36,56 +35,6 @@ CHOICES: dict[str, Collection[str]] = {
     "features": ("all", "own"),
     "calibration": ("auto", "none"),
 }
-
-
-@dataclass(frozen=True)
-class ThresholdRule:
-    """How the threshold is chosen.
-
-    Attributes:
-        kind: "f1" (the highest F1), "cost" (the lowest cost), "top" (a share of entities), or
-            "fixed".
-        value: how many false positives a false negative costs, the share, or the threshold.
-    """
-
-    kind: str
-    value: float = 0.0
-
-    @property
-    def words(self) -> str:
-        """What the threshold was chosen for, in words."""
-        return {
-            "f1": "the highest F1 on validation",
-            "cost": f"the lowest cost on validation, a miss costing {self.value:g} false alarms",
-            "top": f"the highest {100 * self.value:g} % of validation",
-            "fixed": "given in the settings",
-        }[self.kind]
-
-
-def parse_threshold(text: str) -> ThresholdRule:
-    """Read the setting: `f1`, `cost:5`, `top:10%`, or a number.
-
-    Raises:
-        UsageError: It is none of these.
-    """
-    plain = text.strip().lower()
-    if plain == "f1":
-        return ThresholdRule("f1")
-    found = re.fullmatch(r"(?:(cost|top):)?([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)(%?)", plain)
-    if found:
-        kind, value = found[1] or "fixed", float(found[2]) / (100 if found[3] else 1)
-        if kind == "cost" and not found[3] and 0 < value < 1e9:
-            return ThresholdRule(kind, value)
-        if kind == "top" and 0 < value < 1:
-            return ThresholdRule(kind, value)
-        if kind == "fixed" and 0 <= value <= 1:
-            return ThresholdRule(kind, value)
-    raise UsageError(
-        f"threshold must be f1, cost:NUMBER (of false positives that a false negative costs), "
-        f"top:SHARE such as top:10%, or a probability (got {text!r})."
-    )
-
-
 #: Types in words.
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 #: Smallest and largest value, where there is one.
@@ -102,7 +51,7 @@ RANGES: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Config:
     """All settings that determine what a run learns.
 
@@ -248,6 +197,15 @@ class Config:
                 if not low <= value <= high:
                     raise UsageError(f"{entry.name} must be from {low} to {high} (got {value}).")
         parse_threshold(self.threshold)
+
+    def __repr__(self) -> str:
+        """Only what differs from the defaults: that is what one looks for."""
+        given = [
+            f"{entry.name}={getattr(self, entry.name)!r}"
+            for entry in fields(self)
+            if getattr(self, entry.name) != entry.default
+        ]
+        return f"Config({', '.join(given)})"
 
     def to_yaml(self) -> str:
         """All settings, as they are saved with a run."""

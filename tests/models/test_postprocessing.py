@@ -15,9 +15,10 @@ from scipy.special import expit, logit, softmax
 from scipy.stats import binom
 from sklearn.metrics import f1_score, log_loss, roc_auc_score
 
-from relfrog.config import Config, parse_threshold
+from relfrog.config import Config
 from relfrog.datasets.metrics import calibration_error, compute_metrics
 from relfrog.errors import RunError, UsageError
+from relfrog.kinds import parse_threshold
 from relfrog.models.postprocessing.bundle import (
     FILE,
     Postprocessing,

@@ -40,7 +40,7 @@ MOST_TIMES = 8
 LISTED = 50
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Certificate:
     """What is certified of some predictions.
 
@@ -51,7 +51,11 @@ class Certificate:
     """
 
     about: dict[str, Any]
-    entities: pd.DataFrame = field(repr=False)
+    entities: pd.DataFrame
+
+    def __repr__(self) -> str:
+        outcome = "holds" if self.holds else "DOES NOT HOLD"
+        return f"Certificate({outcome}: {self.about['predictions']:,} predictions)"
 
     @property
     def holds(self) -> bool:
@@ -105,7 +109,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CertifyingRun(Run):
     """A run that certifies what it predicts; the last certificate is in `certificate`.
 

@@ -76,7 +76,7 @@ class TableShare:
     effect: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """One prediction and the rows behind it, those that carried most first.
 
@@ -99,6 +99,10 @@ class Explanation:
     tables: tuple[TableShare, ...]
     rows: tuple[Reason, ...]
     looked_at: int
+
+    def __repr__(self) -> str:
+        said = f"{self.table} {self.key} at {self.time}: {self.answer} {self.prediction:.4f}"
+        return f"Explanation({said}, {len(self.rows):,} of {self.looked_at:,} rows tried)"
 
 
 def explain(run: Run | str | Path, entity: Any, at: Any = None, *, rows: int = 40) -> Explanation:

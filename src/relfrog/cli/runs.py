@@ -59,8 +59,8 @@ def train_command(
     best validation metric are kept. After Ctrl-C, continue with --resume.
     """
     from relfrog.cli.summaries import run_summary
-    from relfrog.cli.terminal import TrainingProgress
     from relfrog.runs.train import train
+    from relfrog.training.progress import TrainingProgress
 
     given = {}
     for setting in settings:

@@ -34,7 +34,7 @@ TYPES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AddedTask:
     """A task that was added.
 
@@ -47,6 +47,11 @@ class AddedTask:
     manifest: TaskManifest
     folder: Path
     stats: dict[str, LabelStats]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{stats.rows:,} {split}" for split, stats in self.stats.items())
+        what = f"{self.manifest.task_type}, {self.manifest.timedelta} ahead"
+        return f"AddedTask({self.manifest.name}: {what}, labels: {counts})"
 
 
 def add_task(

@@ -34,7 +34,7 @@ WINDOWS, TRIED = 8, 3
 Rows: TypeAlias = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Population:
     """Whom predictions are for.
 
@@ -49,6 +49,9 @@ class Population:
     others: int
     rule: str
     words: str
+
+    def __repr__(self) -> str:
+        return f"Population({len(self.rows):,} rows and {self.others:,} others: {self.words})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.models.run_folder import read_run, resume_command
 from relfrog.nn.network import Network
 from relfrog.nn.roles import role_of
+from relfrog.runs.describe import run_html, run_line
 from relfrog.runs.population import Population, find_population
 from relfrog.runs.prediction_format import PREDICTION_FORMATS, stamp, warn_outside
 from relfrog.support.files import read_json
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Run", "chosen_device", "load_run"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A trained model and its folder.
 
@@ -58,8 +59,14 @@ class Run:
     config: Config
     device: str = "cpu"
     part: str = ""
-    opened: OpenedTask | None = field(default=None, repr=False)
-    fitted: Model | None = field(default=None, repr=False)
+    opened: OpenedTask | None = None
+    fitted: Model | None = None
+
+    def __repr__(self) -> str:
+        return run_line(self)
+
+    def _repr_html_(self) -> str:
+        return run_html(self)
 
     def evaluate(self, split: str = "test", regime: str = "rolling") -> dict[str, float]:
         """Metrics on a split.

@@ -15,6 +15,7 @@ __all__ = [
     "is_identifier",
     "number",
     "percent",
+    "plural",
     "singular",
     "to_identifier",
     "words",
@@ -56,6 +57,22 @@ def singular(word: str) -> str:
         if word.endswith(ending) and len(word) > len(ending) + 2:
             return word[: -len(ending)]
     return word
+
+
+def plural(word: str) -> str:
+    """The plural of an English noun; a plural stays as it is.
+
+    >>> [plural(w) for w in ("customer", "orders", "category", "box", "person", "people")]
+    ['customers', 'orders', 'categories', 'boxes', 'people', 'people']
+    """
+    for several, one in _IRREGULAR.items():
+        if word in (several, one):
+            return several
+    if not word.isalpha() or (word.endswith("s") and not word.endswith(("ss", "us", "is"))):
+        return word
+    if word.endswith("y") and word[-2:-1] not in set("aeiou"):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith(("s", "x", "ch", "sh")) else f"{word}s"
 
 
 def is_identifier(name: str) -> bool:

@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from relfrog.config import Config, parse_threshold
+from relfrog.config import Config
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.errors import RunError
+from relfrog.kinds import parse_threshold
 from relfrog.models.postprocessing.calibrators import Calibrator, PerLabel, Temperature
 from relfrog.models.postprocessing.choice import choose_calibrator
 from relfrog.models.postprocessing.intervals import PredictionInterval, choose_interval

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfrog.config import ThresholdRule
+from relfrog.kinds import ThresholdRule
 
 __all__ = ["choose_threshold"]
 
