@@ -32,6 +32,7 @@ OTHER: dict[str, Any] = {
     **{name: (type(getattr(Config(), name)))(low if low != getattr(Config(), name) else high)
        for name, (low, high) in RANGES.items()},
     "fd_orthonormal": True, "fd_final": True, "refit": True, "text": "hash",
+    "threshold": "cost:5",
 }  # fmt: skip
 
 
@@ -45,7 +46,7 @@ def test_every_setting_is_checked() -> None:
     kinds = {entry.name: type(entry.default) for entry in fields(Config)}
     for name, kind in kinds.items():
         assert (name in RANGES) == (kind in (int, float)), name
-        assert (name in CHOICES) == (kind is str and name != "text"), name
+        assert (name in CHOICES) == (kind is str and name not in ("text", "threshold")), name
         assert kind in (int, float, str, bool)
 
 

@@ -12,11 +12,11 @@ import msgspec
 import yaml
 
 from relfrog.errors import UsageError, unknown
-from relfrog.kinds import LOSSES, MODELS, TASK_KINDS, models_for
+from relfrog.kinds import LOSSES, MODELS, TASK_KINDS, models_for, parse_threshold
 from relfrog.support.files import read_yaml
 
-__all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets", "read_preset",
-           "resolve"]  # fmt: skip
+__all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets",
+           "read_preset", "resolve"]  # fmt: skip
 
 #: Training steps at least, and those without a better validation metric before training stops.
 FEWEST_STEPS, PATIENT_STEPS = 800, 200
@@ -38,6 +38,7 @@ CHOICES: dict[str, Collection[str]] = {
     "features": ("all", "own"),
     "loss": ("auto", *LOSSES),
     "class_weight": ("auto", "none", "balanced"),
+    "calibration": ("auto", "none"),
 }
 #: Types in words.
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -51,11 +52,12 @@ RANGES: dict[str, tuple[float, float]] = {
     "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
     "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
     "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
-    "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024), "quantile": (0.01, 0.99),
+    "interval": (0, 0.99), "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024),
+    "quantile": (0.01, 0.99),
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Config:
     """All settings that determine what a run learns.
 
@@ -134,6 +136,13 @@ class Config:
         minutes: time budget for all members of "auto". None starts after it; LightGBM tries
             settings in half of the time left when it starts; the network stops after the epoch in
             which time runs out. A refit comes on top.
+        calibration: whether probabilities are calibrated on validation: "auto" (where that helps
+            on labels it was not fitted to) or "none".
+        threshold: from which probability on a decision is yes: "f1" (the highest F1 on
+            validation), "cost:5" (the lowest cost, if a false negative costs 5 false positives),
+            "top:10%" (as many as the highest 10 % of validation), or a number such as 0.5.
+        interval: share of labels that the interval around a predicted number is to contain; 0 for
+            no interval.
         precision: "float32", or "mixed" for bfloat16 where the device supports it.
         threads: threads that a network computes on. The same number gives the same weights on any
             number of cores; another changes the last digits. More than 1 may be faster for large
@@ -188,6 +197,9 @@ class Config:
     features: str = "all"
     trials: int = 12
     minutes: float = 30.0
+    calibration: str = "auto"
+    threshold: str = "f1"
+    interval: float = 0.8
     precision: str = "float32"
     threads: int = 1
     seed: int = 0
@@ -204,6 +216,16 @@ class Config:
                 low, high = RANGES[entry.name]
                 if not low <= value <= high:
                     raise UsageError(f"{entry.name} must be from {low} to {high} (got {value}).")
+        parse_threshold(self.threshold)
+
+    def __repr__(self) -> str:
+        """Only what differs from the defaults: that is what one looks for."""
+        given = [
+            f"{entry.name}={getattr(self, entry.name)!r}"
+            for entry in fields(self)
+            if getattr(self, entry.name) != entry.default
+        ]
+        return f"Config({', '.join(given)})"
 
     def to_yaml(self) -> str:
         """All settings, as they are saved with a run."""
@@ -234,6 +256,8 @@ def _convert(name: str, value: Any, *, strict: bool = False) -> Any:
         plain = {"yes": True, "on": True, "no": False, "off": False}.get(str(plain).lower(), plain)
     elif not strict and kind is str and isinstance(plain, bool):  # a bare on or off in YAML
         plain = "on" if plain else "off"
+    elif not strict and kind is str and isinstance(plain, int | float):  # a bare number in YAML
+        plain = str(plain)
     try:
         return msgspec.convert(plain, kind, strict=strict)
     except msgspec.ValidationError:

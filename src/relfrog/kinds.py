@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from relfrog.errors import UsageError
+
 __all__ = [
-    "ENTITY_KINDS", "LOSSES", "MODELS", "TASK_KINDS", "ModelKind", "TaskKind", "models_for",
-    "task_kind",
+    "ENTITY_KINDS", "LOSSES", "MODELS", "TASK_KINDS", "ModelKind", "TaskKind", "ThresholdRule",
+    "models_for", "parse_threshold", "task_kind",
 ]  # fmt: skip
 
 
@@ -175,3 +178,51 @@ MODELS: dict[str, ModelKind] = {
 def models_for(kind: str) -> list[ModelKind]:
     """The models that support a task type."""
     return [model for model in MODELS.values() if kind in model.homes]
+
+
+@dataclass(frozen=True)
+class ThresholdRule:
+    """How the threshold is chosen.
+
+    Attributes:
+        kind: "f1" (the highest F1), "cost" (the lowest cost), "top" (a share of entities), or
+            "fixed".
+        value: how many false positives a false negative costs, the share, or the threshold.
+    """
+
+    kind: str
+    value: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """What the threshold was chosen for, in words."""
+        return {
+            "f1": "the highest F1 on validation",
+            "cost": f"the lowest cost on validation, a miss costing {self.value:g} false alarms",
+            "top": f"the highest {100 * self.value:g} % of validation",
+            "fixed": "given in the settings",
+        }[self.kind]
+
+
+def parse_threshold(text: str) -> ThresholdRule:
+    """Read the setting: `f1`, `cost:5`, `top:10%`, or a number.
+
+    Raises:
+        UsageError: It is none of these.
+    """
+    plain = text.strip().lower()
+    if plain == "f1":
+        return ThresholdRule("f1")
+    found = re.fullmatch(r"(?:(cost|top):)?([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)(%?)", plain)
+    if found:
+        kind, value = found[1] or "fixed", float(found[2]) / (100 if found[3] else 1)
+        if kind == "cost" and not found[3] and 0 < value < 1e9:
+            return ThresholdRule(kind, value)
+        if kind == "top" and 0 < value < 1:
+            return ThresholdRule(kind, value)
+        if kind == "fixed" and 0 <= value <= 1:
+            return ThresholdRule(kind, value)
+    raise UsageError(
+        f"threshold must be f1, cost:NUMBER (of false positives that a false negative costs), "
+        f"top:SHARE such as top:10%, or a probability (got {text!r})."
+    )

@@ -225,6 +225,7 @@ def test_other_models_are_certified(name: str, shop: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* lies .* row of the database")
 def test_at_the_ends_of_time(run: relfrog.Run) -> None:
     for at, count in (("1990-01-01", 0), ("2019-05-01", None), ("2500-01-01", 20), (None, 20)):
         certified = certify(run)

@@ -370,6 +370,7 @@ def test_predictions_into_files_and_databases(
 
     monkeypatch.chdir(runs)
     expected = library.load_run("run").predict("2020-10-01", ["P03", "P01", "P03"])
+    expected = expected.assign(run="run", horizon="20 days")
     asked = ["predict", "run", "--at", "2020-10-01", "--entities", "who.csv", "--out"]
     address = f"sqlite:///{tmp_path / 'out.db'}"
     for out in (str(tmp_path / "a.csv"), str(tmp_path / "a.parquet"), address):
@@ -382,13 +383,16 @@ def test_predictions_into_files_and_databases(
         assert "--overwrite" in err
         assert inside(capfd, *asked, out, *more, "--overwrite")[0] == 0
     connection = sqlite3.connect(tmp_path / "out.db")
-    answers = pd.read_sql("SELECT * FROM answers", connection, parse_dates=["time"])
+    times = ["time", "made_at"]
+    answers = pd.read_sql("SELECT * FROM answers", connection, parse_dates=times)
     connection.close()
     for found in (
-        pd.read_csv(tmp_path / "a.csv", parse_dates=["time"]),
+        pd.read_csv(tmp_path / "a.csv", parse_dates=times),
         pd.read_parquet(tmp_path / "a.parquet"),
         answers,
     ):
+        made = found.pop("made_at")
+        assert (pd.Timestamp.now("UTC").tz_localize(None) - made < pd.Timedelta("1 hour")).all()
         pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 

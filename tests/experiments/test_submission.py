@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -72,7 +73,7 @@ def test_what_the_checker_refuses_is_not_left_behind(
     monkeypatch.setattr(
         submit.__globals__["Run"],
         "predict_seeds",
-        lambda self, seeds, cutoff: [2.0] * len(seeds),
+        lambda self, seeds, cutoff: np.full(len(seeds), 2.0),
     )
     with pytest.raises(
         relfrog.errors.OutputError, match=r"checker refuses store__buys.csv.*\[0, 1\]"

@@ -17,7 +17,14 @@ import yaml
 import relfrog
 from relfrog import load_run
 from relfrog.datasets import source_keys
-from relfrog.errors import DatasetError, RunError, SchemaError, TaskError, UsageError
+from relfrog.errors import (
+    DatasetError,
+    RelFrogWarning,
+    RunError,
+    SchemaError,
+    TaskError,
+    UsageError,
+)
 from relfrog.features.columns import NewColumnWarning
 from relfrog.support.files import write_json
 from relfrog.testing import random_database
@@ -85,7 +92,7 @@ def test_rolling_predictions_are_those_of_a_database_that_ends_at_the_seed(
     every = {}
     for split in ("val", "test"):
         seeds = run.prepared.seeds(split)
-        found = run.predict_seeds(seeds, None)
+        found = run.model.answer(seeds, None)
         every |= dict(zip(zip(seeds.rows, seeds.times), found))
     keys = source_keys(store, "people")["code"].to_numpy()
     assert {time for _, time in every} == set(TIMES)
@@ -159,7 +166,7 @@ def test_what_the_task_hides_is_not_seen(store: Path, tmp_path: Path) -> None:
 def test_by_default_everyone_at_the_newest_time(run: relfrog.Run, store: Path) -> None:
     found = run.predict()
     keys = source_keys(store, "people")
-    assert list(found) == ["code", "time", "prediction"]
+    assert list(found) == ["code", "time", "prediction", "decision"]
     assert found["code"].tolist() == keys["code"].tolist()
     newest = relfrog.open_dataset(store).get_db(upto_test_timestamp=False).max_timestamp
     assert set(found["time"]) == {newest}
@@ -167,6 +174,7 @@ def test_by_default_everyone_at_the_newest_time(run: relfrog.Run, store: Path) -
     assert found["prediction"].nunique() > 5
 
 
+@pytest.mark.filterwarnings("ignore:.* lies before the first row")
 def test_only_those_who_exist_then(run: relfrog.Run, store: Path) -> None:
     people = pd.read_parquet(store / "db" / "people.parquet")
     keys = source_keys(store, "people")["code"]
@@ -176,8 +184,9 @@ def test_only_those_who_exist_then(run: relfrog.Run, store: Path) -> None:
         assert found["code"].tolist() == keys[people["joined"] <= time].tolist()
         just_before = run.predict(time - pd.Timedelta("1s"))
         assert len(just_before) < len(found)
-    nobody = run.predict("1999-01-01")
-    assert list(nobody) == ["code", "time", "prediction"]
+    with pytest.warns(RelFrogWarning, match="before the first row"):
+        nobody = run.predict("1999-01-01")
+    assert list(nobody) == ["code", "time", "prediction", "decision"]
     assert len(nobody) == 0
 
 
@@ -193,6 +202,7 @@ def test_only_those_who_exist_then(run: relfrog.Run, store: Path) -> None:
         ("9999-12-31", "9999-12-31"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.* lies .* after the newest row")
 def test_times_are_taken_as_they_are(run: relfrog.Run, at: Any, time: str) -> None:
     found = run.predict(at, ["P07"])
     assert found["time"].tolist() == [pd.Timestamp(time)]
@@ -205,6 +215,7 @@ def test_what_is_no_time_is_refused(run: relfrog.Run, at: Any) -> None:
         run.predict(at)
 
 
+@pytest.mark.filterwarnings("ignore:.* lies .* after the newest row")
 def test_a_later_time_makes_the_database_older(run: relfrog.Run) -> None:
     first, second = run.predict("2021-03-01"), run.predict("2022-03-01")
     assert first["code"].tolist() == second["code"].tolist()
@@ -244,7 +255,7 @@ def test_each_row_may_have_its_own_time(separate: relfrog.Run, tmp_path: Path) -
     asked = pd.DataFrame({"code": ["P03", "P03", "P04"], "time": [TEST, VAL, TEST]})
     found = run.predict("2001-01-01", asked)
     assert found["time"].tolist() == asked["time"].tolist()
-    for code, time, value in found.itertuples(index=False):
+    for code, time, value, _ in found.itertuples(index=False):
         alone = run.predict(time, [code])["prediction"].iloc[0]
         assert value == pytest.approx(alone, abs=1e-6)
     assert found["prediction"].iloc[0] != found["prediction"].iloc[1]
@@ -302,7 +313,7 @@ def test_keys_of_several_columns_on_an_awkward_database(tmp_path: Path) -> None:
     )  # fmt: skip
     run = fit(tmp_path / "ds", tmp_path / "run", "lines")
     found = run.predict()
-    assert list(found) == ["customer_id", "number", "time", "prediction"]
+    assert list(found) == ["customer_id", "number", "time", "prediction", "decision"]
     assert found[["customer_id", "number"]].equals(keys)
     assert load_run(run.folder).evaluate() == run.metrics["test"]["rolling"]
     asked = [tuple(map(int, row)) for row in keys.iloc[::-5].itertuples(index=False)]

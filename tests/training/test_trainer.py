@@ -23,7 +23,6 @@ import torch
 import relfrog
 from relfrog import load_run
 from relfrog.cli.summaries import run_summary
-from relfrog.cli.terminal import TrainingProgress
 from relfrog.config import Config, resolve
 from relfrog.datasets import source_keys
 from relfrog.datasets.tasks import load_task
@@ -34,6 +33,7 @@ from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import locked
 from relfrog.support.text import duration
 from relfrog.training.opened_task import OpenedTask
+from relfrog.training.progress import TrainingProgress
 from relfrog.training.trainer import Callback, EpochRecord, Trainer
 from small_store import HORIZON, QUICK, TASKS, VAL, copied, fit, weights
 

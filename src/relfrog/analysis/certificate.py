@@ -41,7 +41,7 @@ MOST_TIMES = 8
 LISTED = 50
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Certificate:
     """The certificate of some predictions.
 
@@ -52,7 +52,11 @@ class Certificate:
     """
 
     about: dict[str, Any]
-    entities: pd.DataFrame = field(repr=False)
+    entities: pd.DataFrame
+
+    def __repr__(self) -> str:
+        outcome = "holds" if self.holds else "DOES NOT HOLD"
+        return f"Certificate({outcome}: {self.about['predictions']:,} predictions)"
 
     @property
     def holds(self) -> bool:
@@ -117,7 +121,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CertifyingRun(Run):
     """A run that certifies its predictions; `certificate` is the last certificate.
 

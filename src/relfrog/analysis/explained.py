@@ -126,7 +126,7 @@ MEASURED = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """One prediction and the rows behind it, those that carried most first.
 
@@ -158,6 +158,10 @@ class Explanation:
     base: float | None = None
     measured: str = "hidden"
     members: tuple[MemberShare, ...] = ()
+
+    def __repr__(self) -> str:
+        said = f"{self.table} {self.key} at {self.time}: {self.answer} {self.prediction:.4f}"
+        return f"Explanation({said}, {len(self.rows):,} of {self.looked_at:,} rows tried)"
 
 
 def answer_words(run: Run, column: int | None) -> str:

@@ -180,6 +180,7 @@ class _Question:
         self.network, self.plan, self.threads = run.network, plan, run.config.threads
         self.device = torch.device(run.device)
         self.features = {n: part.to(self.device) for n, part in run.prepared.features.items()}
+        self.postprocessing = run.postprocessing
         self.column = 0
         self.words = self._choose(run, self._predict(plan))
 
@@ -198,8 +199,8 @@ class _Question:
         return np.asarray(found.cpu().numpy())
 
     def answers(self, plan: Plan) -> NDArray[Any]:
-        """The number, for each seed of the plan. Shape [seeds]."""
-        found = self._predict(plan)
+        """The number, calibrated as predictions are, for each seed of the plan. Shape [seeds]."""
+        found = self.postprocessing.apply(self._predict(plan))
         return found if found.ndim == 1 else found[:, self.column]
 
     def _aim(self, answer: Any) -> Tensor:

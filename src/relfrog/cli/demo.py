@@ -70,9 +70,9 @@ def run_demo(
 def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, Any]) -> Any:
     """Train on one task, show what was learned, and predict; returns the run."""
     from relfrog.cli.summaries import role_table, run_summary
-    from relfrog.cli.terminal import TrainingProgress
     from relfrog.io.output import write_frame
     from relfrog.runs.train import train
+    from relfrog.training.progress import TrainingProgress
 
     task = DEMO_TASKS[0]
     given = " ".join(f"--set {name}={value}" for name, value in settings.items())
@@ -89,7 +89,7 @@ def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, A
     click.echo(f"\n$ relfrog roles {run}\n")
     click.echo(role_table(trained.roles()))
     click.echo(f"\n$ relfrog predict {run} --out {predictions}\n")
-    frame = trained.predict()
+    frame = trained.predict(stamped=True)
     where = write_frame(frame, predictions, overwrite=True)
     click.echo(f"{len(frame):,} predictions written to {where}, such as\n")
     with open(predictions, encoding="utf-8") as file:

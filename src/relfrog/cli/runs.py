@@ -58,8 +58,8 @@ def train_command(
     best validation metric are kept. After Ctrl-C, continue with --resume.
     """
     from relfrog.cli.summaries import run_summary
-    from relfrog.cli.terminal import TrainingProgress
     from relfrog.runs.train import train
+    from relfrog.training.progress import TrainingProgress
 
     given = {}
     for setting in settings:
@@ -157,7 +157,10 @@ def _show_certificate(run: Any, path: Path) -> None:
     "--at", metavar="TIME", help="Prediction time.  [default: the newest in the database]"
 )
 @click.option("--entities", type=click.Path(path_type=Path), metavar="FILE",
-              help="CSV or Parquet with the keys to predict for.  [default: all]")  # fmt: skip
+              help="CSV or Parquet with the keys to predict for.  [default: those whom the task "
+              "asks about at that time]")  # fmt: skip
+@click.option("--all", "everyone", is_flag=True, help="Predict for all entities that exist at that "
+              "time, also those whom the task does not ask about.")  # fmt: skip
 @click.option("--k", type=click.IntRange(min=1), help="Length of recommended lists.  "
               "[default: the task's]")  # fmt: skip
 @click.option("--targets", type=click.Path(path_type=Path), metavar="FILE",
@@ -174,20 +177,28 @@ def _show_certificate(run: Any, path: Path) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace an existing file or table.")
 def predict_command(
     run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
-    certify: bool, certify_times: int | None, overwrite: bool, **ranking: Any,
+    certify: bool, certify_times: int | None, overwrite: bool, everyone: bool, **ranking: Any,
 ) -> None:  # fmt: skip
-    """Predict for any time, for all or some entities, with the source's own keys.
+    """Predict for any time, with the source's own keys.
 
-    Rows come in the order of --entities. Only what was known at that time is used.
+    Predictions are for the entities that the task asks about at that time, unless --entities or
+    --all says otherwise; rows come in the order of --entities. Only what was known at that time is
+    used. Beside each prediction stand the run, the horizon, and when the prediction was made.
     """
     from relfrog.io.output import check_output, write_frame
     from relfrog.runs.run import load_run
 
     check_output(out, table, overwrite)
     opened = _certifying(load_run(run, device=device), certify, certify_times)
-    frame = opened.predict(at, entities, **ranking)
+    frame = opened.predict(at, entities, everyone=everyone, stamped=True, **ranking)
     where = write_frame(frame, out, table=table, overwrite=overwrite)
     click.echo(f"{len(frame):,} predictions written to {where}", err=True)
+    if entities is None and not everyone:
+        from relfrog.cli.summaries import population_words
+
+        asked = opened.population(at)
+        if asked.others or asked.rule != "sql":
+            click.echo(population_words(asked), err=True)
     if certify:
         from relfrog.analysis.certificate import save_beside
 

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from relfrog.datasets.new_task import AddedTask
     from relfrog.importing.mapping import Notice, TableMapping
     from relfrog.importing.result import ImportResult
+    from relfrog.runs.population import Population
 
 __all__ = [
     "check_lines", "explanation", "import_summary", "inspection", "member_note", "notice_lines",
-    "role_table", "run_summary", "score_table", "task_summary",
+    "population_words", "role_table", "run_summary", "score_table", "task_summary",
 ]  # fmt: skip
 
 _HEADINGS = {
@@ -263,6 +264,14 @@ def task_summary(dataset: str, added: AddedTask) -> str:
             f"  relfrog check {shlex.quote(str(dataset))} {shlex.quote(added.manifest.name)}",
         ]
     )
+
+
+def population_words(found: Population) -> str:
+    """Whom predictions are for, and how many others there are."""
+    text = f"For {found.words}."
+    if found.others:
+        text += f" {found.others:,} other{'' if found.others == 1 else 's'} exist: add --all."
+    return wrapped(text)
 
 
 def score_table(metrics: Mapping[str, float]) -> str:

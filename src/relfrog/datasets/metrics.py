@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REGIMES", "compute_metrics"]
+__all__ = ["REGIMES", "ReliabilityBin", "calibration_error", "compute_metrics", "reliability"]
 
 
 #: frozen: for all seeds of a split, the database ends at the split's timestamp. rolling: each seed
 #: sees everything up to its own time.
 REGIMES = ("frozen", "rolling")
+
+
+@dataclass(frozen=True)
+class Details:
+    """What some metrics need beside labels and predictions; see `compute_metrics`."""
+
+    label_std: float | None = None
+    thresholds: NDArray[Any] | float = 0.5
+    bounds: tuple[NDArray[Any], NDArray[Any]] | None = None
+
 
 #: By name, computed when asked for.
 Scores = dict[str, Callable[[], float]]
@@ -26,7 +37,10 @@ def compute_metrics(
     predicted: NDArray[Any],
     label_std: float | None = None,
     only: str | None = None,
+    *,
     quantile: float | None = None,
+    thresholds: NDArray[Any] | float = 0.5,
+    bounds: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> dict[str, float]:
     """Compute metrics, RelBench's own first; NaN where one is undefined.
 
@@ -37,8 +51,10 @@ def compute_metrics(
         label_std: standard deviation of the training labels, for NMAE.
         only: compute only this metric; by default all.
         quantile: what regression predicts, if it is a quantile: adds the pinball loss.
+        thresholds: from which probability on a decision is yes: one, or one per label.
+        bounds: lower and upper ends of prediction intervals, if there are any.
     """
-    scores = _SCORES[kind](labels, predicted, label_std)
+    scores = _SCORES[kind](labels, predicted, Details(label_std, thresholds, bounds))
     if quantile is not None:
         scores = {"pinball": lambda: _pinball(labels, predicted, quantile), **scores}
     if only is not None:
@@ -46,19 +62,22 @@ def compute_metrics(
     return {name: _defined(score) for name, score in scores.items()}
 
 
-def _binary(labels: NDArray[Any], predicted: NDArray[Any], _: float | None) -> Scores:
+def _binary(labels: NDArray[Any], predicted: NDArray[Any], details: Details) -> Scores:
     import sklearn.metrics as skm
 
-    truth, chosen = labels.astype(int), predicted >= 0.5
+    truth, chosen = labels.astype(int), predicted >= details.thresholds
     return {
         "roc_auc": lambda: skm.roc_auc_score(truth, predicted),
         "average_precision": lambda: skm.average_precision_score(truth, predicted),
         "accuracy": lambda: skm.accuracy_score(truth, chosen),
         "f1": lambda: skm.f1_score(truth, chosen),
+        "precision": lambda: skm.precision_score(truth, chosen, zero_division=np.nan),
+        "recall": lambda: skm.recall_score(truth, chosen, zero_division=np.nan),
+        "calibration_error": lambda: calibration_error(truth, predicted),
     }
 
 
-def _regression(labels: NDArray[Any], predicted: NDArray[Any], std: float | None) -> Scores:
+def _regression(labels: NDArray[Any], predicted: NDArray[Any], details: Details) -> Scores:
     import sklearn.metrics as skm
 
     truth = labels.astype(float)
@@ -67,8 +86,13 @@ def _regression(labels: NDArray[Any], predicted: NDArray[Any], std: float | None
         "rmse": lambda: skm.mean_squared_error(truth, predicted) ** 0.5,
         "r2": lambda: skm.r2_score(truth, predicted),
     }
+    std, bounds = details.label_std, details.bounds
     if std:
         scores["nmae"] = lambda: skm.mean_absolute_error(truth, predicted) / std
+    if bounds is not None:
+        low, high = bounds
+        scores["coverage"] = lambda: _mean((low <= truth) & (truth <= high))
+        scores["interval_width"] = lambda: _mean(high - low)
     return scores
 
 
@@ -77,30 +101,33 @@ def _pinball(labels: NDArray[Any], predicted: NDArray[Any], quantile: float) -> 
     return float(np.mean(np.maximum(quantile * missed, (quantile - 1) * missed)))
 
 
-def _multiclass(labels: NDArray[Any], predicted: NDArray[Any], _: float | None) -> Scores:
+def _multiclass(labels: NDArray[Any], predicted: NDArray[Any], _: Details) -> Scores:
     import sklearn.metrics as skm
 
     truth, chosen = labels.astype(int), predicted.argmax(1)
     return {
         "accuracy": lambda: skm.accuracy_score(truth, chosen),
         "macro_f1": lambda: skm.f1_score(truth, chosen, average="macro"),
+        "calibration_error": lambda: calibration_error(chosen == truth, predicted.max(1)),
     }
 
 
-def _multilabel(labels: NDArray[Any], predicted: NDArray[Any], _: float | None) -> Scores:
+def _multilabel(labels: NDArray[Any], predicted: NDArray[Any], details: Details) -> Scores:
     import sklearn.metrics as skm
 
     truth = np.stack(labels.tolist()).astype(int)
     both = (truth.min(0) == 0) & (truth.max(0) == 1)  # ranking metrics need both values
     ranked = truth[:, both], predicted[:, both]
+    chosen = predicted >= details.thresholds
     return {
         "roc_auc_macro": lambda: skm.roc_auc_score(*ranked),
         "average_precision_macro": lambda: skm.average_precision_score(*ranked),
-        "f1_macro": lambda: skm.f1_score(truth, predicted >= 0.5, average="macro"),
+        "f1_macro": lambda: skm.f1_score(truth, chosen, average="macro"),
+        "calibration_error": lambda: calibration_error(truth.ravel(), predicted.ravel()),
     }
 
 
-def _recommendation(labels: NDArray[Any], predicted: NDArray[Any], _: float | None) -> Scores:
+def _recommendation(labels: NDArray[Any], predicted: NDArray[Any], _: Details) -> Scores:
     from relbench.metrics import map as ranking_map
 
     lists = predicted[:, :, 0].astype(np.int64)
@@ -115,13 +142,58 @@ def _recommendation(labels: NDArray[Any], predicted: NDArray[Any], _: float | No
     }
 
 
-_SCORES: dict[str, Callable[[NDArray[Any], NDArray[Any], float | None], Scores]] = {
+_SCORES: dict[str, Callable[[NDArray[Any], NDArray[Any], Details], Scores]] = {
     "binary_classification": _binary,
     "regression": _regression,
     "multiclass_classification": _multiclass,
     "multilabel_classification": _multilabel,
     "recommendation": _recommendation,
 }
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Predictions of about the same size, and what became of them.
+
+    Attributes:
+        count: how many there are.
+        predicted: their mean.
+        observed: share of positive labels among them.
+    """
+
+    count: int
+    predicted: float
+    observed: float
+
+
+def reliability(
+    labels: NDArray[Any], predicted: NDArray[Any], bins: int = 10
+) -> list[ReliabilityBin]:
+    """Predictions in bins of about the same number, the lowest first. Equal ones stay together."""
+    if not len(predicted):
+        return []
+    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, bins + 1)[1:-1]))
+    place = np.searchsorted(edges, predicted, side="right")
+    found = []
+    for number in np.unique(place):
+        at = place == number
+        found.append(
+            ReliabilityBin(
+                int(at.sum()), float(predicted[at].mean()), float(np.asarray(labels)[at].mean())
+            )
+        )
+    return found
+
+
+def calibration_error(labels: NDArray[Any], predicted: NDArray[Any]) -> float:
+    """Expected calibration error: how far predicted probabilities are from observed shares."""
+    found = reliability(np.asarray(labels), np.asarray(predicted, float))
+    off = [one.count * abs(one.predicted - one.observed) for one in found]
+    return sum(off) / len(predicted) if len(predicted) else float("nan")
+
+
+def _mean(values: NDArray[Any]) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")
 
 
 def _defined(score: Callable[[], float]) -> float:

@@ -27,7 +27,7 @@ __all__ = ["TYPES", "AddedTask", "add_task"]
 TYPES = {kind.word: name for name, kind in TASK_KINDS.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AddedTask:
     """A task that was added to a dataset.
 
@@ -44,6 +44,11 @@ class AddedTask:
     stats: dict[str, LabelStats]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{stats.rows:,} {split}" for split, stats in self.stats.items())
+        what = f"{self.manifest.task_type}, {self.manifest.timedelta} ahead"
+        return f"AddedTask({self.manifest.name}: {what}, labels: {counts})"
 
 
 def add_task(

@@ -32,6 +32,7 @@ from relfrog.errors import TaskError, unknown
 
 __all__ = [
     "NoLabels",
+    "asked_entities",
     "load_task",
     "need_column",
     "read_task_manifest",
@@ -217,16 +218,26 @@ def _needed(manifest: TaskManifest, key: str) -> str:
     return value
 
 
-def _label_frame(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> pd.DataFrame:
-    """Run the label SQL and check its result, where RelBench would end in a traceback."""
+def asked_entities(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> pd.DataFrame:
+    """Whom the SQL asks about, whatever their labels: rows with an entity and a seed time.
+
+    Without the rows of a window its labels mean nothing, and may be NULL.
+    """
     if task.sql is None:
         raise TaskError("the labels are files, and one of them is missing")
     frame = run_sql(task.sql, db, timestamps, task.timedelta)
-    if not len(frame):
-        raise NoLabels("the SQL gives no label")
     for column in (task.time_col, task.entity_col, task.target_col):
         need_column(frame, column)
-    _check_entities(frame, task.entity_col, task.time_col)
+    if len(frame):
+        _check_entities(frame, task.entity_col, task.time_col)
+    return frame
+
+
+def _label_frame(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> pd.DataFrame:
+    """What the SQL gives, refused in words where RelBench would end in a traceback."""
+    frame = asked_entities(task, db, timestamps)
+    if not len(frame):
+        raise NoLabels("the SQL gives no label")
     if not (frame[task.entity_col] < len(db.table_dict[task.entity_table])).any():
         raise NoLabels("the SQL gives no label")
     _check_labels(frame, task.target_col, task.task_type.value)

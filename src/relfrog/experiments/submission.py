@@ -116,7 +116,8 @@ def _predictions(run: Run, table: pd.DataFrame) -> Any:
     seeds = Seeds(
         table[task.entity_col].to_numpy(np.int64), pd.Series(pd.to_datetime(table[task.time_col]))
     )
-    predicted = run.predict_seeds(seeds, run.prepared.cutoff("test", "frozen"))
+    raw = run.predict_seeds(seeds, run.prepared.cutoff("test", "frozen"))
+    predicted = run.postprocessing.apply(raw)
     if not TASK_KINDS[run.about["task_type"]].ranks:
         return np.asarray(predicted, float).reshape(-1)
     return [[int(target) for target in row if target >= 0] for row in predicted[:, :, 0]]

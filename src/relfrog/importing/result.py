@@ -16,7 +16,7 @@ from relfrog.importing.writer import WrittenTable
 __all__ = ["ImportResult", "check_split", "import_record", "time_span", "write_records"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImportResult:
     """What an import did.
 
@@ -35,6 +35,19 @@ class ImportResult:
     notices: list[Notice]
     span: tuple[dt.datetime, dt.datetime] | None
     selection: dict[str, list[str]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        rows, keys = (sum(counts) for counts in ([t.rows for t in self.tables],
+                                                 [len(t.fkeys) for t in self.tables]))  # fmt: skip
+        span = (
+            "no times"
+            if self.span is None
+            else f"{self.span[0]:%Y-%m-%d} to {self.span[1]:%Y-%m-%d}"
+        )
+        return (
+            f"ImportResult({str(self.folder)!r}: {len(self.tables):,} tables, {rows:,} rows, "
+            f"{keys:,} foreign keys, {span}, {len(self.notices):,} notices)"
+        )
 
 
 def time_span(folder: Path, written: list[WrittenTable]) -> tuple[dt.datetime, dt.datetime] | None:

@@ -20,7 +20,9 @@ from relfrog.features.novelty import warn_of_new_categories
 from relfrog.kinds import MODELS
 from relfrog.models.model import Model
 from relfrog.models.network_model import CANDIDATES, REFIT, SELECTED
+from relfrog.models.postprocessing.bundle import load_postprocessing
 from relfrog.models.run_folder import resume_command
+from relfrog.models.scoring import finish_and_score
 from relfrog.support.files import clear_partials, jsonable, locked, write_json, write_text
 from relfrog.support.threads import thread_limit
 from relfrog.training import checkpoint
@@ -93,20 +95,19 @@ def fit_model(
         try:
             model.fit(folder, budget, callbacks, resume=resume)
             _save(model, folder)
-            metrics = {
-                split: {regime: model.score(split, regime) for regime in REGIMES}
-                for split in ("val", "test")
-            }
+            metrics = finish_and_score(model)
+            model.postprocessing.save(folder)
             facts = {"weights": 0, "best_epoch": 0, "epochs": 0} | model.facts
-            if model.selected is not model and "refit" not in facts:
+            if model.selected is not model:
                 before = {regime: model.selected.score("test", regime) for regime in REGIMES}
-                facts["refit"] = {"before": before}
+                facts["refit"] = facts.get("refit", {}) | {"before": before}
             write_json(folder / "metrics.json", metrics)
             # Include the training time of members that were reused.
             took = time.monotonic() - started + facts.pop("seconds_before", 0.0)
             complete = {
                 **about, "labels": model.labels, "status": "complete", **facts,
-                "seconds": round(took, 1), "peak_memory_bytes": _peak_memory(),
+                "postprocessing": True, "seconds": round(took, 1),
+                "peak_memory_bytes": _peak_memory(),
             }  # fmt: skip
             write_json(folder / "run.json", complete)
             tidy(folder)
@@ -170,6 +171,8 @@ def load_model(
     if config.refit:
         model.selected_folder = folder / SELECTED
     model.load(folder)
+    if about.get("postprocessing"):  # runs of older versions have none
+        model.postprocessing = load_postprocessing(folder, model.labels)
     return model.selected if selected else model
 
 

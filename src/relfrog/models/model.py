@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.datasets.metrics import compute_metrics
 from relfrog.graph.popularity import ListRequest
 from relfrog.kinds import TaskKind, task_kind
+from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.nn.task_heads import HEADS
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback
@@ -55,6 +55,8 @@ class Model(ABC):
         self.trials: list[dict[str, Any]] = []
         #: Facts about the fitted model for `run.json`.
         self.facts: dict[str, Any] = {}
+        #: What turns predictions into answers; nothing until it is fitted on validation.
+        self.postprocessing = Postprocessing()
         #: The folder of the model selected by validation, for a refitted model; None otherwise.
         self.selected_folder: Path | None = None
         #: Predictions for whole splits, by split and cut-off.
@@ -101,6 +103,9 @@ class Model(ABC):
     ) -> NDArray[Any]:
         """Predict for seeds, from rows up to each seed's time, in the form of the metrics.
 
+        Predictions are raw: not calibrated. Members of an ensemble are combined as they are, and
+        calibrated once, together.
+
         Args:
             seeds: entities and times.
             cutoff: where the database ends for all seeds; None for each seed's own time.
@@ -121,6 +126,10 @@ class Model(ABC):
         if (split, cutoff) not in self._known:
             self._known[split, cutoff] = self.predict(seeds, cutoff)
         return self._known[split, cutoff]
+
+    def answer(self, seeds: Seeds, cutoff: pd.Timestamp | None) -> NDArray[Any]:
+        """As `predict_once`, calibrated."""
+        return self.postprocessing.apply(self.predict_once(seeds, cutoff))
 
     @cached_property
     def selected(self) -> Model:
@@ -161,7 +170,7 @@ class Model(ABC):
         """Metrics on the seeds of a split."""
         seeds = self.prepared.seeds(split)
         model = self.selected if split == "val" else self
-        return self.metrics(seeds, model.predict_once(seeds, self.prepared.cutoff(split, regime)))
+        return self.metrics(seeds, model.answer(seeds, self.prepared.cutoff(split, regime)))
 
     def truth(self, seeds: Seeds) -> NDArray[Any]:
         """Labels for the metrics. Shape [seeds]."""
@@ -169,9 +178,8 @@ class Model(ABC):
         return HEADS[self.kind.name].truth(self.labels, seeds.labels)
 
     def metrics(self, seeds: Seeds, predicted: NDArray[Any]) -> dict[str, float]:
-        """Metrics of predictions for seeds."""
-        truth = self.truth(seeds)
-        return compute_metrics(
-            self.kind.name, truth, predicted, self.labels.get("std"),
-            quantile=self.labels.get("quantile"),
-        )  # fmt: skip
+        """Metrics of calibrated predictions for seeds."""
+        truth, labels = self.truth(seeds), self.labels
+        return self.postprocessing.metrics(
+            self.kind.name, truth, predicted, labels.get("std"), labels.get("quantile")
+        )

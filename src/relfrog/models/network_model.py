@@ -13,7 +13,6 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from relfrog.datasets.metrics import REGIMES
 from relfrog.errors import RunError
 from relfrog.features.columns import Features
 from relfrog.graph.popularity import ListRequest
@@ -105,11 +104,8 @@ class NetworkModel(Model):
             more = replace(self.prepared, train_seeds=seeds)
             final = train(REFIT, more, self.labels, budget, last=best.at.best_epoch + 1)
             self.selected = self._copy()
-            before = {regime: self.selected.score("test", regime) for regime in REGIMES}
             self._take(final)
-            self.facts["refit"] = {
-                "labels": len(seeds), "epochs": final.at.epoch, "before": before,
-            }  # fmt: skip
+            self.facts["refit"] = {"labels": len(seeds), "epochs": final.at.epoch}
 
     def _candidates(self) -> list[tuple[str, str, Prepared]]:
         """The networks to train, with subfolders and what tells them apart; mostly just one."""

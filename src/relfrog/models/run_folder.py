@@ -10,6 +10,7 @@
     model.safetensors    the weights with the best validation metric
     roles.json           the gate of each route
     history.jsonl        one line per epoch
+    postprocessing.json  calibration, decision thresholds, intervals, fitted on validation
     metrics.json         scores of the saved weights, by split and regime
     baselines.json       scores of quick baselines, by model, split and regime
     unseen.json          categories that the model has not seen, to warn only of newer ones

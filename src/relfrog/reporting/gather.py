@@ -101,12 +101,14 @@ def _compute(found: Material, deep: bool, progress: Callable[[str], None]) -> No
     run = found.run
     progress("predicting the test labels")
     try:
-        seeds, truth, predicted = run.answers("test", "rolling")
+        seeds, truth, raw = run.answers("test", "rolling", raw=True)
+        predicted = found.postprocessing.apply(raw)
         if not len(seeds):
             raise ValueError("test has no labels.")
         keys = entity_names(run, seeds.rows)
         targets = target_names(run, truth, predicted) if TASK_KINDS[found.kind].ranks else {}
-        found.answers = Answers(seeds, truth, predicted, count_past(run, seeds), keys, targets)
+        past = count_past(run, seeds)
+        found.answers = Answers(seeds, truth, predicted, past, keys, targets, raw)
     except ERRORS as error:
         found.why["answers"] = f"There are no predictions on test: {sentence(error)}"
     if found.answers is None:

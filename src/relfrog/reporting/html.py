@@ -9,9 +9,6 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from relfrog.kinds import TASK_KINDS
-from relfrog.support.text import duration
-
 __all__ = [
     "BLUE",
     "GREEN",
@@ -30,7 +27,6 @@ __all__ = [
     "columns",
     "figure",
     "gate_colour",
-    "horizon",
     "join",
     "metric_name",
     "missing",
@@ -41,7 +37,6 @@ __all__ = [
     "signed",
     "standalone",
     "tag",
-    "task_words",
     "theme",
 ]
 
@@ -166,7 +161,8 @@ METRIC_NAMES = {
     "f1": "F1", "mae": "MAE", "rmse": "RMSE", "r2": "R²", "nmae": "NMAE", "macro_f1": "macro F1",
     "map": "MAP", "precision": "precision", "recall": "recall", "mrr": "MRR",
     "roc_auc_macro": "macro ROC-AUC", "average_precision_macro": "macro average precision",
-    "f1_macro": "macro F1",
+    "f1_macro": "macro F1", "calibration_error": "calibration error", "coverage": "coverage",
+    "interval_width": "interval width",
 }  # fmt: skip
 
 _MODELS = {
@@ -194,28 +190,6 @@ def regime_words(regime: str) -> str:
         "rolling": "each prediction sees everything up to its own time",
         "frozen": "the database stops at the split's time for all predictions",
     }[regime]
-
-
-def horizon(seconds: float) -> str:
-    """Format the horizon of a task."""
-    days = seconds / 86400
-    if days >= 1:
-        return f"{days:g} day{'' if days == 1 else 's'}"
-    return duration(seconds)
-
-
-def task_words(about: dict[str, Any], database: dict[str, Any] | None) -> str:
-    """What is predicted: the description of the task, or a generated one."""
-    task = (database or {}).get("task") or {}
-    if task.get("description"):
-        return str(task["description"])
-    if not task:
-        return f"Task {about['task']}"
-    ahead = f"over the next {horizon(task['horizon_seconds'])}"
-    if TASK_KINDS[about["task_type"]].ranks:
-        ends = f"{task['target_table']} will belong to a row of {task['entity_table']}"
-        return f"Which rows of {ends} {ahead}?"
-    return f"What will {task['label']} of a row of {task['entity_table']} be {ahead}?"
 
 
 INK, MUTED, GRID, GREY = "#1f2933", "#52606d", "#e4e7eb", "#9aa5b1"

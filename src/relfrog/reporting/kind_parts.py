@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relfrog.reporting.html import Markup
 from relfrog.reporting.material import Answers, Material
@@ -20,6 +22,12 @@ from relfrog.reporting.sections.constant_baselines import (
 )
 from relfrog.reporting.sections.curves import against, calibration, precision_recall, residuals, roc
 from relfrog.reporting.sections.example_lists import example_lists
+from relfrog.reporting.sections.in_short import (
+    binary_in_short,
+    multiclass_in_short,
+    multilabel_in_short,
+    regression_in_short,
+)
 from relfrog.reporting.sections.mistakes import (
     mistakes,
     worst_classes,
@@ -38,18 +46,25 @@ class KindParts:
     Attributes:
         figures: charts of the test predictions.
         examples: shown after the charts: the worst mistakes, or example lists.
+        in_short: what a manager asks first, in words and numbers.
         constant: the score of a constant prediction; None if that says nothing.
     """
 
     figures: Callable[[Material, Answers], list[Markup | None]]
     examples: Callable[[Material, Answers], Markup]
+    in_short: Callable[[Material, Answers], Markup | None] = lambda m, a: None
     constant: Callable[[Material], ConstantBaseline | None] = lambda m: None
+
+
+def _raw(m: Material, answers: Answers) -> NDArray[Any] | None:
+    """Predictions before calibration, if they were calibrated."""
+    return None if m.postprocessing.calibration is None else answers.raw
 
 
 def _binary_figures(m: Material, answers: Answers) -> list[Markup | None]:
     truth = answers.truth.astype(int)
     return [
-        calibration(truth, answers.predicted),
+        calibration(truth, answers.predicted, raw=_raw(m, answers)),
         roc(truth, answers.predicted),
         precision_recall(truth, answers.predicted),
     ]
@@ -63,28 +78,38 @@ def _multiclass_figures(m: Material, answers: Answers) -> list[Markup | None]:
     """Calibration of the probability of the most likely class."""
     chosen = answers.predicted.argmax(1)
     right = (chosen == answers.truth).astype(int)
-    return [calibration(right, answers.predicted.max(1), "the chosen class")]
+    raw = _raw(m, answers)
+    before = None if raw is None else raw.max(1)
+    return [calibration(right, answers.predicted.max(1), "the chosen class", raw=before)]
 
 
 def _multilabel_figures(m: Material, answers: Answers) -> list[Markup | None]:
     """Calibration of all labels together."""
     truth = np.stack(answers.truth.tolist()).astype(int)
-    return [calibration(truth.ravel(), answers.predicted.ravel())]
+    raw = _raw(m, answers)
+    before = None if raw is None else raw.ravel()
+    return [calibration(truth.ravel(), answers.predicted.ravel(), raw=before)]
 
 
 #: Parts of the report by RelBench's name of the task type.
 KIND_PARTS: dict[str, KindParts] = {
     "binary_classification": KindParts(
-        _binary_figures, lambda m, a: mistakes(m, a, worst_probabilities), random_ranking
+        _binary_figures,
+        lambda m, a: mistakes(m, a, worst_probabilities),
+        binary_in_short,
+        random_ranking,
     ),
     "regression": KindParts(
-        _regression_figures, lambda m, a: mistakes(m, a, worst_values), training_median
+        _regression_figures,
+        lambda m, a: mistakes(m, a, worst_values),
+        regression_in_short,
+        training_median,
     ),
     "multiclass_classification": KindParts(
-        _multiclass_figures, lambda m, a: mistakes(m, a, worst_classes)
+        _multiclass_figures, lambda m, a: mistakes(m, a, worst_classes), multiclass_in_short
     ),
     "multilabel_classification": KindParts(
-        _multilabel_figures, lambda m, a: mistakes(m, a, worst_labels)
+        _multilabel_figures, lambda m, a: mistakes(m, a, worst_labels), multilabel_in_short
     ),
     "recommendation": KindParts(lambda m, a: [], lambda m, a: example_lists(m)),
 }

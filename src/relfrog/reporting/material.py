@@ -19,6 +19,7 @@ from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance
 from relfrog.errors import RelFrogError
 from relfrog.kinds import MODELS
+from relfrog.models.postprocessing.bundle import Postprocessing, load_postprocessing
 from relfrog.models.run_folder import BLEND, MEMBERS
 from relfrog.reporting.schema_drawing import Schema
 from relfrog.runs.run import Run
@@ -46,6 +47,7 @@ class Answers:
         predicted: the predictions.
         past: number of rows that refer to each entity by its time: the length of its history.
         keys: keys of the entities in the source.
+        raw: the predictions before calibration; None if these are not known.
         targets: for recommendations, keys in the source of the targets shown, by row.
     """
 
@@ -55,6 +57,7 @@ class Answers:
     past: NDArray[np.int64]
     keys: list[str]
     targets: dict[int, str] = field(default_factory=dict)
+    raw: NDArray[Any] | None = None
 
 
 @dataclass(eq=False)
@@ -70,6 +73,7 @@ class Material:
         metrics: the scores.
         baselines: scores of the baselines; for `auto`, of its members.
         blend: for `auto`, the members, their weights, and the members left out.
+        postprocessing: calibration, thresholds and intervals.
         answers: test predictions.
         importance: table and column importance.
         explanations: some predictions explained.
@@ -87,6 +91,7 @@ class Material:
     metrics: dict[str, Any] = field(default_factory=dict)
     baselines: dict[str, Any] | None = None
     blend: dict[str, Any] | None = None
+    postprocessing: Postprocessing = field(default_factory=Postprocessing)
     answers: Answers | None = None
     importance: Importance | None = None
     explanations: list[Explanation] = field(default_factory=list)
@@ -155,6 +160,8 @@ def read_folder(found: Material) -> None:
     baselines = _json(folder / "baselines.json", dict)
     found.baselines = (baselines or {}).get("models") or None
     found.blend = _json(folder / BLEND, dict)
+    if found.run.about.get("postprocessing"):
+        found.postprocessing = load_postprocessing(folder, found.run.about["labels"])
     if found.blend:  # compare with the members
         scores = {
             name: _json(folder / MEMBERS / name / "metrics.json", dict) or known

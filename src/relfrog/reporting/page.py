@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from relfrog._version import __version__
-from relfrog.reporting.html import asset, model_name, tag, task_words, theme
+from relfrog.reporting.html import asset, model_name, tag, theme
 from relfrog.reporting.material import Material
+from relfrog.reporting.question import question
 from relfrog.reporting.sections.dependencies import dependencies
 from relfrog.reporting.sections.explanations import explanations
 from relfrog.reporting.sections.predictions import predictions
@@ -46,7 +47,7 @@ def page(m: Material, other: Material | None = None) -> str:
         "header",
         tag("p", f"{name} · {m.run.about['task']} · {model_name(m.run.config.model)}",
             class_="kicker"),
-        tag("h1", task_words(m.run.about, m.database)),
+        tag("h1", question(m.run.about, m.database)),
     )  # fmt: skip
     body = [
         tag("nav", tag("div", *links,

@@ -35,7 +35,7 @@ PARTS = ("answers", "importance", "explanations", "differences")
 #: Files that decide what a run predicts.
 MODEL = (
     "config.yaml", "columns.json", "model.safetensors", "baseline.json", "lightgbm.json",
-    "blend.json",
+    "blend.json", "postprocessing.json",
 )  # fmt: skip
 
 
@@ -128,6 +128,8 @@ def _arrays(answers: Answers) -> dict[str, NDArray[Any]]:
         "past": np.asarray(answers.past, np.int64),
         "predicted": np.ascontiguousarray(answers.predicted),
     }
+    if answers.raw is not None:
+        arrays["raw"] = np.ascontiguousarray(answers.raw)
     if truth.dtype != object:
         return {**arrays, "truth": np.ascontiguousarray(truth)}
     lists = [np.asarray(one).reshape(-1) for one in truth]
@@ -148,12 +150,14 @@ def _answers(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Answe
     keys = [str(key) for key in content["keys"]]
     sizes = {len(part) for part in (arrays["rows"], times, truth, arrays["predicted"],
                                     arrays["past"], keys)}  # fmt: skip
-    if len(sizes) != 1:
+    raw = arrays.get("raw")
+    if len(sizes) != 1 or (raw is not None and raw.shape != arrays["predicted"].shape):
         raise ValueError("answers of different lengths")
     targets = {int(row): str(name) for row, name in content["targets"].items()}
     return Answers(
-        Seeds(arrays["rows"], times), truth, arrays["predicted"], arrays["past"], keys, targets
-    )
+        Seeds(arrays["rows"], times), truth, arrays["predicted"], arrays["past"], keys, targets,
+        raw,
+    )  # fmt: skip
 
 
 def _importance(content: dict[str, Any]) -> Importance:

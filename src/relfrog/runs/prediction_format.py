@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.datasets.entities import Keys
-from relfrog.errors import UsageError
+from relfrog.errors import RelFrogWarning, UsageError
 from relfrog.graph.popularity import ListRequest
 from relfrog.kinds import TASK_KINDS
 from relfrog.nn.task_heads import HEADS
 from relfrog.runs.recommendation import list_table, requested_lists
-from relfrog.support.text import free_name
+from relfrog.support.text import free_name, horizon
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = ["PREDICTION_FORMATS", "PredictionFormat"]
+__all__ = ["PREDICTION_FORMATS", "PredictionFormat", "stamp", "warn_outside"]
 
 
 class PredictionFormat(Protocol):
@@ -38,9 +43,9 @@ class PredictionFormat(Protocol):
 
     def frame(
         self, prepared: Prepared, labels: dict[str, Any], keys: pd.DataFrame, seeds: Seeds,
-        predicted: NDArray[Any],
+        predicted: NDArray[Any], beside: Mapping[str, NDArray[Any]],
     ) -> pd.DataFrame:  # fmt: skip
-        """Predictions as a table."""
+        """Predictions as a table, with more columns beside them."""
 
 
 class EntityFormat:
@@ -61,13 +66,13 @@ class EntityFormat:
 
     def frame(
         self, prepared: Prepared, labels: dict[str, Any], keys: pd.DataFrame, seeds: Seeds,
-        predicted: NDArray[Any],
+        predicted: NDArray[Any], beside: Mapping[str, NDArray[Any]],
     ) -> pd.DataFrame:  # fmt: skip
-        """A value, a probability, or one for each class or label."""
+        """A value, a probability, or one for each class or label; then decisions or an interval."""
         frame = keys.reset_index(drop=True)
         taken = {str(column).lower() for column in frame}
         columns = HEADS[prepared.kind].columns(labels, predicted)
-        for name, values in {"time": seeds.times.to_numpy(), **columns}.items():
+        for name, values in {"time": seeds.times.to_numpy(), **columns, **beside}.items():
             frame[free_name(name, taken)] = values
         return frame
 
@@ -89,7 +94,7 @@ class RankedListFormat:
 
     def frame(
         self, prepared: Prepared, labels: dict[str, Any], keys: pd.DataFrame, seeds: Seeds,
-        predicted: NDArray[Any],
+        predicted: NDArray[Any], beside: Mapping[str, NDArray[Any]],
     ) -> pd.DataFrame:  # fmt: skip
         """The lists, the best first."""
         return list_table(prepared, keys, seeds, predicted)
@@ -99,3 +104,37 @@ class RankedListFormat:
 PREDICTION_FORMATS: dict[str, PredictionFormat] = {
     name: RankedListFormat() if kind.ranks else EntityFormat() for name, kind in TASK_KINDS.items()
 }
+
+
+def stamp(frame: pd.DataFrame, folder: Path, ahead: pd.Timedelta) -> pd.DataFrame:
+    """Add to each prediction its run, its horizon, and when it was made (in UTC)."""
+    taken = {str(column).lower() for column in frame}
+    made = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
+    values = {
+        "run": str(folder), "horizon": horizon(ahead.total_seconds()),
+        "made_at": pd.Timestamp(made).as_unit("us"),
+    }  # fmt: skip
+    return frame.assign(**{free_name(name, taken): value for name, value in values.items()})
+
+
+def warn_outside(opened: OpenedTask, times: pd.Series) -> None:
+    """Warn of times before the first row, or further than the horizon after the newest.
+
+    Warns:
+        RelFrogWarning: There are such times.
+    """
+    newest, ahead = opened.newest, opened.task.timedelta
+    if newest is None or not len(times):
+        return
+    first, last = times.min(), times.max()
+    if first < opened.db.min_timestamp:
+        text = f"{first} lies before the first row of the database, {opened.db.min_timestamp}: " \
+               "nothing was known then, and predictions are guesses."  # fmt: skip
+        warnings.warn(text, RelFrogWarning, stacklevel=3)
+    if last > newest + ahead:
+        text = (
+            f"{last} lies {horizon((last - newest).total_seconds())} after the newest row of the "
+            f"database, {newest}: what has happened since is not in it. Import it anew, or predict "
+            "for an earlier time with --at."
+        )
+        warnings.warn(text, RelFrogWarning, stacklevel=3)

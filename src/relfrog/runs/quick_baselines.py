@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.config import Config
-from relfrog.datasets.metrics import REGIMES
 from relfrog.kinds import MODELS, models_for
 from relfrog.models.boosting import QuickBoostedTrees
 from relfrog.models.model import Model
 from relfrog.models.rankers import QuickBoostedRanker
+from relfrog.models.scoring import finish_and_score
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.opened_task import OpenedTask
 
@@ -47,7 +47,8 @@ def score_baselines(
     started = time.monotonic()
     own = Config(
         model="mean", regime=config.regime, seed=config.seed, trials=1, text=config.text,
-        text_channels=config.text_channels,
+        text_channels=config.text_channels, calibration=config.calibration,
+        threshold=config.threshold, interval=config.interval,
     )  # fmt: skip
     models = {}
     for kind in models_for(opened.kind):
@@ -63,10 +64,7 @@ def score_baselines(
             assert prepared.train_seeds is not None
             model = made(prepared, prepared.describe_labels(prepared.train_seeds))
             model.fit(folder)
-            models[kind.name] = {
-                split: {regime: model.score(split, regime) for regime in REGIMES}
-                for split in ("val", "test")
-            }
+            models[kind.name] = finish_and_score(model)
         except Exception as error:  # whatever it is, the run itself is complete
             why = " ".join(str(error).split()) or type(error)
             announce(callbacks, f"baseline {kind.name} left out: {why}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,13 @@ from relfrog.models.auto import read_blend
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model
 from relfrog.models.network_model import SELECTED, NetworkModel
+from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.models.run_folder import MEMBERS, is_run, read_run, resume_command
 from relfrog.nn.network import Network
 from relfrog.nn.roles import role_of
-from relfrog.runs.prediction_format import PREDICTION_FORMATS
+from relfrog.runs.describe import run_html, run_line
+from relfrog.runs.population import Population, find_population
+from relfrog.runs.prediction_format import PREDICTION_FORMATS, stamp, warn_outside
 from relfrog.support.files import read_json
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Run", "chosen_device", "load_run"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A trained model and its folder.
 
@@ -57,8 +60,14 @@ class Run:
     config: Config
     device: str = "cpu"
     part: str = ""
-    opened: OpenedTask | None = field(default=None, repr=False)
-    fitted: Model | None = field(default=None, repr=False)
+    opened: OpenedTask | None = None
+    fitted: Model | None = None
+
+    def __repr__(self) -> str:
+        return run_line(self)
+
+    def _repr_html_(self) -> str:
+        return run_html(self)
 
     def evaluate(self, split: str = "test", regime: str = "rolling") -> dict[str, float]:
         """Metrics on a split.
@@ -72,17 +81,28 @@ class Run:
         return self.model.metrics(seeds, predicted)
 
     def answers(
-        self, split: str = "test", regime: str = "rolling"
+        self, split: str = "test", regime: str = "rolling", *, raw: bool = False
     ) -> tuple[Seeds, NDArray[Any], NDArray[Any]]:
-        """The labelled seeds of a split, their labels for the metrics, and the predictions."""
+        """The labelled seeds of a split, their labels for the metrics, and the predictions.
+
+        Args:
+            split: "val" or "test".
+            regime: "rolling" or "frozen"; see `evaluate`.
+            raw: whether to leave predictions as they were before calibration.
+        """
         if split not in ("val", "test"):
             raise UsageError(f"split must be val or test (got {split!r}).")
         if regime not in REGIMES:
             raise UsageError(f"regime must be {' or '.join(REGIMES)} (got {regime!r}).")
         seeds = self.prepared.seeds(split)
         run = self.selected if split == "val" else self
-        predicted = run.predict_seeds(seeds, self.prepared.cutoff(split, regime))
-        return seeds, self.model.truth(seeds), predicted
+        found = run.predict_seeds(seeds, self.prepared.cutoff(split, regime))
+        return seeds, self.model.truth(seeds), found if raw else self.postprocessing.apply(found)
+
+    @property
+    def postprocessing(self) -> Postprocessing:
+        """What turns raw predictions into answers: calibration, thresholds, intervals."""
+        return self.model.postprocessing
 
     @cached_property
     def selected(self) -> Run:
@@ -96,9 +116,11 @@ class Run:
         at: Any = None,
         entities: Keys | None = None,
         *,
+        everyone: bool = False,
         k: int | None = None,
         targets: Keys | None = None,
         exclude_known: bool = False,
+        stamped: bool = False,
     ) -> pd.DataFrame:
         """Predictions for any time, with the source's own keys.
 
@@ -106,18 +128,27 @@ class Run:
             at: the time; by default the newest in the database. Only what was known by then is
                 used.
             entities: whom for, in this order: a CSV or Parquet file with key columns, a data
-                frame, or a list of keys; by default everyone who exists at that time.
+                frame, or a list of keys; by default those whom the task asks about at that time,
+                as `population` finds them.
+            everyone: whether to predict for all entities that exist at that time instead.
             k: for a recommendation, the length of the lists; by default that of the task.
             targets: for a recommendation, what may be recommended, given as `entities` are; by
                 default everything that exists at that time.
             exclude_known: for a recommendation, whether to leave out what the entity was joined to
                 before: by a row with keys to both, or by an earlier label.
+            stamped: whether to add what `relfrog predict` writes beside each prediction: the run,
+                the horizon, and when the prediction was made (`run`, `horizon`, `made_at`).
 
         Returns:
-            One row per entity: its key, the time, and `prediction`: a probability, or a value in
-            the label's unit; for several classes the likeliest and a probability for each; for
-            several labels a probability for each. For a recommendation one row per entity and
-            rank, the best first: both keys, the time, `rank` from 1, and `score`.
+            One row per entity: its key, the time, and `prediction`: a calibrated probability, with
+            `decision` (0 or 1) by the threshold of the run, or a value in the label's unit, with
+            the ends of its interval, `low` and `high`; for several classes the likeliest and a
+            probability for each; for several labels a probability and a decision for each. For a
+            recommendation one row per entity and rank, the best first: both keys, the time, `rank`
+            from 1, and `score`.
+
+        Warns:
+            RelFrogWarning: The time lies outside the data.
         """
         form = PREDICTION_FORMATS[self.about["task_type"]]
         form.check(k=k, targets=targets, exclude_known=exclude_known)
@@ -127,8 +158,14 @@ class Run:
         where = self.prepared.dataset.dataset_dir
         count = self.prepared.graph.num_rows[table]
         primary = self.prepared.dataset.manifest.tables[table].pkey
+        if entities is not None and everyone:
+            raise UsageError("predict for some entities or for all: leave one of them out.")
         if entities is None:
-            rows = np.flatnonzero(self.prepared.graph.visible(table, time))
+            rows = (
+                np.flatnonzero(self.prepared.graph.visible(table, time))
+                if everyone
+                else self.population(time).rows
+            )
             keys = key_frame(where, table, primary, rows)
             times = pd.Series(np.repeat(time.to_datetime64(), len(rows)))
         else:
@@ -142,9 +179,27 @@ class Run:
                 else pd.Series(np.repeat(time.to_datetime64(), len(rows)))
             )
         seeds = Seeds(rows, times)
+        warn_outside(self.prepared.opened, times if len(times) else pd.Series([time]))
         request = form.request(self.prepared, seeds, k, targets, exclude_known)
-        predicted = self.predict_seeds(seeds, None, request)
-        return form.frame(self.prepared, self.about["labels"], keys, seeds, predicted)
+        predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request))
+        beside = self.postprocessing.columns(predicted)
+        frame = form.frame(self.prepared, self.about["labels"], keys, seeds, predicted, beside)
+        return stamp(frame, self.folder, task.timedelta) if stamped else frame
+
+    def population(self, at: Any = None) -> Population:
+        """Whom the task asks about at a time, by default the newest in the database.
+
+        `predict` predicts for them unless it is told otherwise.
+        """
+        time = self.moment(at)
+        if time not in self._populations:
+            self._populations[time] = find_population(self.prepared, time)
+        return self._populations[time]
+
+    @cached_property
+    def _populations(self) -> dict[pd.Timestamp, Population]:
+        """Those that were found already."""
+        return {}
 
     def count(self, split: str) -> int:
         """Labelled seeds of a split."""
@@ -313,7 +368,7 @@ class Run:
     def predict_seeds(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
-        """Predictions as the metrics want them; see `relfrog.models.Model.predict`."""
+        """Raw predictions as the metrics want them; see `relfrog.models.Model.predict`."""
         if request is None:
             return self.model.predict_once(seeds, cutoff)
         return self.model.predict(seeds, cutoff, request)

@@ -28,6 +28,7 @@ from relfrog.support.files import locked, read_json, write_json
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
+from relfrog.training.progress import TrainingProgress, is_watched
 
 __all__ = ["RunInterrupted", "train"]
 
@@ -48,7 +49,8 @@ def train(
     device: str | None = None,
     baselines: bool = True,
     members: Mapping[str, str | Path] | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[Callback] | None = None,
+    quiet: bool = False,
 ) -> Run:
     """Train a model and write its run folder.
 
@@ -71,12 +73,22 @@ def train(
         baselines: whether to score quick baselines, too; see `Run.baselines`.
         members: for "auto", finished runs by model; those of the same data, task and settings are
             taken over instead of being trained again.
-        callbacks: notified of what happens; see `relfrog.Callback`.
+        callbacks: notified of what happens; see `relfrog.Callback`. By default progress is shown
+            on a terminal and in a notebook, and nowhere else.
+        quiet: whether to show no progress there either.
 
     Raises:
         UsageError: Settings are wrong or contradict each other.
         RunError: Something is in the way, or the loss is no longer finite.
     """
+    if callbacks is None and not quiet and is_watched():
+        with TrainingProgress() as progress:
+            return train(
+                dataset, task, out, model=model, roles=roles, size=size, preset=preset,
+                settings=settings, seed=seed, resume=resume, overwrite=overwrite, device=device,
+                baselines=baselines, members=members, callbacks=[progress],
+            )  # fmt: skip
+    callbacks = callbacks or ()
     folder = Path(out).expanduser()
     gates = None if roles is None else _read_roles(roles)
     named = {"model": model, "seed": seed, "roles": roles if roles is None else str(roles)}

@@ -12,9 +12,11 @@ __all__ = [
     "duration",
     "folder_names",
     "free_name",
+    "horizon",
     "is_identifier",
     "number",
     "percent",
+    "plural",
     "singular",
     "to_identifier",
     "words",
@@ -56,6 +58,22 @@ def singular(word: str) -> str:
         if word.endswith(ending) and len(word) > len(ending) + 2:
             return word[: -len(ending)]
     return word
+
+
+def plural(word: str) -> str:
+    """The plural of an English noun; a plural stays as it is.
+
+    >>> [plural(w) for w in ("customer", "orders", "category", "box", "person", "people")]
+    ['customers', 'orders', 'categories', 'boxes', 'people', 'people']
+    """
+    for several, one in _IRREGULAR.items():
+        if word in (several, one):
+            return several
+    if not word.isalpha() or (word.endswith("s") and not word.endswith(("ss", "us", "is"))):
+        return word
+    if word.endswith("y") and word[-2:-1] not in set("aeiou"):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith(("s", "x", "ch", "sh")) else f"{word}s"
 
 
 def is_identifier(name: str) -> bool:
@@ -126,3 +144,11 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def horizon(seconds: float) -> str:
+    """Format how far a task looks ahead: ``1 day``, ``30 days``, ``2 h 5 min``."""
+    days = seconds / 86400
+    if days >= 1:
+        return "1 day" if days == 1 else f"{days:,.0f} days" if days >= 1000 else f"{days:.4g} days"
+    return duration(seconds)

@@ -25,7 +25,7 @@ class Finding:
     remedy: str
 
 
-@dataclass
+@dataclass(repr=False)
 class CheckReport:
     """All findings, and the checks that passed.
 
@@ -36,6 +36,13 @@ class CheckReport:
 
     findings: list[Finding] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        errors = sum(f.level == "error" for f in self.findings)
+        return (
+            f"CheckReport({'ok' if self.ok else 'not ok'}: {errors:,} errors, "
+            f"{len(self.findings) - errors:,} warnings, {len(self.passed):,} checks passed)"
+        )
 
     @property
     def ok(self) -> bool:

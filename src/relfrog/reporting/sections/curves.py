@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relfrog.datasets.metrics import calibration_error, reliability
 from relfrog.reporting.charts import axis, chart, curve, layers
-from relfrog.reporting.html import BLUE, GREY, Markup, amount, figure, missing
+from relfrog.reporting.html import BLUE, GREY, ORANGE, Markup, amount, figure, missing
 from relfrog.reporting.material import Answers, Material
 
 __all__ = ["against", "calibration", "label_name", "precision_recall", "residuals", "roc"]
@@ -32,40 +33,63 @@ def _square() -> dict[str, Any]:
     return {"scale": {"domain": [0, 1]}, "format": ".1f", "tickCount": 5}
 
 
-def calibration(truth: NDArray[Any], predicted: NDArray[Any], what: str = "label 1") -> Markup:
-    """Calibration curve: mean prediction and observed share per decile of the predictions."""
-    parts = np.array_split(np.argsort(predicted, kind="stable"), min(10, len(predicted)))
+def calibration(
+    truth: NDArray[Any],
+    predicted: NDArray[Any],
+    what: str = "label 1",
+    *,
+    raw: NDArray[Any] | None = None,
+) -> Markup:
+    """Calibration curve: mean prediction and observed share in bins of the predictions.
+
+    Args:
+        truth: 0 and 1.
+        predicted: the probabilities.
+        what: what they are the probabilities of.
+        raw: the probabilities before calibration, for a second curve; None for none.
+    """
     data = []
-    for some in parts:
-        p = float(truth[some].mean())
-        error = 1.96 * float(np.sqrt(max(p * (1 - p), 1e-12) / len(some)))
-        data.append({"predicted": float(predicted[some].mean()), "observed": p, "n": len(some),
-                     "low": max(0.0, p - error), "high": min(1.0, p + error)})  # fmt: skip
-    top = min(1.0, max([0.1, *(max(d["high"], d["predicted"]) for d in data)]) * 1.05)
+    for one in reliability(truth, predicted):
+        p = one.observed
+        error = 1.96 * float(np.sqrt(max(p * (1 - p), 1e-12) / one.count))
+        data.append({"predicted": one.predicted, "observed": p, "low": max(0.0, p - error),
+                     "high": min(1.0, p + error)})  # fmt: skip
+    before = [] if raw is None else [
+        {"predicted": one.predicted, "observed": one.observed} for one in reliability(truth, raw)
+    ]  # fmt: skip
+    ends = [value for d in (*data, *before) for name, value in d.items() if name != "low"]
+    top = min(1.0, max([0.1, *ends]) * 1.05)
     scale = {"domain": [0, top]}
     x = axis(
         "predicted", f"predicted probability of {what}", scale=scale, format=".0%", tickCount=5
     )
     y = axis("observed", "observed share", scale=scale, format=".0%", tickCount=5)
     diagonal = [{"predicted": v, "observed": v} for v in (0, top)]
+    earlier = {
+        "data": {"values": before}, "encoding": {"x": x, "y": y},
+        "mark": {"type": "line", "color": ORANGE, "strokeWidth": 1.5, "opacity": 0.8,
+                 "point": {"size": 22, "color": ORANGE}},
+    }  # fmt: skip
     spec = layers(
         {"data": {"values": diagonal}, "mark": {"type": "line", "strokeDash": [4, 3],
          "strokeWidth": 1, "color": GREY}, "encoding": {"x": x, "y": y}},
+        *([earlier] if before else []),
         {"mark": {"type": "rule", "color": BLUE, "opacity": 0.5, "strokeWidth": 2},
          "encoding": {"x": x, "y": {"field": "low", "type": "quantitative"},
                       "y2": {"field": "high"}}},
         {"mark": {"type": "line", "point": {"size": 40}}, "encoding": {"x": x, "y": y}},
         data=data,
     )  # fmt: skip
-    off = sum(abs(d["predicted"] - d["observed"]) * d["n"] for d in data) / max(len(predicted), 1)
     alt = "Calibration: " + "; ".join(
         f"predicted {d['predicted']:.0%}, observed {d['observed']:.0%}" for d in data
     )
+    words = f"Mean distance {100 * calibration_error(truth, predicted):.1f} points"
+    if raw is not None:
+        words += f"; orange: before calibration, {100 * calibration_error(truth, raw):.1f} points"
     return figure(
         chart(spec, alt),
-        f"Calibration by decile of the predictions; on the dashed line it is perfect. "
-        f"Mean distance {100 * off:.1f} points.",
-    )  # fmt: skip
+        f"Calibration in bins of the predictions; on the dashed line it is perfect. {words}.",
+    )
 
 
 def roc(truth: NDArray[Any], predicted: NDArray[Any]) -> Markup | None:

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from relfrog.reporting.html import Markup, bytes_, horizon, join, missing, sheet, tag
+from relfrog.reporting.html import Markup, bytes_, join, missing, sheet, tag
 from relfrog.reporting.material import Material
-from relfrog.support.text import duration
+from relfrog.support.text import duration, horizon
 
 __all__ = ["provenance"]
 

@@ -97,7 +97,8 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Marku
         text = f"{model} is {size} {name} {word} than the best {m.other} ({best.name}); " \
                "without predictions it is unknown whether that is more than noise."  # fmt: skip
         return tag("p", text, class_="verdict")
-    who = f"every {m.other}, the best of them ({best.name})" if found[1:] else best.name
+    score = f"{best.name}, {amount(best.value)}"
+    who = f"every {m.other}, the best of them ({score})" if found[1:] else f"{score},"
     if best.gain > 0 and all(v.real for v in found if v.gain > 0):
         kind = "good"
         text = f"{model} beats {who} by {size} {name}. That is more than noise."
@@ -144,6 +145,8 @@ def scores(m: Material) -> Markup:
     found = verdicts(m, own)
     if ours is not None and not np.isnan(ours):
         parts.append(_statement(m, own, found))
+    if m.answers is not None:
+        parts.append(KIND_PARTS[m.kind].in_short(m, m.answers))
     if m.blend:
         parts.append(_members(m, name))
     elif m.baselines is None:

@@ -1,0 +1,1 @@
+"""From raw predictions to answers: calibrated probabilities, decisions, prediction intervals."""
