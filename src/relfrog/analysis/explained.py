@@ -144,6 +144,7 @@ class Explanation:
         base: the prediction without any feature; None for a network.
         measured: what the effect of a row is, a key of `MEASURED`.
         members: of a blend, its members.
+        calibrated: the prediction after calibration, as `predict` gives it; None without one.
     """
 
     table: str
@@ -158,6 +159,7 @@ class Explanation:
     base: float | None = None
     measured: str = "hidden"
     members: tuple[MemberShare, ...] = ()
+    calibrated: float | None = None
 
     def __repr__(self) -> str:
         said = f"{self.table} {self.key} at {self.time}: {self.answer} {self.prediction:.4f}"

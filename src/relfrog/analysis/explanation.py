@@ -90,6 +90,17 @@ def explain_row(
         rows: the most rows whose effects are measured, or shown.
         output: the class or label to explain; by default the likeliest.
     """
+    found = _explain_raw(run, row, time, rows, output)
+    if run.postprocessing.calibration is None or not run.kind.scalar:
+        return found
+    calibrated = run.postprocessing.apply(np.array([found.prediction]))
+    return replace(found, calibrated=float(calibrated[0]))
+
+
+def _explain_raw(
+    run: Run, row: int, time: pd.Timestamp, rows: int, output: int | None
+) -> Explanation:
+    """Explain the prediction before calibration, which members of a blend have in common."""
     if not isinstance(run.model, NetworkModel):
         from relfrog.analysis.other_explanations import explain_other
 
@@ -180,7 +191,6 @@ class _Question:
         self.network, self.plan, self.threads = run.network, plan, run.config.threads
         self.device = torch.device(run.device)
         self.features = {n: part.to(self.device) for n, part in run.prepared.features.items()}
-        self.postprocessing = run.postprocessing
         self.column = 0
         self.words = self._choose(run, self._predict(plan))
 
@@ -199,8 +209,8 @@ class _Question:
         return np.asarray(found.cpu().numpy())
 
     def answers(self, plan: Plan) -> NDArray[Any]:
-        """The number, calibrated as predictions are, for each seed of the plan. Shape [seeds]."""
-        found = self.postprocessing.apply(self._predict(plan))
+        """The number, for each seed of the plan. Shape [seeds]."""
+        found = self._predict(plan)
         return found if found.ndim == 1 else found[:, self.column]
 
     def _aim(self, answer: Any) -> Tensor:

@@ -374,9 +374,10 @@ def explanation(found: Explanation, most: int = 15) -> str:
          ", ".join(f"{name} {value}" for name, value in r.cells.items())]
         for r in found.rows[:most]
     ]  # fmt: skip
-    lines = [
-        f"{found.table} {found.key} at {found.time}: {found.answer} {found.prediction:.4f}", "",
-    ]  # fmt: skip
+    said = f"{found.table} {found.key} at {found.time}: {found.answer} {found.prediction:.4f}"
+    if found.calibrated is not None:
+        said += f", calibrated {found.calibrated:.4f}"
+    lines = [said, ""]
     if found.members:
         parts = [f"{m.weight:.2f} x {m.prediction:.4f} ({m.name})" for m in found.members]
         lines += [f"{' + '.join(parts)} = {found.prediction:.4f}", ""]

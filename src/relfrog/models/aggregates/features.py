@@ -15,7 +15,7 @@ from relfrog.models.aggregates.encoded_columns import EncodedColumn, days, fit_e
 from relfrog.models.aggregates.feature_plan import Anchor, FeaturePlan, Stream, plan_features
 from relfrog.models.aggregates.query import Aggregator
 from relfrog.models.past_labels import label_rows
-from relfrog.support.times import PER_SECOND
+from relfrog.support.times import MISSING, PER_SECOND
 from relfrog.training.prepared import Prepared
 
 __all__ = ["FeatureMaker"]
@@ -145,7 +145,8 @@ class FeatureMaker:
 
     def effective(self, table: str) -> Ints:
         """The time from which each row of a table is visible. Shape [rows]."""
-        return self._opened().effective(table)
+        known = self.graph.time(table)
+        return np.full(self.graph.num_rows[table], MISSING) if known is None else known
 
     def close(self) -> None:
         """Free the memory."""
