@@ -130,7 +130,10 @@ def demo(once: Once) -> Path:
 
     def make(folder: Path) -> None:
         with open(folder / "said.txt", "w", encoding="utf-8") as file, redirect_stdout(file):
-            run_demo(folder, False, {"epochs": 1, "steps_per_epoch": 2, "neighbors": 4})
+            run_demo(
+                folder, False,
+                {"epochs": 1, "steps_per_epoch": 2, "neighbors": 4, "trials": 1, "minutes": 0.3},
+            )  # fmt: skip
 
     return once("demo", make)
 

@@ -46,6 +46,27 @@ class DemoTask:
 
 DEMO_TASKS = (
     DemoTask(
+        "airport-late",
+        """
+SELECT t.timestamp, f.dest AS faa, CAST(AVG(f.arr_delay) > 15 AS INTEGER) AS late
+FROM timestamps t
+JOIN flights f ON f.known_at > t.timestamp AND f.known_at <= t.timestamp + INTERVAL '{timedelta}'
+WHERE f.dest IS NOT NULL AND f.arr_delay IS NOT NULL
+GROUP BY t.timestamp, f.dest
+""",
+        {
+            "type": "binary",
+            "entity": "airports",
+            "horizon": "12 hours",
+            "eval_times": 184,
+            # Quarters: December is late and September is not, so shorter splits are not alike.
+            "val": "2013-07-01",
+            "test": "2013-10-01",
+            "description": "Will flights from New York reach an airport more than 15 minutes late "
+            "on average over the next 12 hours?",
+        },
+    ),
+    DemoTask(
         "plane-delay",
         """
 SELECT t.timestamp, f.tailnum, CAST(AVG(f.arr_delay) > 15 AS INTEGER) AS late
