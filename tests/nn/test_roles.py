@@ -168,6 +168,6 @@ def test_learned_roles_start_undecided() -> None:
 
 
 def test_role_in_a_word() -> None:
-    assert [role_of(gate) for gate in (0.0, 0.49, 0.5, 0.51, 1.0)] == [
-        "node", "node", "undecided", "edge", "edge",
+    assert [role_of(gate) for gate in (0.0, 0.44, 0.45, 0.5, 0.55, 0.56, 1.0)] == [
+        "node", "node", "undecided", "undecided", "undecided", "edge", "edge",
     ]  # fmt: skip

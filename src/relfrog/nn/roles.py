@@ -92,5 +92,8 @@ class Roles(nn.Module):
 
 
 def role_of(gate: float) -> str:
-    """The role that a gate stands for: "edge" above 0.5, "node" below, "undecided" at 0.5."""
-    return "edge" if gate > 0.5 else "node" if gate < 0.5 else "undecided"
+    """The role that a gate stands for: "edge" above 0.55, "node" below 0.45, else "undecided".
+
+    Gates begin at 0.5 and move slowly: one that has hardly moved has not been decided.
+    """
+    return "edge" if gate > 0.55 else "node" if gate < 0.45 else "undecided"
