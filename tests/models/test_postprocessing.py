@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from scipy.special import expit, logit, softmax
 from scipy.stats import binom
 from sklearn.metrics import f1_score, log_loss, roc_auc_score
 
+from relfrog import load_run
 from relfrog.config import Config
 from relfrog.datasets.metrics import calibration_error, compute_metrics
 from relfrog.errors import RunError, UsageError
@@ -29,6 +31,7 @@ from relfrog.models.postprocessing.calibrators import fit_isotonic, fit_platt
 from relfrog.models.postprocessing.choice import FOLDS, choose_calibrator, folds
 from relfrog.models.postprocessing.intervals import choose_interval
 from relfrog.models.postprocessing.thresholds import choose_threshold
+from small_store import copied, fit
 
 BINARY, SEVERAL, LABELS = (
     f"{name}_classification" for name in ("binary", "multiclass", "multilabel")
@@ -331,3 +334,45 @@ def test_the_calibration_error_is_the_mean_distance() -> None:
     assert calibration_error(truth, np.full(100, 0.9)) == pytest.approx(0.4)
     assert calibration_error(truth, truth.astype(float)) == 0
     assert calibration_error(truth, expit(logit(np.full(100, 0.3)))) == pytest.approx(0.2)
+
+
+# In runs.
+
+
+def test_a_blend_is_calibrated_once_after_its_members_are_combined(
+    store: Path, tmp_path: Path
+) -> None:
+    run = fit(store, tmp_path / "auto", model="auto", epochs=1, trials=1, minutes=0.01)
+    seeds, _, found = run.answers("test", "rolling")
+    blend = run.blend["weights"]
+    raw = sum(
+        weight * run.model.members[name].predict(seeds, None) for name, weight in blend.items()
+    )
+    assert (run.answers("test", "rolling", raw=True)[2] == raw).all()
+    assert (found == run.postprocessing.apply(raw)).all()
+    again = load_run(run.folder)
+    assert (again.answers("test", "rolling")[2] == found).all()
+    assert again.evaluate("test") == run.metrics["test"]["rolling"]
+
+
+@pytest.mark.parametrize("task", ["buys", "spends", "sorts", "wants"])
+def test_test_labels_play_no_part(task: str, store: Path, tmp_path: Path) -> None:
+    first = fit(store, tmp_path / "first", task, model="mean")
+    other = copied(store, tmp_path)
+    path = other / "tasks" / task / "test.parquet"
+    frame = pd.read_parquet(path)
+    label = first.prepared.task.target_col
+    frame.assign(**{label: frame[label].to_numpy()[::-1]}).to_parquet(path)
+    second = fit(other, tmp_path / "second", task, model="mean")
+    assert second.postprocessing == first.postprocessing
+    assert second.metrics["val"] == first.metrics["val"]
+    assert second.metrics["test"] != first.metrics["test"]
+
+
+def test_a_run_whose_calibration_is_gone_is_not_opened_without_it(
+    store: Path, tmp_path: Path
+) -> None:
+    run = fit(store, tmp_path / "run", model="mean")
+    (run.folder / FILE).unlink()
+    with pytest.raises(RunError, match=FILE):
+        load_run(run.folder).predict()

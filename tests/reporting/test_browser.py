@@ -167,6 +167,21 @@ def test_a_phone_scrolls_down_only(browser: Any, small: tuple[Path, list[str]]) 
         assert page.evaluate(EMPTY) == 0
 
 
+def test_a_phone_shows_the_whole_schema_and_enlarges_it(
+    browser: Any, small: tuple[Path, list[str]]
+) -> None:
+    with Page(browser, small[0], width=390) as page:
+        picture, button = page.locator(".graph svg").first, page.locator(".enlarge").first
+        assert picture.bounding_box()["width"] <= 390
+        button.click()
+        assert picture.bounding_box()["width"] > 800
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        button.click()
+        assert picture.bounding_box()["width"] <= 390
+    with Page(browser, small[0]) as page:
+        assert not page.locator(".enlarge").first.is_visible()
+
+
 def test_it_prints(browser: Any, small: tuple[Path, list[str]]) -> None:
     with Page(browser, small[0], scheme="dark") as page:
         page.emulate_media(media="print")

@@ -213,7 +213,7 @@ def baselines(place: Path, value: float) -> None:
 def test_it_admits_defeat(run: Run, tmp_path: Path) -> None:
     place = Path(shutil.copytree(run.folder, tmp_path / "run"))
     for value, sentence in (
-        (0.999, "LightGBM beats|Mean of recent labels beats"),
+        (0.999, r"LightGBM \(0.9990\) beats|Mean of recent labels \(0.9990\) beats"),
         (run.metrics["test"]["rolling"]["roc_auc"] - 1e-4, "may be noise"),
         (0.2, "beats every baseline|may be noise"),
     ):

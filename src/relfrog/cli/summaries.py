@@ -299,6 +299,7 @@ def run_summary(run: Any) -> str:
         table(["split", "regime", *names], rows, right=list(range(2, 2 + len(names)))),
         "",
     ]
+    lines += _decision_words(run)
     if run.config.refit:
         text = (
             "Validation scores are those of the model before it learned from validation labels; it "
@@ -323,6 +324,22 @@ def run_summary(run: Any) -> str:
     lines.append(f"  relfrog report {where}")
     lines.append(f"  relfrog predict {where} --out predictions.csv")
     return "\n".join(lines)
+
+
+def _decision_words(run: Any) -> list[str]:
+    """From which probability on a decision is yes, and whether that is ever right."""
+    thresholds = run.postprocessing.thresholds
+    if len(thresholds) != 1:
+        return []
+    evidence = run.postprocessing.evidence["threshold"]
+    why = f"as {evidence['problem']}" if "problem" in evidence else evidence["words"]
+    text = f"Decisions are yes from a probability of {thresholds[0]:.3f} on ({why})."
+    if not run.metrics["test"]["rolling"]["f1"]:
+        text += (
+            " On test none of these is right: F1 is 0. Try another rule: --set threshold=cost:5, "
+            "or --set threshold=top:10%."
+        )
+    return [wrapped(text), ""]
 
 
 def _beside(models: Mapping[str, Any], metric: str) -> str:

@@ -85,8 +85,8 @@ def axis(field: str, title: str, kind: str = "quantitative", **more: Any) -> dic
     if "zero" in more:
         scale = {**scale, "zero": more.pop("zero")}
     details = {k: more.pop(k) for k in list(more) if k in ("format", "grid", "tickCount", "values",
-               "labels", "labelAngle", "labelLimit", "tickMinStep", "formatType", "ticks",
-               "domain")}  # fmt: skip
+               "labels", "labelAngle", "labelLimit", "labelOverlap", "tickMinStep", "formatType",
+               "ticks", "domain")}  # fmt: skip
     return {"field": _named(field), "type": kind, "title": title, "scale": scale, "axis": details,
             **more}  # fmt: skip
 

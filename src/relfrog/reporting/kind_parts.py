@@ -44,12 +44,15 @@ class KindParts:
     """The parts of a report that depend on the task type.
 
     Attributes:
+        question: what is asked, with `{entities}`, `{targets}` and `{label}`. A label may be any
+            word, so it is quoted, not conjugated.
         figures: charts of the test predictions.
         examples: shown after the charts: the worst mistakes, or example lists.
         in_short: what a manager asks first, in words and numbers.
         constant: the score of a constant prediction; None if that says nothing.
     """
 
+    question: str
     figures: Callable[[Material, Answers], list[Markup | None]]
     examples: Callable[[Material, Answers], Markup]
     in_short: Callable[[Material, Answers], Markup | None] = lambda m, a: None
@@ -94,22 +97,34 @@ def _multilabel_figures(m: Material, answers: Answers) -> list[Markup | None]:
 #: Parts of the report by RelBench's name of the task type.
 KIND_PARTS: dict[str, KindParts] = {
     "binary_classification": KindParts(
+        "Which {entities} will have the label “{label}”",
         _binary_figures,
         lambda m, a: mistakes(m, a, worst_probabilities),
         binary_in_short,
         random_ranking,
     ),
     "regression": KindParts(
+        "What will “{label}” be for each of the {entities}",
         _regression_figures,
         lambda m, a: mistakes(m, a, worst_values),
         regression_in_short,
         training_median,
     ),
     "multiclass_classification": KindParts(
-        _multiclass_figures, lambda m, a: mistakes(m, a, worst_classes), multiclass_in_short
+        "Which “{label}” will each of the {entities} have",
+        _multiclass_figures,
+        lambda m, a: mistakes(m, a, worst_classes),
+        multiclass_in_short,
     ),
     "multilabel_classification": KindParts(
-        _multilabel_figures, lambda m, a: mistakes(m, a, worst_labels), multilabel_in_short
+        "Which labels of “{label}” will each of the {entities} have",
+        _multilabel_figures,
+        lambda m, a: mistakes(m, a, worst_labels),
+        multilabel_in_short,
     ),
-    "recommendation": KindParts(lambda m, a: [], lambda m, a: example_lists(m)),
+    "recommendation": KindParts(
+        "Which {targets} will each of the {entities} be linked to",
+        lambda m, a: [],
+        lambda m, a: example_lists(m),
+    ),
 }

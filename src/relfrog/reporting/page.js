@@ -160,6 +160,13 @@
     });
   }
 
+  for (const button of all(document, ".enlarge")) {
+    button.addEventListener("click", () => {
+      const large = button.closest("figure").classList.toggle("large");
+      button.textContent = large ? "Smaller" : "Larger";
+    });
+  }
+
   const root = document.documentElement;
   document.getElementById("theme").addEventListener("click", () => {
     const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";

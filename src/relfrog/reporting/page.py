@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from relfrog._version import __version__
 from relfrog.reporting.html import asset, model_name, tag, theme
+from relfrog.reporting.kind_parts import KIND_PARTS
 from relfrog.reporting.material import Material
 from relfrog.reporting.question import question
 from relfrog.reporting.sections.dependencies import dependencies
@@ -47,7 +48,7 @@ def page(m: Material, other: Material | None = None) -> str:
         "header",
         tag("p", f"{name} · {m.run.about['task']} · {model_name(m.run.config.model)}",
             class_="kicker"),
-        tag("h1", question(m.run.about, m.database)),
+        tag("h1", question(m.run.about, m.database, KIND_PARTS[m.kind].question)),
     )  # fmt: skip
     body = [
         tag("nav", tag("div", *links,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from relfrog.support.text import horizon, plural, words
@@ -22,8 +21,14 @@ def rows_name(table: str) -> str:
     return " ".join([*before, plural(last)])
 
 
-def question(about: dict[str, Any], database: dict[str, Any] | None) -> str:
-    """The description of the task; else a question made of its type, entity, label and horizon."""
+def question(about: dict[str, Any], database: dict[str, Any] | None, template: str) -> str:
+    """The description of the task; else a question made of its entity, label and horizon.
+
+    Args:
+        about: the content of `run.json`.
+        database: the content of `database.json`.
+        template: the question of the task type, with `{entities}`, `{targets}` and `{label}`.
+    """
     task = (database or {}).get("task") or {}
     if task.get("description"):
         return str(task["description"])
@@ -31,25 +36,8 @@ def question(about: dict[str, Any], database: dict[str, Any] | None) -> str:
         return f"Task {about['task']}"
     seconds = float(task.get("horizon_seconds") or 0)
     ahead = f" in the next {horizon(seconds)}" if seconds > 0 else ""
-    return f"{_QUESTIONS[about['task_type']](task)}{ahead}?"
-
-
-#: By RelBench's name of the task type. Labels may be any word, so they are quoted, not conjugated.
-_QUESTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "binary_classification": lambda task: (
-        f"Which {rows_name(task['entity_table'])} will have the label “{task['label']}”"
-    ),
-    "regression": lambda task: (
-        f"What will “{task['label']}” be for each of the {rows_name(task['entity_table'])}"
-    ),
-    "multiclass_classification": lambda task: (
-        f"Which “{task['label']}” will each of the {rows_name(task['entity_table'])} have"
-    ),
-    "multilabel_classification": lambda task: (
-        f"Which labels of “{task['label']}” will each of the {rows_name(task['entity_table'])} have"
-    ),
-    "recommendation": lambda task: (
-        f"Which {rows_name(task['target_table'])} will each of the "
-        f"{rows_name(task['entity_table'])} be linked to"
-    ),
-}
+    asked = template.format(
+        entities=rows_name(task["entity_table"]), label=task["label"],
+        targets=rows_name(task.get("target_table") or ""),
+    )  # fmt: skip
+    return f"{asked}{ahead}?"

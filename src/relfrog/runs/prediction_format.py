@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -109,7 +109,7 @@ PREDICTION_FORMATS: dict[str, PredictionFormat] = {
 def stamp(frame: pd.DataFrame, folder: Path, ahead: pd.Timedelta) -> pd.DataFrame:
     """Add to each prediction its run, its horizon, and when it was made (in UTC)."""
     taken = {str(column).lower() for column in frame}
-    made = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
+    made = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None)
     values = {
         "run": str(folder), "horizon": horizon(ahead.total_seconds()),
         "made_at": pd.Timestamp(made).as_unit("us"),

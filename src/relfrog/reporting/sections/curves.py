@@ -17,7 +17,6 @@ __all__ = ["against", "calibration", "label_name", "precision_recall", "residual
 
 #: The most points of a curve, and of a scatter plot.
 POINTS, DOTS = 160, 800
-DAY = "%Y-%m-%d"
 
 
 def label_name(m: Material) -> str:
@@ -151,7 +150,10 @@ def residuals(m: Material, answers: Answers) -> Markup:
         for time, part in frame
     ]  # fmt: skip
     low, high = np.quantile(error, [0.005, 0.995])
-    x = axis("time", "time of the prediction", "temporal", tickCount=5, format=DAY)
+    days = (times.max() - times.min()).days
+    shown_as = "%b %Y" if days > 150 else "%d %b %y" if days > 3 else "%d %b %H:%M"
+    x = axis("time", "time of the prediction", "temporal", tickCount=3, labelOverlap="greedy",
+             format=shown_as)  # fmt: skip
     y = axis("error", f"residual of {label_name(m)}", scale={"domain": [float(low), float(high)]})
     spec = layers(
         {"data": {"values": data}, "mark": {"type": "point", "size": 12, "opacity": 0.35,
@@ -179,6 +181,7 @@ def against(m: Material, answers: Answers) -> Markup:
     data = [{"x": float(answers.predicted[i]), "y": float(answers.truth[i])} for i in shown]
     values = np.concatenate([answers.predicted, answers.truth.astype(float)])
     low, high = (float(v) for v in np.quantile(values, [0.005, 0.995]))
+    low, high = low - 0.03 * (high - low), high + 0.03 * (high - low)  # no dot is cut in half
     x = axis("x", f"predicted {label_name(m)}", zero=False)
     y = axis("y", f"true {label_name(m)}", scale={"domain": [low, high]})
     ends = sorted((low, min(high, float(answers.predicted.max()))))
@@ -192,7 +195,11 @@ def against(m: Material, answers: Answers) -> Markup:
     both = float("nan")
     if np.std(answers.predicted) and np.std(answers.truth.astype(float)):
         both = float(np.corrcoef(answers.predicted, answers.truth.astype(float))[0, 1])
-    words = f"correlation {amount(both, 2)}"
+    words = (
+        "no correlation: all are the same"
+        if np.isnan(both)
+        else f"correlation {round(both, 2) + 0.0:.2f}"
+    )
     return figure(
         chart(spec, f"Predictions against labels, {words}"), f"Predictions against labels, {words}."
     )

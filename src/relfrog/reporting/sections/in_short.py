@@ -72,13 +72,13 @@ def binary_in_short(m: Material, answers: Answers) -> Markup:
     found = gains(truth, predicted)
     if found:
         rows = [
-            [f"highest {100 * one.share:g} %", (f"{one.count:,}", one.count),
+            [(f"highest {100 * one.share:g} % ({one.count:,})", one.share),
              (percent(one.hits / one.count), one.hits / one.count),
              (percent(one.caught), one.caught), (f"{one.lift:.1f} ×", one.lift)]
             for one in found
         ]  # fmt: skip
-        table = sheet(["predictions", "how many", "of these positive", "of all positives caught",
-                       "better than chance"], rows, numbers=range(1, 5),
+        table = sheet(["predictions", "of these positive", "of all positives",
+                       "against chance"], rows, numbers=range(1, 4),
                       label="What acting on the highest predictions would catch")  # fmt: skip
         parts += [
             tag("h3", "What acting on it would catch"),
@@ -130,7 +130,7 @@ def probabilities_words(
     elif evidence.get("reason"):
         text += f" on test. They are not calibrated: {evidence['reason']}"
     text += "."
-    if after > FAR:
+    if after > max(FAR, _noise(predicted)):
         observed, mean = float(np.mean(truth)), float(np.mean(predicted))
         way = "high" if mean > observed else "low"
         text += " That is far off: use their order, not their size."
@@ -140,6 +140,17 @@ def probabilities_words(
                 "observed): the rate of positives has moved between validation and test."
             )
     return tag("p", text)
+
+
+def _noise(predicted: NDArray[Any], draws: int = 100) -> float:
+    """The calibration error that perfect probabilities exceed once in 20 times, by chance."""
+    rng = np.random.default_rng(0)
+    values = np.asarray(predicted, float)
+    errors = [
+        calibration_error((rng.random(len(values)) < values).astype(int), values)
+        for _ in range(draws)
+    ]
+    return float(np.quantile(errors, 0.95))
 
 
 def regression_in_short(m: Material, answers: Answers) -> Markup:

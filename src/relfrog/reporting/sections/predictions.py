@@ -70,10 +70,12 @@ def _scores(m: Material, data: list[dict[str, Any]], title: str, caption: str) -
         return None
     metric = metric_name(m.metric[0], ((m.database or {}).get("task") or {}).get("k"))
     order = [row["name"] for row in data]
+    # Labels side by side need about 6 pixels a letter, of 270 that there are.
+    crowded = len(order) > 5 or len(order) * max(len(n.split("|")[0]) + 2 for n in order) > 45
     x = {"field": "name", "type": "nominal", "title": title, "sort": order,
-         "axis": {"labelAngle": -35 if len(order) > 5 else 0, "labelLimit": 110, "grid": False,
-                  "labelExpr": "split(datum.label, '|')" if len(order) < 6
-                  else "split(datum.label, '|')[0]"}}  # fmt: skip
+         "axis": {"labelAngle": -35 if crowded else 0, "labelLimit": 150, "grid": False,
+                  "labelExpr": "split(datum.label, '|')[0]" if crowded
+                  else "split(datum.label, '|')"}}  # fmt: skip
     y = axis("score", metric, zero=False)
     whisker = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
     spec = layers(
@@ -86,7 +88,7 @@ def _scores(m: Material, data: list[dict[str, Any]], title: str, caption: str) -
     alt = f"{metric} by {title}: " + "; ".join(
         f"{r['name'].split('|')[0]} {amount(r['score'])} ({r['n']:,} labels)" for r in known
     )
-    counted = "; below, the number of labels" if len(order) < 6 else ""
+    counted = "" if crowded else "; below, the number of labels"
     return figure(chart(spec, alt), f"{metric} {caption}, with 95 % ranges{counted}.")
 
 

@@ -50,9 +50,10 @@ def _beside(picture: Markup, caption: Any, number: int) -> Markup:
     """A picture with a side panel that shows the numbers of the selected table or route."""
     found = re.search(r'viewBox="0 0 (\d+)', picture)
     width = int(found[1]) if found else 560
+    enlarge = tag("button", "Larger", type="button", class_="enlarge")
     hint = tag("p", "Click a table or a strand to see its numbers here.", class_="faint")
     return tag(
-        "div", figure(picture, caption, wide=True, class_="graph"),
+        "div", figure(picture, join([enlarge, caption]), wide=True, class_="graph"),
         tag("div", hint, class_="panel", id=f"panel-{number}", aria_live="polite"), class_="beside",
         style=f"--wide:{min(width, 1020)}px",
     )  # fmt: skip

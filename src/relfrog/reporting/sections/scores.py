@@ -105,18 +105,22 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Marku
     elif best.gain > 0:
         kind = "even"
         text = (
-            f"{model} is ahead of {best.name} by {size} {name}, but that may be noise: another "
-            "sample of entities could reverse it."
+            f"{model} is ahead of {best.name} ({amount(best.value)}) by {size} {name}, but that "
+            "may be noise: another sample of entities could reverse it."
         )
     elif best.real:
         kind, first = "bad", best.name[0].upper() + best.name[1:]
         text = (
-            f"{first} beats {model} by {size} {name}, and that is more than noise. Use it, or "
-            "look below for what went wrong."
+            f"{first} ({amount(best.value)}) beats {model} by {size} {name}, and that is more than "
+            "noise. Test scores are no ground to choose by: train with --model auto, which chooses "
+            "by validation, or look below for what went wrong."
         )
     else:
         kind = "even"
-        text = f"{model} is no better than {best.name}: {size} {name} behind, which may be noise."
+        text = (
+            f"{model} is no better than {best.name} ({amount(best.value)}): {size} {name} behind, "
+            "which may be noise."
+        )
     return tag("p", text, class_=f"verdict {kind}")
 
 
@@ -179,7 +183,7 @@ def _picture(
     rows.sort(key=lambda row: row["value"], reverse=m.metric[1])  # type: ignore[arg-type,return-value]
     words = "; ".join(f"{row['name']} {amount(float(str(row['value'])))}" for row in rows)
     spec = intervals(rows, "value", f"{name} on test, rolling", reference=None)
-    spec |= {"width": 560, "height": spec["height"] + 25}
+    spec |= {"width": 440, "height": spec["height"] + 25}  # letters stay legible on a phone
     hue = colour("kind", ["this run", m.other], [BLUE, GREY])
     for layer in spec["layer"]:
         layer["encoding"] = layer["encoding"] | {"color": hue}
