@@ -204,16 +204,16 @@ def make_plan(
             every row.
         keys: foreign keys whose messages are computed; by default all.
         target_table: for recommendations, a table whose rows are scored as well. The last layer
-            then computes all rows of this table and of the seed table, earlier layers all rows.
+            then computes the seeds and all rows of this table, each earlier layer what the next
+            one reads.
     """
     routes = tuple(routes)
-    whole = not trim or target_table is not None
     reach = _reach(routes)
     hops = {name: rows.hop.numpy() for name, rows in batch.tables.items()}
     pointers = {key: values.numpy() for key, values in batch.parents.items()}
 
     def within(radius: int) -> dict[str, int]:
-        if whole:
+        if not trim:
             return {name: len(rows) for name, rows in batch.tables.items()}
         return {name: rows.within(radius) for name, rows in batch.tables.items()}
 
@@ -243,16 +243,40 @@ def make_plan(
             u, v, w = u[keep], v[keep], w[keep]
         matches[route] = u, v, w
 
+    used = tuple(pointers if keys is None else keys)
+
+    def read_by(targets: Mapping[str, int]) -> dict[str, int]:
+        """How many rows of each table a layer reads to compute its targets."""
+        counts = dict(targets)
+
+        def read(name: str, positions: Ints) -> None:
+            counts[name] = max(counts[name], int(positions.max(initial=-1)) + 1)
+
+        for key in used:
+            read(key.table, np.flatnonzero(nearby[key] & (pointers[key] < targets[key.parent])))
+            sends = seen[key][: targets[key.table]]
+            read(key.parent, pointers[key][: targets[key.table]][sends])
+        for route, (u, v, w) in matches.items():
+            chosen = w < targets[route.tables[2]]
+            read(route.tables[0], u[chosen])
+            read(route.tables[1], v[chosen])
+        return counts
+
+    needed = [within(reach * (layers - layer)) for layer in range(layers + 1)]
+    if trim and target_table is not None:
+        # Targets may be anywhere in the subgraph, so hops from the seed say nothing.
+        last = dict.fromkeys(batch.tables, 0)
+        last[batch.seed_table] = batch.tables[batch.seed_table].within(0)
+        last[target_table] = len(batch.tables[target_table])
+        needed = [last]
+        for _ in range(layers):
+            needed.insert(0, read_by(needed[0]))
     plans = []
-    sizes = within(reach * layers)
     for layer in range(1, layers + 1):
-        targets = within(reach * (layers - layer))
-        if trim and target_table is not None and layer == layers:
-            wanted = (target_table, batch.seed_table)
-            targets = {name: count if name in wanted else 0 for name, count in targets.items()}
-        sources = within(reach * (layers - layer + 1))
+        sources, targets = needed[layer - 1 : layer + 1]
         up, down, pairs = {}, {}, {}
-        for key, pointer in pointers.items() if keys is None else ((k, pointers[k]) for k in keys):
+        for key in used:
+            pointer = pointers[key]
             children = np.flatnonzero(nearby[key] & (pointer < targets[key.parent]))
             up[key] = link(children, pointer[children], sources[key.table], targets[key.parent])
             pairs[key, True] = children, pointer[children], up[key]
@@ -271,4 +295,4 @@ def make_plan(
                 last = link(v, w, sources[names[1]], targets[names[2]])
             linked[route] = RouteLinks(link(u, w, sources[names[0]], targets[names[2]]), last)
         plans.append(LayerPlan(targets, up, down, linked))
-    return Plan(batch, sizes, tuple(plans))
+    return Plan(batch, needed[0], tuple(plans))
