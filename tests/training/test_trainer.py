@@ -32,6 +32,7 @@ from relfrog.nn.network import Network
 from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import locked
 from relfrog.support.text import duration
+from relfrog.training.budget import Budget
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.progress import TrainingProgress
 from relfrog.training.trainer import Callback, EpochRecord, Trainer
@@ -397,7 +398,10 @@ def one_trainer(store: Path, folder: Path, **settings: Any) -> Trainer:
     task = load_task(dataset, "buys")
     folder.mkdir()
     return Trainer(
-        OpenedTask(dataset, task).prepare(resolve(100, settings={**QUICK, **settings})), folder
+        OpenedTask(dataset, task).prepare(
+            resolve(100, settings={"model": "frog", **QUICK, **settings})
+        ),
+        folder,
     )
 
 
@@ -729,14 +733,14 @@ def test_gates_are_shares(gate: float, store: Path, tmp_path: Path, run: relfrog
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["buys", "spends"])
 def test_history_is_chosen_by_validation(name: str, store: Path, tmp_path: Path) -> None:
-    runs = {h: fit(store, tmp_path / h, name, history=h) for h in ("on", "off")}
+    runs = {h: fit(store, tmp_path / h, name, history=h, loss="l1") for h in ("on", "off")}
     metric, higher = runs["on"].model.kind.metric, runs["on"].model.kind.higher
     scores = {h: run.metrics["val"]["rolling"][metric] for h, run in runs.items()}
     assert scores["on"] != scores["off"]
     best = (max if higher else min)(scores, key=lambda h: scores[h])
     with pytest.raises(RunInterrupted):
-        fit(store, tmp_path / "auto", name, history="auto", callbacks=[Stop(8)])
-    auto = fit(store, tmp_path / "auto", name, history="auto", resume=True)
+        fit(store, tmp_path / "auto", name, history="auto", loss="l1", callbacks=[Stop(8)])
+    auto = fit(store, tmp_path / "auto", name, history="auto", loss="l1", resume=True)
     assert auto.config.history == best
     assert weights(auto.folder) == weights(tmp_path / best)
     assert auto.metrics == runs[best].metrics
@@ -885,3 +889,42 @@ def test_what_cannot_be_trained_says_so(store: Path, tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="no training labels"):
         fit(changed, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_the_loss_is_chosen_by_validation(store: Path, tmp_path: Path) -> None:
+    losses = ("squared", "poisson", "tweedie")
+    runs = {loss: fit(store, tmp_path / loss, "spends", loss=loss) for loss in losses}
+    scores = {loss: run.metrics["val"]["rolling"]["rmse"] for loss, run in runs.items()}
+    assert len(set(scores.values())) == 3
+    best = min(scores, key=lambda loss: scores[loss])
+    with pytest.raises(RunInterrupted):
+        fit(store, tmp_path / "mean", "spends", loss="mean", callbacks=[Stop(8)])
+    chosen = fit(store, tmp_path / "mean", "spends", loss="mean", resume=True)
+    assert chosen.about["candidates"] == {f"loss={loss}": scores[loss] for loss in losses}
+    assert chosen.config.loss == chosen.about["labels"]["loss"] == best
+    assert weights(chosen.folder) == weights(tmp_path / best)
+    assert chosen.metrics == runs[best].metrics
+    assert not list((tmp_path / "mean").glob("candidate-*"))
+    assert load_run(tmp_path / "mean").evaluate() == chosen.evaluate()
+    # Amounts are means by default in what RelFrog has imported.
+    assert fit(store, tmp_path / "auto", "spends", epochs=1).config.loss in losses
+
+
+@pytest.mark.slow
+def test_a_budget_ends_training_within_an_epoch(store: Path, tmp_path: Path) -> None:
+    trainer = one_trainer(store, tmp_path / "run", batch_size=4)
+    seen = []
+
+    class Watch(Callback):
+        def on_step(self, trainer: Trainer, loss: float) -> None:
+            seen.append(trainer.at.steps)
+            if len(seen) == 3:
+                object.__setattr__(trainer.budget, "until", 0.0)
+
+    trainer.callbacks, trainer.budget = (Watch(),), Budget.of_minutes(60)
+    assert trainer.steps_per_epoch > 4
+    trainer.fit()
+    assert seen == [1, 2, 3]
+    assert trainer.at.epoch == 1  # validated, saved, and no further
+    assert (tmp_path / "run" / "model.safetensors").exists()

@@ -90,13 +90,18 @@ class Cell:
         Raises:
             UsageError: They do not fit.
         """
-        resolve(1000, size=self.size, preset=self.preset, settings=self.settings, kind=self.kind)
+        resolve(1000, size=self.size, preset=self.preset, settings=self._given(), kind=self.kind)
+
+    def _given(self) -> dict[str, Any]:
+        """The settings with the model: studies are about FROG, unless they name another."""
+        preset = read_preset(self.preset) if self.preset else {}
+        return {"model": preset.get("model", Config.model), **self.settings}
 
     def job(self, runs: Path) -> dict[str, Any]:
         """The job for a worker process; see `relfrog.experiments.pool.run_job`."""
         return {
             "dataset": self.dataset.address, "task": self.task, "folder": str(self.folder(runs)),
-            "settings": dict(self.settings), "preset": self.preset, "size": self.size,
+            "settings": self._given(), "preset": self.preset, "size": self.size,
             "seed": self.seed, "gates": None if self.gates is None else dict(self.gates),
             "members": self._members(runs),
         }  # fmt: skip

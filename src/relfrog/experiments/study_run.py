@@ -93,7 +93,7 @@ def experiment(
     if study.name != "main" and (models or "model" in given):
         raise UsageError(f"experiment {name} is about frog; models are compared by main.")
     if "{" not in (preset or ""):
-        resolve(1000, size=size, preset=preset, settings=given)
+        resolve(1000, size=size, preset=preset, settings={"model": Config.model} | given)
     variants = _chosen(study, models)
     folder = Path(out).expanduser() if out else Path("relfrog-experiments") / name
     shared = folder.parent / "runs" if out is None else folder / "runs"

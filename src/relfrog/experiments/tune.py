@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from relfrog.config import read_preset
+from relfrog.config import Config, read_preset
 from relfrog.errors import RunError, UsageError
 from relfrog.experiments.grid import Cell, GridRunner
 from relfrog.experiments.paper import search_space
@@ -211,7 +211,7 @@ class _Search:
         if len(there) < len(cells):
             raise RunError(f"{self.dataset.name} {self.task}: the best runs are gone. See log.txt.")
         base = read_preset(cells[0].preset) if cells[0].preset else {}
-        settings = base | dict(fixed) | best.params
+        settings = {"model": Config.model} | base | dict(fixed) | best.params
         head = (
             f"# {self.dataset.name} {self.task}: the best validation {self.metric.name} "
             f"({best.value:.4f}) of {len(complete)} trials, {self.seeds} seeds each.\n"

@@ -10,6 +10,7 @@ from typing import Any
 
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
 from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
+from relfrog.graph.routes import Route
 from relfrog.kinds import MODELS
 from relfrog.models.auto import AutoModel
 from relfrog.models.fit import RunInterrupted, fit_model, make_model, prepare_for, tidy
@@ -27,7 +28,7 @@ from relfrog.runs.run import Run, chosen_device, load_run
 from relfrog.support.files import locked, read_json, write_json
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.opened_task import OpenedTask, open_task
-from relfrog.training.prepared import Prepared
+from relfrog.training.prepared import Prepared, routes_of
 from relfrog.training.progress import TrainingProgress, is_watched
 
 __all__ = ["RunInterrupted", "train"]
@@ -126,7 +127,7 @@ def train(
         config = replace(config, history="on")  # these know nothing else
     prepared = prepare_for(opened, config)
     if gates is not None:
-        _check_gates(gates, prepared)
+        _check_gates(gates, routes_of(_with_roles(config), prepared.graph))
     about = begin(
         folder, prepared, config, overwrite=overwrite, dataset=_place(dataset), task=task,
         gates=gates,
@@ -264,8 +265,13 @@ def _read_roles(roles: str | Path | Mapping[str, float]) -> dict[str, float] | N
         raise UsageError(f"{path} holds no gates by route. Take the roles.json of a run.") from None
 
 
-def _check_gates(gates: Mapping[str, float], prepared: Prepared) -> None:
-    routes = [str(route) for route in prepared.routes]
+def _with_roles(config: Config) -> Config:
+    """The settings of the network that has the roles: of `auto`, its member."""
+    return replace(config, model="frog") if config.model == "auto" else config
+
+
+def _check_gates(gates: Mapping[str, float], known: Sequence[Route]) -> None:
+    routes = [str(route) for route in known]
     missing = [route for route in routes if route not in gates]
     if missing:
         raise UsageError(
