@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from relbench.base import Database, TaskType
-from relbench.manifest import KIND_FORECAST, TaskManifest
+from relbench.manifest import KIND_FORECAST
 
-from relfrog.datasets.dataset import open_dataset
-from relfrog.datasets.labels import SPLITS, LabelStats, label_stats, run_sql, window_problems
+from relfrog.datasets.key_views import find_source_keys
+from relfrog.datasets.labels import SPLITS, LabelStats, label_rows, label_stats, window_problems
 from relfrog.datasets.protocols import Dataset, Task
+from relfrog.datasets.task_file import TaskFile
+from relfrog.datasets.task_folder import (
+    TYPES,
+    AddedTask,
+    entity_end,
+    hidden_columns,
+    new_folder,
+    write_task,
+)
 from relfrog.datasets.tasks import NoLabels, need_column, task_from
-from relfrog.errors import DatasetError, TaskError, UsageError, unknown
-from relfrog.support.files import atomic_folder
+from relfrog.errors import TaskError, UsageError
 
 __all__ = ["TYPES", "AddedTask", "add_task"]
 
 #: Seed times in training beyond which something is wrong.
 _MOST_SEEDS = 20_000
-
-#: Short names of RelBench's task types.
-TYPES = {
-    "binary": "binary_classification",
-    "multiclass": "multiclass_classification",
-    "multilabel": "multilabel_classification",
-    "regression": "regression",
-    "recommendation": "recommendation",
-}
-
-
-@dataclass(frozen=True)
-class AddedTask:
-    """A task that was added.
-
-    Attributes:
-        manifest: As written.
-        folder: Where.
-        stats: Per split.
-    """
-
-    manifest: TaskManifest
-    folder: Path
-    stats: dict[str, LabelStats]
 
 
 def add_task(
@@ -91,19 +77,10 @@ def add_task(
     Raises:
         TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
     """
-    opened = open_dataset(dataset)
-    if not opened.is_local:
-        raise DatasetError(f"{dataset} is hosted elsewhere; a task can be added to a folder only")
-    folder = Path(opened.dataset_dir) / "tasks" / name
-    if not name or Path(name).name != name or name.startswith(".") or len(name) > 100:
-        raise UsageError(f"{name!r} cannot be a task's name: it becomes the name of a folder")
-    if folder.exists() and not overwrite:
-        raise TaskError(f"the dataset has a task {name} already. Replace it with --overwrite.")
-    if type not in TYPES:
-        raise UsageError(f"unknown task type {type!r}. Types are {', '.join(TYPES)}")
+    opened, folder = new_folder(dataset, name, type, overwrite)
     _check_options(type, entity, source, target, k)
     _check_horizon(opened, horizon)
-    manifest = TaskManifest(
+    manifest = TaskFile(
         name=name,
         kind=KIND_FORECAST,
         task_type=TYPES[type],
@@ -111,19 +88,20 @@ def add_task(
         time_col=time,
         timedelta=horizon,
         num_eval_timestamps=eval_times,
-        remove_columns=_hidden(opened, hide),
+        remove_columns=hidden_columns(opened, hide),
         sql=sql,
+        keys="source" if find_source_keys(opened) is not None else None,
     )
     if type == "recommendation":
         assert source is not None
         assert target is not None
-        manifest.src_entity_table, manifest.src_entity_col = _end(opened, source)
-        manifest.dst_entity_table, manifest.dst_entity_col = _end(opened, target)
+        manifest.src_entity_table, manifest.src_entity_col = entity_end(opened, source)
+        manifest.dst_entity_table, manifest.dst_entity_col = entity_end(opened, target)
         manifest.eval_k = k or 10
         manifest.target_col = label
     else:
         assert entity is not None
-        manifest.entity_table, manifest.entity_col = _end(opened, entity)
+        manifest.entity_table, manifest.entity_col = entity_end(opened, entity)
         manifest.target_col = label or "?"
     full = opened.get_db(upto_test_timestamp=False)
     _complete(opened, manifest, full)
@@ -134,10 +112,10 @@ def add_task(
     for is_error, text, remedy in window_problems(opened, task, full):
         if is_error:
             raise TaskError(f"{text}. {remedy}")
-    with atomic_folder(folder, overwrite, lambda _: "") as partial:
-        for split, frame in frames.items():
-            frame.to_parquet(partial / f"{split}.parquet", index=False)
-        manifest.save(partial / "manifest.yaml")
+    manifest.relbench_agrees = manifest.keys is None or _relbench_agrees(
+        opened, manifest, frames, full
+    )
+    write_task(folder, manifest, frames, overwrite)
     return AddedTask(manifest, folder, stats)
 
 
@@ -189,43 +167,10 @@ def _first_time(dataset: Dataset, table: str) -> pd.Timestamp | None:
     return None if low is None else pd.Timestamp(low)
 
 
-def _end(dataset: Dataset, text: str) -> tuple[str, str]:
-    """The table and the SQL's column for one end of a task."""
-    tables = dataset.manifest.tables
-    table, column = text, None
-    if text not in tables:
-        table, _, column = text.rpartition(".")
-    if table not in tables:
-        raise TaskError(str(unknown("table", text if not table else table, tables)))
-    pkey = tables[table].pkey
-    if pkey is None:
-        raise TaskError(
-            f"table {table} has no primary key, so nothing can be predicted for its rows. "
-            f"Import it with --pk {table}.COLUMN"
-        )
-    return table, column or pkey
-
-
-def _hidden(dataset: Dataset, hide: tuple[str, ...]) -> list[list[str]]:
-    tables = dataset.manifest.tables
-    pairs = []
-    for text in hide:
-        table, _, column = text.rpartition(".")
-        if table not in tables or not column:
-            raise UsageError(f"--hide {text}: write it as TABLE.COLUMN")
-        path = Path(dataset.db_dir) / f"{table}.parquet"
-        known = pq.read_schema(path).names
-        if column not in known:
-            raise TaskError(str(unknown(f"column in table {table}", column, known)))
-        pairs.append([table, column])
-    return pairs
-
-
-def _complete(dataset: Dataset, manifest: TaskManifest, full: Database) -> None:
+def _complete(dataset: Dataset, manifest: TaskFile, full: Database) -> None:
     """Run the SQL at one seed time, see that its columns are there, and find the label."""
-    frame = run_sql(
-        manifest.sql or "", full, [dataset.val_timestamp], pd.Timedelta(manifest.timedelta)
-    )
+    task = task_from(dataset, manifest)
+    frame = label_rows(task, full, [dataset.val_timestamp])
     keys = [manifest.time_col, manifest.entity_col or manifest.src_entity_col]
     keys += [manifest.dst_entity_col] if manifest.dst_entity_col else []
     for column in keys:
@@ -257,6 +202,33 @@ def _labels(task: Task, split: str, full: Database) -> pd.DataFrame:
     if task.task_type is TaskType.BINARY_CLASSIFICATION:
         frame[task.target_col] = frame[task.target_col].astype("int64")
     return frame
+
+
+def _relbench_agrees(
+    dataset: Dataset, manifest: TaskFile, frames: dict[str, pd.DataFrame], full: Database
+) -> bool:
+    """Whether the SQL gives these labels with row numbers for keys, too.
+
+    It does unless it looks at the value of a key: RelBench, which knows row numbers only, can then
+    run it as it is.
+    """
+    task = task_from(dataset, replace(manifest, keys=None))
+    try:
+        return all(_equal(frame, _labels(task, split, full)) for split, frame in frames.items())
+    except TaskError:
+        return False
+
+
+def _equal(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    if len(one) != len(other) or list(one.columns) != list(other.columns):
+        return False
+    for name in one:
+        if pd.api.types.is_float_dtype(one[name]) and pd.api.types.is_float_dtype(other[name]):
+            if not np.allclose(one[name], other[name], rtol=1e-9, atol=0, equal_nan=True):
+                return False
+        elif pa.array(one[name]) != pa.array(other[name]):
+            return False
+    return True
 
 
 def _horizon_help(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from relbench.base import Database
 from relbench.load import RelBenchDataset
@@ -31,6 +32,12 @@ class OpenedDataset(RelBenchDataset):
     def get_task_names(self) -> list[str]:
         """The names of all tasks, except those being written."""
         return [name for name in super().get_task_names() if not name.startswith(".")]
+
+    def load_task(self, task_name: str | Path, *, regenerate: bool = False) -> Any:
+        """A task of this dataset alone: RelBench's own would look in the current folder first."""
+        from relfrog.datasets.tasks import load_task
+
+        return load_task(self, str(task_name), regenerate=regenerate)
 
     def make_db(self) -> Database:
         """Read all tables."""

@@ -129,6 +129,7 @@ def _tasks(opened: Dataset, labels: bool) -> list[dict[str, Any]]:
             for key in ("entity_table", "target_col", "src_entity_table", "dst_entity_table"):
                 if getattr(manifest, key) is not None:
                     entry[key] = getattr(manifest, key)
+            entry["keys"] = manifest.keys or "rows"
             if manifest.eval_k is not None:
                 entry["eval_k"] = manifest.eval_k
             if not labels:

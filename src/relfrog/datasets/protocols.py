@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from relbench.base import Database, Table, TaskType
     from relbench.manifest import DatasetManifest
 
+    from relfrog.datasets.key_views import SourceKeys
+
 __all__ = ["Dataset", "Task"]
 
 
@@ -63,6 +65,7 @@ class Task(Protocol):
         num_eval_timestamps: seed times in validation and in test.
         remove_columns: columns the model must not see, as pairs of table and column.
         sql: makes the labels; None where they come as files.
+        source_keys: the source's keys, where the SQL is written in them; else None.
         dst_entity_table: of a recommendation, the table its targets are taken from; else empty.
         eval_k: of a recommendation, the length of a list; else 0.
     """
@@ -76,6 +79,7 @@ class Task(Protocol):
     num_eval_timestamps: int
     remove_columns: list[tuple[str, str]]
     sql: str | None
+    source_keys: SourceKeys | None
     dst_entity_table: str
     eval_k: int
 
@@ -83,6 +87,11 @@ class Task(Protocol):
         self, split: str, mask_input_cols: bool | None = None, db: Database | None = None
     ) -> Table:
         """The labels of a split; without the label itself if its column is masked."""
+        ...
+
+    @property
+    def ends(self) -> list[tuple[str, str]]:
+        """The columns of the labels that hold rows, and the table of each."""
         ...
 
     def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:

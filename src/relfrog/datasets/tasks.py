@@ -11,23 +11,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import relbench.base
-import yaml
-from relbench import hf, metrics
-from relbench.base import (
-    AutoCompleteTask,
-    BaseTask,
-    Database,
-    EntityTask,
-    RecommendationTask,
-    Table,
-    TaskType,
-)
+from relbench import metrics
+from relbench.base import BaseTask, Database, EntityTask, RecommendationTask, Table, TaskType
 from relbench.load import DEFAULT_METRICS
 from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 
-from relfrog.datasets.labels import run_sql, timed_first
+from relfrog.datasets import autocomplete
+from relfrog.datasets.external import read_labels
+from relfrog.datasets.key_views import SourceKeys, find_source_keys
+from relfrog.datasets.labels import label_rows, timed_first
 from relfrog.datasets.protocols import Dataset, Task
-from relfrog.errors import TaskError, unknown
+from relfrog.datasets.task_file import TaskFile, read_task_manifest, task_names
+from relfrog.errors import TaskError
 
 __all__ = [
     "NoLabels",
@@ -52,6 +47,8 @@ class _StoredLabels(BaseTask):
     """
 
     sql: str | None = None
+    source_keys: SourceKeys | None = None
+    completes: bool = False
     dst_entity_table: str = ""
     eval_k: int = 0
     evaluator: str | None = None
@@ -60,11 +57,14 @@ class _StoredLabels(BaseTask):
     time_col: str
     target_col: str
 
-    def _describe(self, manifest: TaskManifest, folder: Path | None, regenerate: bool) -> None:
+    def _describe(
+        self, dataset: Dataset, manifest: TaskFile, folder: Path | None, regenerate: bool
+    ) -> None:
         """Take over what RelBench's own constructor does not ask for; called before it."""
         self.name, self.kind, self.evaluator = manifest.name, manifest.kind, manifest.evaluator
         self.task_type = TaskType(manifest.task_type)
         self._folder = None if regenerate else folder
+        self._labels_file = None if folder is None else manifest.labels_file(folder)
         if manifest.kind == KIND_AUTOCOMPLETE:
             return
         ranks = self.task_type is TaskType.RECOMMENDATION
@@ -76,7 +76,14 @@ class _StoredLabels(BaseTask):
         self.num_eval_timestamps = manifest.num_eval_timestamps
         if manifest.kind == KIND_FORECAST:
             self.sql = _needed(manifest, "sql")
-        elif regenerate:
+            if manifest.keys == "source":
+                self.source_keys = find_source_keys(dataset)
+                if self.source_keys is None:
+                    raise ValueError(
+                        "its SQL is written in the keys of the source, but the dataset has none: "
+                        "import.json is missing or damaged. Import the database again."
+                    )
+        elif regenerate and self._labels_file is None:
             raise ValueError(f"{manifest.kind} labels are files, and no SQL makes them anew")
 
     def get_table(
@@ -91,6 +98,9 @@ class _StoredLabels(BaseTask):
         try:
             if path is not None and path.exists():
                 table = self._read(path)
+            elif self._labels_file is not None:
+                frame = read_labels(self._labels_file, _as_ours(self.dataset), self, split)
+                table = Table(frame, self._label_keys(), None, self.time_col)
             else:
                 table = super().get_table(split, False, self._timed_first(split, db))
         except (OSError, LookupError, TypeError, pa.ArrowException) as error:
@@ -122,6 +132,11 @@ class _StoredLabels(BaseTask):
     def _label_keys(self) -> dict[str, str]:
         return {self.entity_col: self.entity_table}
 
+    @property
+    def ends(self) -> list[tuple[str, str]]:
+        """The columns of the labels that hold rows, and the table of each."""
+        return list(self._label_keys().items())
+
     def evaluate(
         self, pred: Any, target_table: Table | None = None, metrics: list[Any] | None = None
     ) -> Any:
@@ -138,9 +153,9 @@ class _EntityTask(_StoredLabels, EntityTask):
     """Predict a value for each entity."""
 
     def __init__(
-        self, dataset: Dataset, manifest: TaskManifest, folder: Path | None, regenerate: bool
+        self, dataset: Dataset, manifest: TaskFile, folder: Path | None, regenerate: bool
     ) -> None:
-        self._describe(manifest, folder, regenerate)
+        self._describe(dataset, manifest, folder, regenerate)
         self.metrics = [
             metrics.make_nmae(lambda: self.nmae_std) if name == "nmae" else getattr(metrics, name)
             for name in DEFAULT_METRICS.get(self.task_type, ())
@@ -164,9 +179,9 @@ class _RecommendationTask(_StoredLabels, RecommendationTask):
     """Predict a list of targets for each entity."""
 
     def __init__(
-        self, dataset: Dataset, manifest: TaskManifest, folder: Path | None, regenerate: bool
+        self, dataset: Dataset, manifest: TaskFile, folder: Path | None, regenerate: bool
     ) -> None:
-        self._describe(manifest, folder, regenerate)
+        self._describe(dataset, manifest, folder, regenerate)
         self.src_entity_table, self.src_entity_col = self.entity_table, self.entity_col
         self.dst_entity_table = _needed(manifest, "dst_entity_table")
         self.dst_entity_col = self.target_col
@@ -182,22 +197,51 @@ class _RecommendationTask(_StoredLabels, RecommendationTask):
         return {self.entity_col: self.entity_table, self.target_col: self.dst_entity_table}
 
 
-class _AutoCompleteTask(_StoredLabels, AutoCompleteTask):
-    """Predict a column of the entity's own table."""
+class _AutoCompleteTask(_EntityTask):
+    """Predict a column of the entity's own table; see `relfrog.datasets.autocomplete`."""
 
-    def __init__(
-        self, dataset: Dataset, manifest: TaskManifest, folder: Path | None, regenerate: bool
+    completes = True
+    timedelta = pd.Timedelta(seconds=1)
+
+    def _describe(
+        self, dataset: Dataset, manifest: TaskFile, folder: Path | None, regenerate: bool
     ) -> None:
-        self._describe(manifest, folder, regenerate)
-        AutoCompleteTask.__init__(
-            self, _as_relbench(dataset), self.task_type, _needed(manifest, "entity_table"),
-            _needed(manifest, "target_col"), manifest.remove_columns,
-        )  # fmt: skip
+        super()._describe(dataset, manifest, folder, regenerate)
+        self.entity_table = _needed(manifest, "entity_table")
+        self.target_col = _needed(manifest, "target_col")
+        if self.entity_table not in dataset.manifest.tables:
+            raise ValueError(f"there is no table {self.entity_table}")
+        table = dataset.manifest.tables[self.entity_table]
+        self.entity_col = table.pkey or autocomplete.NO_KEY
+        self.time_col = table.time_col or autocomplete.NO_TIME
+
+    def hidden_columns(self) -> list[tuple[str, str]]:
+        """All columns the model must not see, the label's own among them."""
+        label = (self.entity_table, self.target_col)
+        return [*(pair for pair in self.remove_columns if pair != label), label]
+
+    def _get_table(self, split: str, db: Database | None = None) -> Table:
+        if db is None:
+            db = self.dataset.get_db(upto_test_timestamp=False)
+        frame = autocomplete.completed_labels(_as_ours(self.dataset), self, db, split)
+        if not len(frame):
+            raise NoLabels(f"no row of {self.entity_table} has a value there")
+        _check_labels(frame, self.target_col, self.task_type.value)
+        return Table(frame, self._label_keys(), None, self.time_col)
+
+    def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:
+        """Not needed: no SQL makes these labels."""
+        raise TaskError(f"the labels of task {self.name} are a column, not made at any time")
 
 
 def _as_relbench(dataset: Dataset) -> relbench.base.Dataset:
     """RelBench names its own class, but asks for nothing that is not in the protocol."""
     return cast("relbench.base.Dataset", dataset)
+
+
+def _as_ours(dataset: relbench.base.Dataset) -> Dataset:
+    """The other way round: what a task was made with."""
+    return cast("Dataset", dataset)
 
 
 def _needed(manifest: TaskManifest, key: str) -> str:
@@ -211,7 +255,7 @@ def _label_frame(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -
     """What the SQL gives, refused in words where RelBench would end in a traceback."""
     if task.sql is None:
         raise TaskError("the labels are files, and one of them is missing")
-    frame = run_sql(task.sql, db, timestamps, task.timedelta)
+    frame = label_rows(task, db, timestamps)
     if not len(frame):
         raise NoLabels("the SQL gives no label")
     for column in (task.time_col, task.entity_col, task.target_col):
@@ -289,45 +333,6 @@ def need_column(frame: pd.DataFrame, column: str) -> None:
         )
 
 
-def task_names(dataset: Dataset) -> list[str]:
-    """The tasks of an opened dataset."""
-    return list(dataset.get_task_names())
-
-
-def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskManifest, Path]:
-    """A task's manifest and folder.
-
-    Raises:
-        TaskError: There is no such task, or its manifest cannot be read.
-    """
-    names = task_names(dataset)
-    if name not in names:
-        if not names:
-            raise TaskError(
-                "the dataset has no tasks. Add one: relfrog task DATASET NAME --sql FILE"
-            )
-        raise TaskError(str(unknown("task", name, names)))
-    folder = _task_folder(dataset, name)
-    try:
-        manifest = TaskManifest.load(folder / "manifest.yaml")
-        manifest.validate()
-    except (yaml.YAMLError, RecursionError) as error:
-        text = " ".join(str(error).split())
-        raise TaskError(f"task {name}: {folder / 'manifest.yaml'} is no YAML: {text}") from None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TaskError(f"task {name}: the manifest is wrong: {error}") from None
-    return manifest, folder
-
-
-def _task_folder(dataset: Dataset, name: str) -> Path:
-    """Beside the database, or where RelBench hosts tasks that came later than their database."""
-    folder = Path(dataset.dataset_dir) / "tasks" / name
-    if not dataset.is_local and not (folder / "manifest.yaml").exists():
-        found = hf.find_task_dir(dataset.manifest.name, name, revision=dataset.revision)
-        folder = folder if found is None else Path(found)
-    return folder
-
-
 def task_from(
     dataset: Dataset, manifest: TaskManifest, folder: Path | None = None, regenerate: bool = False
 ) -> Task:
@@ -342,12 +347,16 @@ def task_from(
     Raises:
         TaskError: The manifest does not fit the dataset.
     """
+    if not isinstance(manifest, TaskFile):
+        manifest = TaskFile(**vars(manifest))
     try:
         manifest.validate()
-        if manifest.kind == KIND_AUTOCOMPLETE:
-            return _AutoCompleteTask(dataset, manifest, folder, regenerate)
         ranks = manifest.task_type == TaskType.RECOMMENDATION.value
         kind = _RecommendationTask if ranks else _EntityTask
+        if manifest.kind == KIND_AUTOCOMPLETE:
+            if ranks:
+                raise ValueError("a column cannot be filled in with lists of rows")
+            kind = _AutoCompleteTask
         return kind(dataset, manifest, folder, regenerate)
     except (
         AssertionError,
