@@ -167,12 +167,17 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 )
 @click.argument("dataset")
 @click.argument("name")
-@click.option("--sql", type=click.File("r", encoding="utf-8"), required=True,
+@click.option("--sql", type=click.File("r", encoding="utf-8"),
               help="File with the label SQL, or - for standard input.")  # fmt: skip
-@click.option("--type", "type_", required=True,
+@click.option("--autocomplete", metavar="TABLE.COL", help="Column to fill in, instead of SQL: its "
+              "values are the labels.")  # fmt: skip
+@click.option("--labels", type=click.Path(path_type=Path), metavar="FILE", help="CSV or Parquet "
+              "file of labels, instead of SQL: the entity's key, the time, the label.")  # fmt: skip
+@click.option("--type", "type_",
               type=click.Choice(["binary", "multiclass", "multilabel", "regression",
-                                 "recommendation"]), help="What is predicted.")  # fmt: skip
-@click.option("--horizon", required=True, help="How far ahead a label looks: '30 days'.")
+                                 "recommendation"]), help="What is predicted.  "
+              "[default for --autocomplete: what suits the column]")  # fmt: skip
+@click.option("--horizon", help="How far ahead a label looks: '30 days'.")
 @click.option("--entity", metavar="TABLE[.COL]", help="Table to predict for; COL is its key in the "
               "SQL.  [default: the primary key's name]")  # fmt: skip
 @click.option(
@@ -194,22 +199,25 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a task of this name.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was added as JSON.")
 def task_command(
-    dataset: str, name: str, sql: Any, type_: str, hide: Any, as_json: bool, **options: Any
+    dataset: str, name: str, sql: Any, type_: str | None, hide: Any, as_json: bool, **options: Any
 ) -> None:
-    """Add a prediction task from label SQL, after trying it on all splits.
+    """Add a prediction task, after trying it on all splits.
 
     Labels are written in DuckDB SQL, which sees every table, the relation timestamps(timestamp)
-    with the seed times, and {timedelta}. It returns one row per seed time and entity.
+    with the seed times, and {timedelta}. It returns one row per seed time and entity. Keys have the
+    values of the source. Or they are the values of a column, or come from a file.
     """
     import dataclasses
 
     from relfrog.cli.summaries import task_summary
     from relfrog.datasets.new_task import add_task
 
-    added = add_task(dataset, name, sql.read(), type=type_, hide=tuple(hide), **options)
+    text = None if sql is None else sql.read()
+    added = add_task(dataset, name, text, type=type_, hide=tuple(hide), **options)
     if as_json:
         splits = {split: dataclasses.asdict(stats) for split, stats in added.stats.items()}
-        about = {"task": added.manifest.name, "task_type": added.manifest.task_type}
+        about: dict[str, Any] = {"task": added.manifest.name, "task_type": added.manifest.task_type}
+        about["notes"] = list(added.notes)
         write_json({**about, "folder": str(added.folder), "splits": splits})
     else:
         click.echo(task_summary(dataset, added))

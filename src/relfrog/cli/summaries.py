@@ -206,13 +206,18 @@ def task_summary(dataset: str, added: AddedTask) -> str:
         ]
         for split, stats in added.stats.items()
     ]
+    manifest = added.manifest
+    how = f"{manifest.timedelta} ahead"
+    if manifest.kind == "autocomplete":
+        how = f"fills in {manifest.entity_table}.{manifest.target_col}"
     return "\n".join(
         [
-            f"Added task {added.manifest.name} ({added.manifest.task_type}, "
-            f"{added.manifest.timedelta} ahead) in {added.folder}",
+            f"Added task {manifest.name} ({manifest.task_type}, {how}) in {added.folder}",
             "",
             table(["split", "rows", "seed times", "entities", "label"], rows, right=[1, 2, 3]),
             "",
+            *(f"Note: {note}." for note in added.notes),
+            *([""] if added.notes else []),
             "Next:",
             f"  relfrog check {shlex.quote(str(dataset))} {shlex.quote(added.manifest.name)}",
         ]

@@ -24,7 +24,8 @@ from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, unknown
 
 __all__ = [
-    "NO_KEY", "NO_TIME", "check_column", "completed_labels", "label_type", "rows_to_fill",
+    "NO_KEY", "NO_TIME", "check_column", "completed_labels", "label_type", "row_times",
+    "rows_to_fill",
 ]  # fmt: skip
 
 #: The labels' column of row numbers where the table has no primary key: RelBench's name for it.
@@ -32,8 +33,8 @@ NO_KEY = "primary_key"
 #: The labels' column of times where the table has none.
 NO_TIME = "timestamp"
 
-#: Of a table without times, this share of rows is for validation, and as many for test.
-_SHARE = 10
+#: Of a table without times, 3 of 20 rows are for validation, and as many for test.
+_PARTS, _HELD_OUT = 20, 3
 
 #: More distinct texts than this are no classes.
 _MOST_CLASSES = 100
@@ -119,7 +120,8 @@ def completed_labels(dataset: Dataset, task: Task, db: Database, split: str) -> 
         }[split].to_numpy(bool)
     frame = _seeds(dataset, task, db)[inside]
     frame = frame[frame[task.target_col].notna()]
-    if task.task_type is TaskType.BINARY_CLASSIFICATION:
+    binary = task.task_type is TaskType.BINARY_CLASSIFICATION
+    if binary and frame[task.target_col].isin([0, 1]).all():
         frame = frame.astype({task.target_col: "int64"})
     elif len(frame) and frame[task.target_col].map(type).eq(str).all():
         frame = frame.astype({task.target_col: "str"})  # as a query of DuckDB gives it
@@ -133,7 +135,7 @@ def rows_to_fill(dataset: Dataset, task: Task, db: Database) -> pd.DataFrame:
     return frame[frame[task.target_col].isna()].reset_index(drop=True)
 
 
-def seed_times_of_rows(dataset: Dataset, task: Task, db: Database) -> pd.Series:
+def row_times(dataset: Dataset, task: Task, db: Database) -> pd.Series:
     """The time at which each row of the entity table is filled in: its own."""
     return _seeds(dataset, task, db)[task.time_col]
 
@@ -165,5 +167,5 @@ def _split_of(dataset: Dataset, task: Task, count: int) -> NDArray[np.str_]:
         keys = pd.DataFrame({"row": np.arange(count)})
     # Equal keys have equal hashes, however their column is stored.
     hashes = pd.util.hash_pandas_object(keys.astype("string").astype(object), index=False)
-    part = hashes.to_numpy(np.uint64) % _SHARE
-    return np.select([part == 0, part == 1], ["test", "val"], "train")
+    part = hashes.to_numpy(np.uint64) % _PARTS
+    return np.select([part < _HELD_OUT, part < 2 * _HELD_OUT], ["test", "val"], "train")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from relbench.base import TaskType
 
+from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.entities import Entities, read_entities
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, UsageError
@@ -54,8 +55,15 @@ def read_label_table(
                 "besides time and key. Name it: --label COLUMN"
             )
         label = str(left[0])
+    if label in (time, *_key_names(dataset, table, spec.pkey)):
+        raise TaskError(f"{where}: {label!r} is the time or the key, so it cannot be the label")
     if label not in frame:
         raise TaskError(f"{where} has no column {label!r}; it has {', '.join(map(repr, names))}")
+    if names == [label]:
+        raise TaskError(
+            f"{where} has no column with the key of {table}: add "
+            f"{', '.join(_key_names(dataset, table, spec.pkey))}"
+        )
     asked = read_entities(
         dataset.dataset_dir, table, spec.pkey, record.num_rows,
         frame.drop(columns=[label]), time_names=(time,),
@@ -65,8 +73,6 @@ def read_label_table(
 
 
 def _key_names(dataset: Dataset, table: str, pkey: str | None) -> list[str]:
-    from relfrog.datasets.dataset import source_keys
-
     keys = source_keys(dataset.dataset_dir, table)
     return [str(c) for c in keys] if keys is not None else [pkey or "row"]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import duckdb
 import numpy as np
@@ -25,6 +26,9 @@ from relfrog.errors import DatasetError, TaskError
 from relfrog.support.duckdb import quoted
 
 __all__ = ["SourceKeys", "find_source_keys"]
+
+#: Where values are: table, column, and whether that is one of the source's primary key.
+_Place: TypeAlias = tuple[str, str, bool]
 
 
 def find_source_keys(dataset: Dataset) -> SourceKeys | None:
@@ -41,7 +45,6 @@ def find_source_keys(dataset: Dataset) -> SourceKeys | None:
                     str(column): _ColumnRecord(
                         tuple(map(str, about["source"])),
                         str(about["role"]),
-                        str(about["parent"]) if about.get("parent") is not None else None,
                         tuple(map(str, about.get("parent_columns") or ())),
                     )
                     for column, about in table["columns"].items()
@@ -51,25 +54,26 @@ def find_source_keys(dataset: Dataset) -> SourceKeys | None:
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    if not set(dataset.manifest.tables) <= set(tables):
-        return None
+    # Tables that were added by hand have row numbers of their own, and refer to the others' keys.
+    tables = {name: tables.get(name, _TableRecord()) for name in dataset.manifest.tables}
     return SourceKeys(folder, dataset, tables)
 
 
+@dataclass(frozen=True)
 class _ColumnRecord:
-    """What the import says of a column: its origin, its role, and what it refers to."""
+    """What the import says of a column: its origin, its role, and which columns it refers to."""
 
-    def __init__(
-        self, source: tuple[str, ...], role: str, parent: str | None, to: tuple[str, ...]
-    ) -> None:
-        self.source, self.role, self.parent, self.to = source, role, parent, to
+    source: tuple[str, ...]
+    role: str = ""
+    to: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
 class _TableRecord:
     """What the import says of a table: the source's primary key, and its columns."""
 
-    def __init__(self, key: tuple[str, ...], columns: dict[str, _ColumnRecord]) -> None:
-        self.key, self.columns = key, columns
+    key: tuple[str, ...] = ()
+    columns: dict[str, _ColumnRecord] = field(default_factory=dict)
 
     def column_from(self, source: str, role: str | None = None) -> str | None:
         """The dataset's column that was made from one column of the source."""
@@ -90,7 +94,7 @@ class SourceKeys:
 
     def __init__(self, folder: Path, dataset: Dataset, records: dict[str, _TableRecord]) -> None:
         self._folder, self._manifest, self._records = folder, dataset.manifest, records
-        self._values: dict[tuple[str, str], pd.Series] = {}
+        self._values: dict[_Place, pd.Series] = {}
         self._frames: dict[str, pd.DataFrame | None] = {}
 
     def view(self, db: Database, sql: str) -> Database:
@@ -110,33 +114,31 @@ class SourceKeys:
             values = self._column_values(name, str(column), table)
             if values is not None:
                 rows = table.df[table.pkey_col if values[0] is None else values[0]]
-                frame[column] = _taken(values[1], rows)
+                frame[column] = self._taken(values[1], rows)
         return Table(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
 
     def _column_values(
         self, name: str, column: str, table: Table
-    ) -> tuple[str | None, pd.Series] | None:
-        """The column whose row numbers pick from values, and the values; None to leave it as is.
+    ) -> tuple[str | None, _Place] | None:
+        """The column whose row numbers pick from values, and which; None to leave it as is.
 
         The first is None where the table's own primary key picks.
         """
         record = self._records[name]
-        about = record.columns.get(column)
-        if about is None:
-            return None
+        about = record.columns.get(column, _ColumnRecord((column,)))
         if column in table.fkey_col_to_pkey_table:
             found = self._referred(table.fkey_col_to_pkey_table[column], about)
             return None if found is None else (column, found)
         if table.pkey_col is None or not record.key:
             return None
         if column == table.pkey_col:
-            return None if len(record.key) > 1 else (None, self._key(name, record.key[0]))
+            return None if len(record.key) > 1 else (None, (name, record.key[0], True))
         if about.role == "value" and len(about.source) == 1 and about.source[0] in record.key:
             # A part of a composite key; pandas may have rounded it in a column with NULLs.
-            return None, self._key(name, about.source[0])
+            return None, (name, about.source[0], True)
         return None
 
-    def _referred(self, parent: str, about: _ColumnRecord) -> pd.Series | None:
+    def _referred(self, parent: str, about: _ColumnRecord) -> _Place | None:
         """The values that a foreign key has, by row of its parent; None if it is made up."""
         if len(about.source) != 1:
             return None
@@ -145,38 +147,49 @@ class SourceKeys:
         if len(to) != 1:
             return None
         if to == record.key:
-            return self._key(parent, to[0])
+            return parent, to[0], True
         # A unique column that is not the primary key.
         column = record.column_from(to[0], "value")
         if column is not None:
-            return self._stored(parent, column)
-        return self._key(parent, record.key[0]) if len(record.key) == 1 else None
+            return parent, column, False
+        return (parent, record.key[0], True) if len(record.key) == 1 else None
+
+    def _taken(self, place: _Place, rows: pd.Series) -> Any:
+        """Values by row number; missing where there is none."""
+        numbers = rows.to_numpy(np.int64, na_value=-1)
+        table, column, is_key = place
+        values = self._key(table, column) if is_key else self._stored(table, column)
+        count = int(numbers.max(initial=-1)) + 1
+        if count > len(values):
+            # Rows that someone added to see what difference they make: see altered_future.
+            values = self._values[place] = _extended(values, count)
+        return _picked(values, numbers)
 
     def _key(self, table: str, column: str) -> pd.Series:
         """A column of the source's primary key, one value per row of the table."""
-        if table not in self._frames:
-            self._frames[table] = source_keys(self._folder, table)
-        frame = self._frames[table]
-        if frame is None or column not in frame:
-            raise DatasetError(
-                f"{self._folder / 'keys' / table}.parquet does not hold {column}, the source's "
-                f"key of {table}. Import the database again."
-            )
-        if (table, column) not in self._values:
-            self._values[table, column] = _plain(frame[column])
-        return self._values[table, column]
+        if (table, column, True) not in self._values:
+            if table not in self._frames:
+                self._frames[table] = source_keys(self._folder, table)
+            frame = self._frames[table]
+            if frame is None or column not in frame:
+                raise DatasetError(
+                    f"{self._folder / 'keys' / table}.parquet does not hold {column}, the "
+                    f"source's key of {table}. Import the database again."
+                )
+            self._values[table, column, True] = _plain(frame[column])
+        return self._values[table, column, True]
 
     def _stored(self, table: str, column: str) -> pd.Series:
         """A column of the whole table, as its file has it."""
-        if (table, f"\0{column}") not in self._values:
+        if (table, column, False) not in self._values:
             path = self._folder / "db" / f"{table}.parquet"
             try:
                 frame = pd.read_parquet(path, columns=[column], dtype_backend="numpy_nullable")
             except (OSError, ValueError, KeyError, pa.ArrowException) as error:
                 text = str(error).splitlines()[0]
                 raise DatasetError(f"{path} cannot be read: {text}.") from None
-            self._values[table, f"\0{column}"] = _plain(frame[column])
-        return self._values[table, f"\0{column}"]
+            self._values[table, column, False] = _plain(frame[column])
+        return self._values[table, column, False]
 
     # Back to row numbers.
 
@@ -252,10 +265,8 @@ def _plain(values: pd.Series) -> pd.Series:
     return values
 
 
-def _taken(values: pd.Series, rows: pd.Series) -> Any:
-    """Values by row number; missing where there is none."""
-    numbers = rows.to_numpy(np.int64, na_value=-1)
-    numbers = np.where(numbers < len(values), numbers, -1)
+def _picked(values: pd.Series, numbers: NDArray[np.int64]) -> Any:
+    """Values by number; missing where it is negative."""
     if not len(values):
         return pd.array([None] * len(numbers), dtype=object)
     if (numbers >= 0).all():
@@ -263,6 +274,25 @@ def _taken(values: pd.Series, rows: pd.Series) -> Any:
     if values.dtype == np.int64 or values.dtype == np.bool_:
         values = values.astype("Int64" if values.dtype == np.int64 else "boolean")
     return values.array.take(numbers, allow_fill=True)
+
+
+def _extended(values: pd.Series, count: int) -> pd.Series:
+    """Keys with more of them, different from all others, up to so many."""
+    step = np.arange(1, count - len(values) + 1)
+    kinds = pd.api.types
+    more: Any
+    if kinds.is_bool_dtype(values.dtype):
+        more = pd.array([None] * len(step), "boolean")
+    elif kinds.is_numeric_dtype(values.dtype):
+        low, high = (values.min(), values.max()) if values.notna().any() else (0, 0)
+        more = high + step if high < 2**62 else low - step
+    elif kinds.is_datetime64_any_dtype(values.dtype):
+        first = values.max() if values.notna().any() else pd.Timestamp(0)
+        more = first + pd.to_timedelta(step, "us")
+    else:
+        longest = max(map(len, values.dropna()), default=0)
+        more = np.array([str(n).rjust(longest + 1, "+") for n in step], object)
+    return pd.concat([values, pd.Series(more)], ignore_index=True)
 
 
 def _find(
@@ -302,7 +332,7 @@ def _find(
             f"{shown}{f' (one that is: {there})' if there else ''}. Give the primary key that the "
             f"source has, for instance by joining {table}"
         )
-    return pd.array(np.where(missing, -1, rows), "Int64") if missing.any() else rows
+    return pd.arrays.IntegerArray(np.maximum(rows, 0), missing) if missing.any() else rows
 
 
 def _python(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from relbench.manifest import KIND_FORECAST
 
 from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.labels import SPLITS, LabelStats, label_rows, label_stats, window_problems
+from relfrog.datasets.new_label_task import add_column_task, add_file_task
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.task_file import TaskFile
 from relfrog.datasets.task_folder import (
@@ -38,10 +40,12 @@ _MOST_SEEDS = 20_000
 def add_task(
     dataset: str | Path,
     name: str,
-    sql: str,
+    sql: str | None = None,
     *,
-    type: str,
-    horizon: str,
+    type: str | None = None,
+    horizon: str | None = None,
+    autocomplete: str | None = None,
+    labels: str | Path | pd.DataFrame | None = None,
     entity: str | None = None,
     source: str | None = None,
     target: str | None = None,
@@ -53,15 +57,22 @@ def add_task(
     hide: tuple[str, ...] = (),
     overwrite: bool = False,
 ) -> AddedTask:
-    """Add a prediction task to a dataset folder, after trying its SQL on all splits.
+    """Add a prediction task to a dataset folder, after trying it on all splits.
+
+    Its labels come from SQL, from a column that is to be filled in, or from a file.
 
     Args:
         dataset: A dataset folder.
         name: The task's name.
         sql: DuckDB SQL: it sees every table, ``timestamps(timestamp)`` with the seed times, and
-            ``{timedelta}``, and gives one row per seed time and entity with its label.
-        type: ``binary``, ``multiclass``, ``multilabel``, ``regression`` or ``recommendation``.
+            ``{timedelta}``, and gives one row per seed time and entity with its label. In a
+            dataset that `relfrog import` made, keys have the values of the source.
+        type: ``binary``, ``multiclass``, ``multilabel``, ``regression`` or ``recommendation``; of
+            a column, by default the one that suits it.
         horizon: How far ahead a label looks, such as ``30 days``.
+        autocomplete: A column to fill in, as ``table.column``; instead of SQL.
+        labels: A CSV or Parquet file, or a frame, with the entity's key, the time and the label;
+            instead of SQL.
         entity: The table whose rows are predicted for, with the column the SQL gives for it if
             that is not named like the primary key: ``customers`` or ``customers.buyer_id``.
         source: For a recommendation: the table whose rows get a list, likewise.
@@ -77,6 +88,25 @@ def add_task(
     Raises:
         TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
     """
+    about: _Common = {"description": description, "hide": hide, "overwrite": overwrite}
+    if sum(given is not None for given in (sql, autocomplete, labels)) != 1:
+        raise UsageError(
+            "labels come from one of --sql FILE, --autocomplete TABLE.COLUMN, --labels"
+        )
+    if autocomplete is not None:
+        _refuse_options("--autocomplete", entity=entity, source=source, target=target, k=k,
+                        label=label, horizon=horizon)  # fmt: skip
+        return add_column_task(dataset, name, autocomplete, type=type, **about)
+    if horizon is not None:
+        _check_horizon_text(horizon)
+    if labels is not None:
+        _refuse_options("--labels", source=source, target=target, k=k)
+        return add_file_task(
+            dataset, name, labels, entity=entity, type=type, horizon=horizon, label=label,
+            time=time, **about,
+        )  # fmt: skip
+    if type is None or horizon is None:
+        raise UsageError("a task from SQL needs --type and --horizon")
     opened, folder = new_folder(dataset, name, type, overwrite)
     _check_options(type, entity, source, target, k)
     _check_horizon(opened, horizon)
@@ -119,6 +149,18 @@ def add_task(
     return AddedTask(manifest, folder, stats)
 
 
+class _Common(TypedDict):
+    description: str | None
+    hide: tuple[str, ...]
+    overwrite: bool
+
+
+def _refuse_options(of: str, **options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"{of} takes no --{name}")
+
+
 def _check_options(
     type: str, entity: str | None, source: str | None, target: str | None, k: int | None
 ) -> None:
@@ -131,7 +173,7 @@ def _check_options(
         raise UsageError(f"a {type} task needs --entity TABLE, and no --source, --target or --k")
 
 
-def _check_horizon(dataset: Dataset, horizon: str) -> None:
+def _check_horizon_text(horizon: str) -> None:
     try:
         # A bare number would count nanoseconds.
         delta = pd.Timedelta(horizon) if re.search("[a-zA-Z:]", horizon) else pd.NaT
@@ -141,6 +183,10 @@ def _check_horizon(dataset: Dataset, horizon: str) -> None:
         raise UsageError(f"horizon {horizon!r}: write it as '30 days' or '12 hours'")
     if delta <= pd.Timedelta(0):
         raise UsageError(f"horizon {horizon!r} must be longer than nothing")
+
+
+def _check_horizon(dataset: Dataset, horizon: str) -> None:
+    delta = pd.Timedelta(horizon)
     first = min(
         (
             t

@@ -65,6 +65,7 @@ class Task(Protocol):
         num_eval_timestamps: seed times in validation and in test.
         remove_columns: columns the model must not see, as pairs of table and column.
         sql: makes the labels; None where they come as files.
+        completes: whether the label is a column of the entity table, to be filled in.
         source_keys: the source's keys, where the SQL is written in them; else None.
         dst_entity_table: of a recommendation, the table its targets are taken from; else empty.
         eval_k: of a recommendation, the length of a list; else 0.
@@ -79,6 +80,7 @@ class Task(Protocol):
     num_eval_timestamps: int
     remove_columns: list[tuple[str, str]]
     sql: str | None
+    completes: bool
     source_keys: SourceKeys | None
     dst_entity_table: str
     eval_k: int

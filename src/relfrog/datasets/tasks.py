@@ -26,6 +26,7 @@ from relfrog.errors import TaskError
 
 __all__ = [
     "NoLabels",
+    "check_label_frame",
     "load_task",
     "need_column",
     "read_task_manifest",
@@ -269,6 +270,16 @@ def _label_frame(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -
         if not frame[task.target_col].map(lambda v: any(i < size for i in v)).any():
             raise NoLabels("the SQL gives no label")
     return frame
+
+
+def check_label_frame(task: Task, frame: pd.DataFrame) -> None:
+    """Refuse labels that are unusable, whatever they come from.
+
+    Raises:
+        TaskError: Labels repeat, are NULL, or are not of the task's type.
+    """
+    _check_entities(frame, task.entity_col, task.time_col)
+    _check_labels(frame, task.target_col, task.task_type.value)
 
 
 def _check_entities(frame: pd.DataFrame, entity: str, time: str) -> None:

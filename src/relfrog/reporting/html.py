@@ -210,6 +210,8 @@ def task_words(about: dict[str, Any], database: dict[str, Any] | None) -> str:
         return str(task["description"])
     if not task:
         return f"Task {about['task']}"
+    if task.get("completes"):
+        return f"What is {task['label']} of a row of {task['entity_table']}, where it is missing?"
     ahead = f"over the next {horizon(task['horizon_seconds'])}"
     if about["task_type"] == "recommendation":
         ends = f"{task['target_table']} will belong to a row of {task['entity_table']}"
