@@ -33,6 +33,12 @@ __all__ = ["DATA_COMMANDS"]
               help="Foreign key; '=none' rejects one.")  # fmt: skip
 @click.option("--time", multiple=True, metavar="TABLE.COL",
               help="Time column; TABLE.none for no time.")  # fmt: skip
+@click.option("--view", multiple=True, metavar="NAME", help="View or pattern to read beside the "
+              "tables (repeat).  [default: none]")  # fmt: skip
+@click.option("--views", type=click.Choice(["all"]), help="Read all views beside the tables.")
+@click.option("--entity-from", multiple=True, metavar="TABLE.COL=NAME", help="Make a table of the "
+              "distinct values of a column, which then refers to it (repeat; several columns may "
+              "feed one table).")  # fmt: skip
 @click.option("--val", metavar="TIME", help="Validation time.  [default: proposed]")
 @click.option("--test", metavar="TIME", help="Test time.  [default: proposed]")
 @click.option("--on-duplicate", type=click.Choice(["error", "first"]), default="error",
@@ -46,7 +52,7 @@ __all__ = ["DATA_COMMANDS"]
               "mapping, as JSON.")  # fmt: skip
 def import_command(
     source: str, dest: str | None, dry_run: bool, as_json: bool, overwrite: bool,
-    mapping: Path | None, on_duplicate: str, name: str | None, **options: Any,
+    mapping: Path | None, on_duplicate: str, name: str | None, views: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Read a database and write a dataset folder.
 
@@ -57,6 +63,7 @@ def import_command(
     from relfrog.importing.database import import_database, plan_import
     from relfrog.importing.result import import_record
 
+    options["view"] = ("*",) if views == "all" else options["view"]
     if not dry_run and dest is None:
         raise click.UsageError("Missing argument 'DEST': the folder to create.")
     if dry_run:

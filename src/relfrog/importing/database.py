@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Protocol
 
 from relfrog.errors import DatasetError, RelFrogError, SourceError, UsageError, unknown
+from relfrog.importing.entity_tables import plan_entities, stage_entity
 from relfrog.importing.key_plan import ImportPlan
 from relfrog.importing.mapping import Corrections, Notice, apply_flags, read_corrections
 from relfrog.importing.plan import make_import_plan
 from relfrog.importing.result import ImportResult, check_split, time_span, write_records
 from relfrog.importing.staging import StagedTable, Staging, is_out_of_space
+from relfrog.importing.views import choose_views, other_views
 from relfrog.importing.writer import write_tables
 from relfrog.io.sources import Source, SourceTable, open_source, scrub
 from relfrog.support.files import atomic_folder, recover
@@ -62,6 +64,8 @@ def import_database(
     pk: Sequence[str] = (),
     fk: Sequence[str] = (),
     time: Sequence[str] = (),
+    view: Sequence[str] = (),
+    entity_from: Sequence[str] = (),
     val: str | None = None,
     test: str | None = None,
     on_duplicate: str = "error",
@@ -82,6 +86,8 @@ def import_database(
         pk: Primary keys, as ``table.column[,column]``.
         fk: Foreign keys, as ``table.column=parent.column``.
         time: Time columns, as ``table.column``.
+        view: Names or patterns of views to read beside the tables; ``*`` for all.
+        entity_from: Columns to make an entity table of, as ``table.column=name``.
         val: The validation time.
         test: The test time.
         on_duplicate: ``error``, or ``first`` to keep the first row of each key.
@@ -94,7 +100,9 @@ def import_database(
         raise UsageError(f"on_duplicate is 'error' or 'first' (got {on_duplicate!r})")
     dest, progress = Path(dest), progress or NoProgress()
     _check_disjoint(source, dest)
-    request = _Request(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
+    request = _Request(
+        source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory, view, entity_from
+    )
     with atomic_folder(dest, overwrite, _objection) as folder:
         staging_folder = folder / "staging"
         with _PlannedImport(request, staging_folder, progress) as (staging, plan):
@@ -129,6 +137,8 @@ def plan_import(
     pk: Sequence[str] = (),
     fk: Sequence[str] = (),
     time: Sequence[str] = (),
+    view: Sequence[str] = (),
+    entity_from: Sequence[str] = (),
     val: str | None = None,
     test: str | None = None,
     memory: str = "2GB",
@@ -138,7 +148,9 @@ def plan_import(
 
     The arguments are those of `import_database`.
     """
-    request = _Request(source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory)
+    request = _Request(
+        source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory, view, entity_from
+    )
     with (
         tempfile.TemporaryDirectory(prefix="relfrog-") as folder,
         _PlannedImport(request, Path(folder), progress or NoProgress()) as (_, plan),
@@ -161,6 +173,8 @@ class _Request:
     val: str | None
     test: str | None
     memory: str
+    view: Sequence[str] = ()
+    entity_from: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\s*\d*[1-9]\d*(\.\d+)?\s*[KMGT]i?B\s*", self.memory, re.I):
@@ -187,11 +201,17 @@ class _PlannedImport:
         self._staging: Staging | None = None
         with open_source(request.source, request.schema) as source:
             try:
-                found = source.tables(also=request.tables)
-                chosen = _choose(found, request.tables, request.exclude, corrections)
-                apply_flags(corrections, chosen, request.pk, request.fk, request.time)
+                views = source.views()
+                wanted = choose_views(views, request.view, request.exclude)
+                found = source.tables(also=[*request.tables, *wanted, *corrections.tables])
+                chosen = _choose(found, request.tables, request.exclude, corrections, views, wanted)
+                made = plan_entities(corrections, chosen, request.entity_from)
+                outlines = [table.outline() for table in made]
+                apply_flags(corrections, [*chosen, *outlines], request.pk, request.fk, request.time)
                 self._staging = Staging(staging_folder, request.memory)
                 staged = _stage(self._staging, source, chosen, progress)
+                read = {table.name: table for table in staged}
+                staged += [stage_entity(self._staging, table, read) for table in made]
                 progress.step("checking and proposing keys")
                 now = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
                 self._plan = make_import_plan(self._staging, staged, corrections, source.label, now)
@@ -200,6 +220,7 @@ class _PlannedImport:
                     for t in found
                     if corrections.closed and t not in chosen and t.name not in request.exclude
                 ]
+                self._plan.notices += other_views(views, {t.name for t in chosen})
             except BaseException as error:
                 self._close()
                 if isinstance(error, RelFrogError):
@@ -232,13 +253,17 @@ def _choose(
     tables: Sequence[str],
     exclude: Sequence[str],
     corrections: Corrections,
+    views: Sequence[str],
+    wanted: Sequence[str],
 ) -> list[SourceTable]:
-    """Select the tables to import."""
+    """Select the tables to import; the views that are wanted come beside them."""
     names = [t.name for t in found]
+    if not names and views:
+        raise SourceError("there are no tables, only views. Read them: --views all")
     if not names:
         raise SourceError("there are no tables. If they are in another schema, give it: --schema")
     for pattern in (*tables, *exclude):
-        if pattern not in names and not fnmatch.filter(names, pattern):
+        if not any(name == pattern or fnmatch.fnmatch(name, pattern) for name in (*names, *views)):
             raise unknown("table", pattern, names)
 
     def matches(name: str, patterns: Sequence[str]) -> bool:
@@ -247,9 +272,9 @@ def _choose(
     chosen = [
         t
         for t in found
-        if (not tables or matches(t.name, tables))
+        if (not tables or matches(t.name, tables) or t.name in wanted)
         and not matches(t.name, exclude)
-        and (not corrections.closed or t.name in corrections.tables)
+        and (not corrections.closed or t.name in corrections.tables or t.name in wanted)
     ]
     if not chosen:
         raise UsageError("no table is left to import. Check --tables, --exclude and the mapping.")

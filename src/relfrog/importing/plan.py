@@ -16,6 +16,7 @@ from relfrog.importing.column_types import (
     type_sql,
     unusable,
 )
+from relfrog.importing.entity_tables import suggest_entities
 from relfrog.importing.key_checks import TypedTable
 from relfrog.importing.key_plan import ImportPlan, plan_foreign_keys, plan_primary_key
 from relfrog.importing.key_proposals import add_words
@@ -55,8 +56,9 @@ def make_import_plan(
         given = corrections.tables.get(name, TableCorrections())
         plan.typed[name] = TypedTable(table, _types(staging, table, given))
         plan.mapping.tables[name] = TableMapping(
-            given.name or folder[name], table.rows, dict(plan.typed[name].types)
-        )
+            given.name or folder[name], table.rows, dict(plan.typed[name].types),
+            made_from=given.made_from,
+        )  # fmt: skip
         plan.notices += [Notice("note", name, "", note) for note in table.source.notes]
     plan.typed = add_words(plan.typed.values())
     _check_names(plan)
@@ -64,6 +66,7 @@ def make_import_plan(
         plan_primary_key(staging, plan, name, corrections.tables.get(name))
     for name in by_name:
         plan_foreign_keys(staging, plan, name, corrections.tables.get(name))
+    suggest_entities(staging, plan)
     for name, proposal in _propose_times(staging, plan, now).items():
         _plan_time(staging, plan, name, corrections.tables.get(name), proposal)
     for name, table in by_name.items():
