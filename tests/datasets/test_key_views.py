@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import relfrog
-from helpers import examples, sqlite
+from helpers import examples, inside, sqlite
 from relfrog import add_task, check, import_database, open_dataset
 from relfrog.datasets.entities import key_frame
 from relfrog.datasets.task_file import TaskFile
@@ -345,3 +345,19 @@ def test_a_task_comes_from_its_dataset_alone(
     for name in ("./sold", str(beside), "../beside/sold"):
         with pytest.raises(TaskError, match="no task"):
             open_dataset(folder).load_task(name)
+
+
+def test_inspect_says_which_keys_one_writes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = shop_of_categories(tmp_path)
+    found = relfrog.inspect(folder)["keys_in_sql"]
+    assert found["values"] == "source"
+    assert found["examples"]["categories"] == {"category_id": 9}  # the first row, by time
+    code, out, _ = inside(capfd, "inspect", str(folder))
+    assert code == 0
+    assert "Keys in label SQL are those of the source, such as categories.category_id = 9" in out
+    (folder / "import.json").unlink()
+    code, out, _ = inside(capfd, "inspect", str(folder))
+    assert code == 0
+    assert "Keys in label SQL are row numbers" in out

@@ -141,6 +141,7 @@ def inspection(found: dict[str, Any]) -> str:
         f"{len(found['foreign_keys'])} foreign keys, {routes['co_occurrence']} co-occurrence "
         f"routes, {routes['completion']} completion routes"
     )
+    lines.append(_keys_in_sql(found["keys_in_sql"]))
     if found["tasks"]:
         lines += ["", _task_table(found["tasks"])]
     else:
@@ -192,6 +193,18 @@ def check_lines(report: CheckReport) -> str:
 
 def _count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _keys_in_sql(about: dict[str, Any]) -> str:
+    """Which values one writes for keys in label SQL."""
+    if about["values"] == "rows":
+        return "Keys in label SQL are row numbers: 0, 1, 2, ..."
+    shown = [
+        " AND ".join(f"{table}.{column} = {value!r}" for column, value in key.items())
+        for table, key in list(about["examples"].items())[:3]
+    ]
+    examples = f", such as {'; '.join(shown)}" if shown else ""
+    return f"Keys in label SQL are those of the source{examples}"
 
 
 def task_summary(dataset: str, added: AddedTask) -> str:

@@ -97,6 +97,19 @@ class SourceKeys:
         self._values: dict[_Place, pd.Series] = {}
         self._frames: dict[str, pd.DataFrame | None] = {}
 
+    def example(self, table: str) -> dict[str, Any]:
+        """A key of a table as label SQL writes it: the value of each of its columns.
+
+        Empty if the table has no key in the source.
+        """
+        record = self._records[table]
+        values = {source: self._key(table, source) for source in record.key}
+        whole = np.flatnonzero(pd.DataFrame(values).notna().all(axis=1))
+        return {
+            record.column_from(source) or source: _python(column.iloc[int(whole[0])])
+            for source, column in (values.items() if len(whole) else ())
+        }
+
     def view(self, db: Database, sql: str) -> Database:
         """The tables that some SQL mentions, keys with the source's values.
 

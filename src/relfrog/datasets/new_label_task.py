@@ -79,6 +79,8 @@ def add_column_task(
     frames = {split: _split(task, split, full) for split in SPLITS}
     missing = len(rows_to_fill(opened, task, full))
     notes = [f"{missing:,} rows of {table} have no {target}: predict fills them in"]
+    if not missing:
+        notes = [f"every row of {table} has a {target}: predict needs to be told --entities"]
     if found.time_col is None:
         notes.append(
             f"{table} has no times: splits are by the hash of the key, and everything in the "

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 
 from relfrog.datasets.dataset import TableFile, open_dataset, read_tables
+from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.labels import SPLITS, label_stats
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import read_task_manifest, task_from, task_names
@@ -30,7 +31,7 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
 
     Returns:
         ``tables`` (list), ``foreign_keys`` (list), ``routes`` (``co_occurrence`` and
-        ``completion``), ``tasks`` (list), and the dataset's name and split times.
+        ``completion``), ``keys_in_sql``, ``tasks`` (list), and the dataset's name and split times.
 
     Raises:
         DatasetError: A file is damaged.
@@ -57,6 +58,7 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
         "tables": described,
         "foreign_keys": keys,
         "routes": _routes(tables),
+        "keys_in_sql": _keys_in_sql(opened),
         "tasks": _tasks(opened, labels),
     }
 
@@ -114,6 +116,20 @@ def _foreign_keys(connection: Any, table: TableFile) -> list[dict[str, Any]]:
         }
         for column, nulls in zip(present, counts, strict=True)
     ]
+
+
+def _keys_in_sql(opened: Dataset) -> dict[str, Any]:
+    """What keys label SQL has: the source's, with one of each table, or row numbers."""
+    keys = find_source_keys(opened)
+    if keys is None:
+        return {"values": "rows"}
+    found = {name: keys.example(name) for name in opened.manifest.tables}
+    shown = {t: {c: _plain(v) for c, v in key.items()} for t, key in found.items() if key}
+    return {"values": "source", "examples": shown}
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | str | bool) else str(value)
 
 
 def _tasks(opened: Dataset, labels: bool) -> list[dict[str, Any]]:

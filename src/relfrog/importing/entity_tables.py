@@ -25,6 +25,8 @@ __all__ = ["EntityTable", "plan_entities", "stage_entity", "suggest_entities"]
 _KEY_WORDS = {"id", "uuid", "guid", "key"}
 #: Of the distinct values of the smaller column, this share must be in the larger one.
 _SHARED = 0.5
+#: A table with this share of all values is the table of these entities.
+_MOST = 0.9
 
 
 @dataclass(frozen=True)
@@ -166,16 +168,22 @@ def stage_entity(
 def suggest_entities(staging: Staging, plan: ImportPlan) -> None:
     """Suggest a table for keys that several tables share and none has all of."""
     shared: dict[tuple[str, ...], list[tuple[str, str]]] = defaultdict(list)
+    parts: dict[tuple[str, ...], list[tuple[str, str]]] = defaultdict(list)
     for name, table in plan.typed.items():
         for column in table.types:
             if _may_name_entities(plan, name, column):
-                shared[table.words[column]].append((name, column))
+                # Part of a longer key it may be counted anew in each parent: 1, 2, 3, ...
+                of = parts if _is_part(plan, name, column) else shared
+                of[table.words[column]].append((name, column))
     for words, places in shared.items():
         keyed = [p for p in places if plan.mapping.tables[p[0]].primary_key == (p[1],)]
-        if len(places) < 2 or len(keyed) == len(places) or _suggested(plan, places, keyed):
+        if len(places) < 2 or len(keyed) == len(places):
             continue
+        if any(_has_most(plan, table, places) for table, _ in keyed):
+            continue  # a table that lacks a few of its rows, and a foreign key to it
         if not all(_overlap(staging, plan, places[0], other) for other in places[1:]):
             continue
+        places += [p for p in parts[words] if _overlap(staging, plan, places[0], p)]
         name = _plural("_".join(words[:-1]))
         if name.casefold() in {table.casefold() for table in plan.mapping.tables}:
             name = f"all_{name}"
@@ -195,21 +203,19 @@ def _may_name_entities(plan: ImportPlan, name: str, column: str) -> bool:
         return False
     if table.types[column].name not in ("integer", "text"):
         return False
-    if column in mapped.primary_key and len(mapped.primary_key) > 1:
-        return False  # a part of a key may be counted anew in each of its parents
-    return not any(column in key.columns for key in mapped.used_keys())
+    return not any((column,) == key.columns for key in mapped.used_keys())
 
 
-def _suggested(
-    plan: ImportPlan, places: list[tuple[str, str]], keyed: list[tuple[str, str]]
-) -> bool:
-    """Whether it was suggested already that one of these columns refers to another."""
-    parents = {table for table, _ in keyed}
-    return any(
-        key.columns == (column,) and key.parent in parents
-        for table, column in places
-        for key in plan.mapping.tables[table].foreign_keys
-    )
+def _is_part(plan: ImportPlan, name: str, column: str) -> bool:
+    mapped = plan.mapping.tables[name]
+    keys = [mapped.primary_key, *(key.columns for key in mapped.used_keys())]
+    return any(column in key and len(key) > 1 for key in keys)
+
+
+def _has_most(plan: ImportPlan, table: str, places: list[tuple[str, str]]) -> bool:
+    """Whether a table's primary key has most of the different values of all other columns."""
+    found = [plan.evidence.get((name, (column,))) for name, column in places if name != table]
+    return all(e is not None and e.distinct_matched >= _MOST * e.distinct for e in found)
 
 
 def _plural(noun: str) -> str:

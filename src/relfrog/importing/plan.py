@@ -64,6 +64,8 @@ def make_import_plan(
     _check_names(plan)
     for name in by_name:
         plan_primary_key(staging, plan, name, corrections.tables.get(name))
+        if plan.mapping.tables[name].made_from:
+            plan.mapping.tables[name].primary_key_origin = "chosen"
     for name in by_name:
         plan_foreign_keys(staging, plan, name, corrections.tables.get(name))
     suggest_entities(staging, plan)
