@@ -35,7 +35,8 @@ def label_by_hand(task: str, titles: dict[int, str], bought: pd.DataFrame) -> An
     if task == "counts":
         return min(len(bought), 3)
     if task == "sorts":
-        return tuple(int((bought["thing"] % 3 == i).any()) for i in range(3))
+        # Keys in label SQL are the source's: things are numbered from 1 there.
+        return tuple(int(((bought["thing"] + 1) % 3 == i).any()) for i in range(3))
     names = bought["thing"].map(titles)
     return "nothing" if not len(names) else names.mode().min()
 

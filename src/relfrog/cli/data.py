@@ -35,6 +35,12 @@ __all__ = ["DATA_COMMANDS"]
 @click.option("--time", multiple=True, metavar="TABLE.COL",
               help="Time column; TABLE=PARENT inherits the times of the rows that a row names, "
               "TABLE=none makes rows always visible.")  # fmt: skip
+@click.option("--view", multiple=True, metavar="NAME", help="View or pattern to read beside the "
+              "tables (repeat).  [default: none]")  # fmt: skip
+@click.option("--views", type=click.Choice(["all"]), help="Read all views beside the tables.")
+@click.option("--entity-from", multiple=True, metavar="TABLE.COL=NAME", help="Make a table of the "
+              "distinct values of a column, which then refers to it (repeat; several columns may "
+              "feed one table).")  # fmt: skip
 @click.option("--val", metavar="TIME", help="Validation time.  [default: proposed]")
 @click.option("--test", metavar="TIME", help="Test time.  [default: proposed]")
 @click.option("--on-duplicate", type=click.Choice(["error", "first"]), default="error",
@@ -50,7 +56,7 @@ __all__ = ["DATA_COMMANDS"]
               "mapping, as JSON.")  # fmt: skip
 def import_command(
     source: str, dest: str | None, dry_run: bool, as_json: bool, overwrite: bool, forget: bool,
-    mapping: Path | None, on_duplicate: str, name: str | None, **options: Any,
+    mapping: Path | None, on_duplicate: str, name: str | None, views: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Read a database and write a dataset folder.
 
@@ -61,6 +67,7 @@ def import_command(
     from relfrog.importing.database import import_database, plan_import
     from relfrog.importing.result import import_record
 
+    options["view"] = ("*",) if views == "all" else options["view"]
     if not dry_run and dest is None:
         raise click.UsageError("Missing argument 'DEST': the folder to create.")
     if dry_run:
@@ -172,12 +179,17 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 )
 @click.argument("dataset")
 @click.argument("name")
-@click.option("--sql", type=click.File("r", encoding="utf-8"), required=True,
+@click.option("--sql", type=click.File("r", encoding="utf-8"),
               help="File with the label SQL, or - for standard input.")  # fmt: skip
-@click.option("--type", "type_", required=True,
+@click.option("--autocomplete", metavar="TABLE.COL", help="Column to fill in, instead of SQL: its "
+              "values are the labels.")  # fmt: skip
+@click.option("--labels", type=click.Path(path_type=Path), metavar="FILE", help="CSV or Parquet "
+              "file of labels, instead of SQL: the entity's key, the time, the label.")  # fmt: skip
+@click.option("--type", "type_",
               type=click.Choice([kind.word for kind in TASK_KINDS.values()]),
-              help="What is predicted.")  # fmt: skip
-@click.option("--horizon", required=True, help="How far ahead a label looks: '30 days'.")
+              help="What is predicted.  [default for --autocomplete: what suits the column]"
+              )  # fmt: skip
+@click.option("--horizon", help="How far ahead a label looks: '30 days'.")
 @click.option("--entity", metavar="TABLE[.COL]", help="Table to predict for; COL is its key in the "
               "SQL.  [default: the primary key's name]")  # fmt: skip
 @click.option(
@@ -202,19 +214,21 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a task of this name.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was added as JSON.")
 def task_command(
-    dataset: str, name: str, sql: Any, type_: str, hide: Any, as_json: bool, **options: Any
+    dataset: str, name: str, sql: Any, type_: str | None, hide: Any, as_json: bool, **options: Any
 ) -> None:
-    """Add a prediction task from label SQL, after trying it on all splits.
+    """Add a prediction task, after trying it on all splits.
 
     Labels are written in DuckDB SQL, which sees every table, the relation timestamps(timestamp)
-    with the seed times, and {timedelta}. It returns one row per seed time and entity.
+    with the seed times, and {timedelta}. It returns one row per seed time and entity. Keys have the
+    values of the source. Or they are the values of a column, or come from a file.
     """
     import dataclasses
 
     from relfrog.cli.summaries import task_summary
     from relfrog.datasets.new_task import add_task
 
-    added = add_task(dataset, name, sql.read(), type=type_, hide=tuple(hide), **options)
+    text = None if sql is None else sql.read()
+    added = add_task(dataset, name, text, type=type_, hide=tuple(hide), **options)
     if as_json:
         splits = {split: dataclasses.asdict(stats) for split, stats in added.stats.items()}
         about = {"task": added.manifest.name, "task_type": added.manifest.task_type}

@@ -172,6 +172,7 @@ def inspection(found: dict[str, Any]) -> str:
         f"{len(found['foreign_keys'])} foreign keys, {routes['co_occurrence']} co-occurrence "
         f"routes, {routes['completion']} completion routes"
     )
+    lines.append(_keys_in_sql(found["keys_in_sql"]))
     if found["tasks"]:
         lines += ["", _task_table(found["tasks"])]
         own = [
@@ -235,6 +236,18 @@ def check_lines(report: CheckReport) -> str:
     return "\n".join(lines)
 
 
+def _keys_in_sql(about: dict[str, Any]) -> str:
+    """Which values one writes for keys in label SQL."""
+    if about["values"] == "rows":
+        return "Keys in label SQL are row numbers: 0, 1, 2, ..."
+    shown = [
+        " AND ".join(f"{table}.{column} = {value!r}" for column, value in key.items())
+        for table, key in list(about["examples"].items())[:3]
+    ]
+    examples = f", such as {'; '.join(shown)}" if shown else ""
+    return f"Keys in label SQL are those of the source{examples}"
+
+
 def task_summary(dataset: str, added: AddedTask) -> str:
     """A task that was added: its labels, and the next command."""
     rows = [
@@ -247,10 +260,13 @@ def task_summary(dataset: str, added: AddedTask) -> str:
         ]
         for split, stats in added.stats.items()
     ]
+    manifest = added.manifest
+    how = f"{manifest.timedelta} ahead"
+    if manifest.kind == "autocomplete":
+        how = f"fills in {manifest.entity_table}.{manifest.target_col}"
     return "\n".join(
         [
-            f"Added task {added.manifest.name} ({added.manifest.task_type}, "
-            f"{added.manifest.timedelta} ahead) in {added.folder}",
+            f"Added task {manifest.name} ({manifest.task_type}, {how}) in {added.folder}",
             "",
             table(["split", "rows", "seed times", "entities", "label"], rows, right=[1, 2, 3]),
             "",

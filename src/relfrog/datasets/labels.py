@@ -17,7 +17,7 @@ from relfrog.kinds import TASK_KINDS
 from relfrog.support.duckdb import silence
 
 __all__ = [
-    "SPLITS", "LabelStats", "label_stats", "run_sql", "seed_times", "timed_first",
+    "SPLITS", "LabelStats", "label_rows", "label_stats", "run_sql", "seed_times", "timed_first",
     "window_problems",
 ]  # fmt: skip
 
@@ -89,6 +89,19 @@ def run_sql(
     finally:
         timer.cancel()
         connection.close()
+
+
+def label_rows(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> pd.DataFrame:
+    """What a task's SQL gives at some times, entities and targets as row numbers.
+
+    Raises:
+        TaskError: See `run_sql`; or a key that it gives is not in its table.
+    """
+    sql = task.sql or ""
+    if task.source_keys is None:
+        return run_sql(sql, db, timestamps, task.timedelta)
+    frame = run_sql(sql, task.source_keys.view(db, sql), timestamps, task.timedelta)
+    return task.source_keys.to_rows(frame, task.ends)
 
 
 def timed_first(db: Database, upto: pd.Timestamp | None = None) -> Database:
@@ -193,7 +206,7 @@ def window_problems(dataset: Dataset, task: Task, full: Database) -> list[tuple[
     is_list = TASK_KINDS[task.task_type.value].ranks
 
     def answers(db: Database) -> dict[Any, str]:
-        frame = run_sql(task.sql or "", db, [start], task.timedelta)
+        frame = label_rows(task, db, [start])
         values = frame[task.target_col].map(sorted if is_list else lambda v: v)
         if (frame[task.time_col] != start).any():
             odd = frame[task.time_col][frame[task.time_col] != start]

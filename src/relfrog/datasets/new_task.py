@@ -3,61 +3,46 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
+import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
+import pyarrow as pa
 from relbench.base import Database, TaskType
 from relbench.manifest import KIND_FORECAST
 
-from relfrog.datasets.dataset import open_dataset
-from relfrog.datasets.labels import LabelStats, label_stats, run_sql, window_problems
+from relfrog.datasets.key_views import find_source_keys
+from relfrog.datasets.labels import LabelStats, label_rows, label_stats, window_problems
+from relfrog.datasets.new_label_task import add_column_task, add_file_task
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.task_file import TaskFile
+from relfrog.datasets.task_folder import (
+    TYPES,
+    AddedTask,
+    entity_end,
+    hidden_columns,
+    new_folder,
+    write_task,
+)
 from relfrog.datasets.task_splits import fit_splits, need_times
-from relfrog.datasets.tasks import NoLabels, need_column
-from relfrog.errors import DatasetError, TaskError, UsageError, unknown
+from relfrog.datasets.tasks import NoLabels, need_column, task_from
+from relfrog.errors import TaskError, UsageError
 from relfrog.kinds import TASK_KINDS
-from relfrog.support.files import atomic_folder
 
 __all__ = ["TYPES", "AddedTask", "add_task"]
-
-#: RelBench's task types by their short names.
-TYPES = {kind.word: name for name, kind in TASK_KINDS.items()}
-
-
-@dataclass(frozen=True, repr=False)
-class AddedTask:
-    """A task that was added to a dataset.
-
-    Attributes:
-        manifest: Its manifest.
-        folder: Its folder.
-        stats: Statistics of its labels per split.
-        notes: What was chosen for the user: splits of its own, where training begins.
-        warnings: What is wrong with the labels, and what to do.
-    """
-
-    manifest: TaskFile
-    folder: Path
-    stats: dict[str, LabelStats]
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{stats.rows:,} {split}" for split, stats in self.stats.items())
-        what = f"{self.manifest.task_type}, {self.manifest.timedelta} ahead"
-        return f"AddedTask({self.manifest.name}: {what}, labels: {counts})"
 
 
 def add_task(
     dataset: str | Path,
     name: str,
-    sql: str,
+    sql: str | None = None,
     *,
-    type: str,
-    horizon: str,
+    type: str | None = None,
+    horizon: str | None = None,
+    autocomplete: str | None = None,
+    labels: str | Path | pd.DataFrame | None = None,
     entity: str | None = None,
     source: str | None = None,
     target: str | None = None,
@@ -71,20 +56,27 @@ def add_task(
     test: str | None = None,
     overwrite: bool = False,
 ) -> AddedTask:
-    """Add a prediction task to a dataset folder, after running its SQL on all splits.
+    """Add a prediction task to a dataset folder, after trying it on all splits.
+
+    Its labels come from SQL, from a column that is to be filled in, or from a file.
 
     Args:
         dataset: A dataset folder.
         name: The task's name.
-        sql: DuckDB SQL that returns one row per seed time and entity with its label. It can use
-            every table, ``timestamps(timestamp)`` with the seed times, and ``{timedelta}``.
-        type: ``binary``, ``multiclass``, ``multilabel``, ``regression`` or ``recommendation``.
+        sql: DuckDB SQL: it sees every table, ``timestamps(timestamp)`` with the seed times, and
+            ``{timedelta}``, and gives one row per seed time and entity with its label. In a
+            dataset that `relfrog import` made, keys have the values of the source.
+        type: ``binary``, ``multiclass``, ``multilabel``, ``regression`` or ``recommendation``; of
+            a column, by default the one that suits it.
         horizon: How far ahead a label looks, such as ``30 days``.
-        entity: The table whose rows are predicted for, with the SQL's column for it if that is
-            not named like the primary key: ``customers`` or ``customers.buyer_id``.
-        source: For a recommendation: the table whose rows get a list, in the same form.
-        target: For a recommendation: the table of the targets, in the same form.
-        label: The SQL's column with the label; by default the only remaining column.
+        autocomplete: A column to fill in, as ``table.column``; instead of SQL.
+        labels: A CSV or Parquet file, or a frame, with the entity's key, the time and the label;
+            instead of SQL.
+        entity: The table whose rows are predicted for, with the SQL's column for it if that
+            is not named like the primary key: ``customers`` or ``customers.buyer_id``.
+        source: For a recommendation: the table whose rows get a list, likewise.
+        target: For a recommendation: the table the list is taken from, likewise.
+        label: The SQL's column with the label; the only one left if None.
         time: The SQL's column with the seed time.
         eval_times: Seed times in validation and in test.
         k: For a recommendation: the length of the list.
@@ -99,19 +91,28 @@ def add_task(
     Raises:
         TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
     """
-    opened = open_dataset(dataset)
-    if not opened.is_local:
-        raise DatasetError(f"{dataset} is hosted elsewhere; a task can be added to a folder only")
-    folder = Path(opened.dataset_dir) / "tasks" / name
-    if not name or Path(name).name != name or name.startswith(".") or len(name) > 100:
-        raise UsageError(f"{name!r} cannot be a task's name: it becomes the name of a folder")
-    if folder.exists() and not overwrite:
-        raise TaskError(f"the dataset has a task {name} already. Replace it with --overwrite.")
-    if type not in TYPES:
-        raise UsageError(f"unknown task type {type!r}. Types are {', '.join(TYPES)}")
+    about: _Common = {"description": description, "hide": hide, "overwrite": overwrite}
+    if sum(given is not None for given in (sql, autocomplete, labels)) != 1:
+        raise UsageError(
+            "labels come from one of --sql FILE, --autocomplete TABLE.COLUMN, --labels"
+        )
+    if autocomplete is not None:
+        _refuse_options("--autocomplete", entity=entity, source=source, target=target, k=k,
+                        label=label, horizon=horizon)  # fmt: skip
+        return add_column_task(dataset, name, autocomplete, type=type, **about)
+    if horizon is not None:
+        _check_horizon(horizon)
+    if labels is not None:
+        _refuse_options("--labels", source=source, target=target, k=k)
+        return add_file_task(
+            dataset, name, labels, entity=entity, type=type, horizon=horizon, label=label,
+            time=time, **about,
+        )  # fmt: skip
+    if type is None or horizon is None:
+        raise UsageError("a task from SQL needs --type and --horizon")
+    opened, folder = new_folder(dataset, name, type, overwrite)
     _check_options(type, entity, source, target, k)
     need_times(opened)
-    _check_horizon(horizon)
     manifest = TaskFile(
         name=name,
         kind=KIND_FORECAST,
@@ -120,19 +121,20 @@ def add_task(
         time_col=time,
         timedelta=horizon,
         num_eval_timestamps=eval_times,
-        remove_columns=_hidden(opened, hide),
+        remove_columns=hidden_columns(opened, hide),
         sql=sql,
+        keys="source" if find_source_keys(opened) is not None else None,
     )
     if TASK_KINDS[TYPES[type]].ranks:
         assert source is not None
         assert target is not None
-        manifest.src_entity_table, manifest.src_entity_col = _end(opened, source)
-        manifest.dst_entity_table, manifest.dst_entity_col = _end(opened, target)
+        manifest.src_entity_table, manifest.src_entity_col = entity_end(opened, source)
+        manifest.dst_entity_table, manifest.dst_entity_col = entity_end(opened, target)
         manifest.eval_k = k or 10
         manifest.target_col = label
     else:
         assert entity is not None
-        manifest.entity_table, manifest.entity_col = _end(opened, entity)
+        manifest.entity_table, manifest.entity_col = entity_end(opened, entity)
         manifest.target_col = label or "?"
     full = opened.get_db(upto_test_timestamp=False)
     _complete(opened, manifest, full)
@@ -143,12 +145,24 @@ def add_task(
     for is_error, text, remedy in window_problems(task.dataset, task, full):
         if is_error:
             raise TaskError(f"{text}. {remedy}")
-    with atomic_folder(folder, overwrite, lambda _: "") as partial:
-        for split, frame in frames.items():
-            frame.to_parquet(partial / f"{split}.parquet", index=False)
-        manifest.save(partial / "manifest.yaml")
+    manifest.relbench_agrees = manifest.keys is None or _relbench_agrees(
+        opened, manifest, frames, full
+    )
+    write_task(folder, manifest, frames, overwrite)
     warnings = tuple(f"{p.text}. {p.remedy}" for p in fitted.problems)
     return AddedTask(manifest, folder, stats, fitted.notes, warnings)
+
+
+class _Common(TypedDict):
+    description: str | None
+    hide: tuple[str, ...]
+    overwrite: bool
+
+
+def _refuse_options(of: str, **options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(f"{of} takes no --{name}")
 
 
 def _check_options(
@@ -175,43 +189,10 @@ def _check_horizon(horizon: str) -> None:
         raise UsageError(f"horizon {horizon!r} must be longer than nothing")
 
 
-def _end(dataset: Dataset, text: str) -> tuple[str, str]:
-    """Parse TABLE or TABLE.COLUMN: the table, and the SQL's column for its key."""
-    tables = dataset.manifest.tables
-    table, column = text, None
-    if text not in tables:
-        table, _, column = text.rpartition(".")
-    if table not in tables:
-        raise TaskError(str(unknown("table", text if not table else table, tables)))
-    pkey = tables[table].pkey
-    if pkey is None:
-        raise TaskError(
-            f"table {table} has no primary key, so nothing can be predicted for its rows. "
-            f"Import it with --pk {table}.COLUMN"
-        )
-    return table, column or pkey
-
-
-def _hidden(dataset: Dataset, hide: tuple[str, ...]) -> list[list[str]]:
-    tables = dataset.manifest.tables
-    pairs = []
-    for text in hide:
-        table, _, column = text.rpartition(".")
-        if table not in tables or not column:
-            raise UsageError(f"--hide {text}: write it as TABLE.COLUMN")
-        path = Path(dataset.db_dir) / f"{table}.parquet"
-        known = pq.read_schema(path).names
-        if column not in known:
-            raise TaskError(str(unknown(f"column in table {table}", column, known)))
-        pairs.append([table, column])
-    return pairs
-
-
 def _complete(dataset: Dataset, manifest: TaskFile, full: Database) -> None:
     """Run the SQL at one seed time, check its columns, and find the label column."""
-    frame = run_sql(
-        manifest.sql or "", full, [dataset.val_timestamp], pd.Timedelta(manifest.timedelta)
-    )
+    task = task_from(dataset, manifest)
+    frame = label_rows(task, full, [dataset.val_timestamp])
     keys = [manifest.time_col, manifest.entity_col or manifest.src_entity_col]
     keys += [manifest.dst_entity_col] if manifest.dst_entity_col else []
     for column in keys:
@@ -243,6 +224,33 @@ def _labels(task: Task, split: str, full: Database) -> pd.DataFrame:
     if task.task_type is TaskType.BINARY_CLASSIFICATION:
         frame[task.target_col] = frame[task.target_col].astype("int64")
     return frame
+
+
+def _relbench_agrees(
+    dataset: Dataset, manifest: TaskFile, frames: dict[str, pd.DataFrame], full: Database
+) -> bool:
+    """Whether the SQL gives these labels with row numbers for keys, too.
+
+    It does unless it looks at the value of a key: RelBench, which knows row numbers only, can then
+    run it as it is.
+    """
+    task = task_from(dataset, replace(manifest, keys=None))
+    try:
+        return all(_equal(frame, _labels(task, split, full)) for split, frame in frames.items())
+    except TaskError:
+        return False
+
+
+def _equal(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    if len(one) != len(other) or list(one.columns) != list(other.columns):
+        return False
+    for name in one:
+        if pd.api.types.is_float_dtype(one[name]) and pd.api.types.is_float_dtype(other[name]):
+            if not np.allclose(one[name], other[name], rtol=1e-9, atol=0, equal_nan=True):
+                return False
+        elif pa.array(one[name]) != pa.array(other[name]):
+            return False
+    return True
 
 
 def _horizon_help(text: str) -> str:

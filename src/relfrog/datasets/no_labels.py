@@ -92,5 +92,7 @@ def _times(task: Task, split: str, full: Database) -> tuple[Database, pd.Datetim
 
 def _given(task: Task, known: Database, times: pd.DatetimeIndex) -> int:
     """The number of entities that the SQL gives though they are not there yet."""
-    frame = run_sql(task.sql or "", known, list(times), task.timedelta)
+    sql, keys = task.sql or "", task.source_keys
+    shown = known if keys is None else keys.view(known, sql)
+    frame = run_sql(sql, shown, list(times), task.timedelta)
     return int(frame[task.entity_col].nunique())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from relbench.base import Database
 from relbench.load import RelBenchDataset
@@ -57,6 +58,12 @@ class OpenedDataset(RelBenchDataset):
             raise DatasetError(
                 f"{self.dataset_dir}: {text} See all findings: relfrog check {self.dataset_dir}"
             ) from None
+
+    def load_task(self, task_name: str | Path, *, regenerate: bool = False) -> Any:
+        """A task of this dataset alone: RelBench's own would look in the current folder first."""
+        from relfrog.datasets.tasks import load_task
+
+        return load_task(self, str(task_name), regenerate=regenerate)
 
     def make_db(self) -> Database:
         """Read all tables."""

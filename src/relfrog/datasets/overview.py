@@ -11,6 +11,7 @@ import duckdb
 import pandas as pd
 
 from relfrog.datasets.dataset import TableFile, open_dataset, read_tables
+from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.known_from import KnownFrom, read_known_from, recorded_keys
 from relfrog.datasets.labels import SPLITS, label_stats
 from relfrog.datasets.protocols import Dataset
@@ -32,7 +33,7 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
 
     Returns:
         ``tables`` (list), ``foreign_keys`` (list), ``routes`` (``co_occurrence`` and
-        ``completion``), ``tasks`` (list), and the dataset's name and split times.
+        ``completion``), ``keys_in_sql``, ``tasks`` (list), and the dataset's name and split times.
 
     Raises:
         DatasetError: A file is damaged.
@@ -62,6 +63,7 @@ def inspect(dataset: str | Path, *, labels: bool = True) -> dict[str, Any]:
         "tables": described,
         "foreign_keys": keys,
         "routes": _routes(tables),
+        "keys_in_sql": _keys_in_sql(opened),
         "tasks": _tasks(opened, labels),
     }
 
@@ -152,6 +154,20 @@ def _foreign_keys(connection: Any, table: TableFile) -> list[dict[str, Any]]:
     ]
 
 
+def _keys_in_sql(opened: Dataset) -> dict[str, Any]:
+    """What keys label SQL has: the source's, with one of each table, or row numbers."""
+    keys = find_source_keys(opened)
+    if keys is None:
+        return {"values": "rows"}
+    found = {name: keys.example(name) for name in opened.manifest.tables}
+    shown = {t: {c: _plain(v) for c, v in key.items()} for t, key in found.items() if key}
+    return {"values": "source", "examples": shown}
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | str | bool) else str(value)
+
+
 def _tasks(opened: Dataset, labels: bool) -> list[dict[str, Any]]:
     found = []
     full = None
@@ -168,6 +184,7 @@ def _tasks(opened: Dataset, labels: bool) -> list[dict[str, Any]]:
             for key in ("val_timestamp", "test_timestamp", "train_from"):
                 if getattr(manifest, key) is not None:
                     entry[key] = getattr(manifest, key)
+            entry["keys"] = manifest.keys or "rows"
             if manifest.eval_k is not None:
                 entry["eval_k"] = manifest.eval_k
             if not labels:

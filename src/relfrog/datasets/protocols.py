@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from relbench.base import Database, Table, TaskType
     from relbench.manifest import DatasetManifest
 
+    from relfrog.datasets.key_views import SourceKeys
+
 __all__ = ["Dataset", "Task"]
 
 
@@ -65,6 +67,8 @@ class Task(Protocol):
         num_eval_timestamps: number of seed times in validation and in test.
         remove_columns: columns hidden from the model, as pairs of table and column.
         sql: the label SQL; None if labels come as files.
+        completes: whether the label is a column of the entity table, to be filled in.
+        source_keys: the source's keys, where the SQL is written in them; else None.
         dst_entity_table: the table of the targets, for a recommendation; else empty.
         eval_k: the length of a list, for a recommendation; else 0.
     """
@@ -80,6 +84,8 @@ class Task(Protocol):
     num_eval_timestamps: int
     remove_columns: list[tuple[str, str]]
     sql: str | None
+    completes: bool
+    source_keys: SourceKeys | None
     dst_entity_table: str
     eval_k: int
 
@@ -87,6 +93,11 @@ class Task(Protocol):
         self, split: str, mask_input_cols: bool | None = None, db: Database | None = None
     ) -> Table:
         """The label table of a split; without the label column if it is masked."""
+        ...
+
+    @property
+    def ends(self) -> list[tuple[str, str]]:
+        """The columns of the labels that hold rows, and the table of each."""
         ...
 
     def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pandas as pd
+import yaml
+from relbench import hf
 from relbench.base import Database, Table
-from relbench.manifest import KIND_EXTERNAL, KIND_FORECAST, TaskManifest
+from relbench.manifest import KIND_AUTOCOMPLETE, KIND_EXTERNAL, KIND_FORECAST, TaskManifest
 
 from relfrog.datasets.protocols import Dataset
+from relfrog.errors import TaskError, unknown
 
-__all__ = ["BegunDatabase", "TaskFile", "with_own_splits"]
+__all__ = [
+    "LABELS_FILE", "BegunDatabase", "TaskFile", "read_task_manifest", "task_names",
+    "with_own_splits",
+]  # fmt: skip
+
+#: The user's own labels, in the source's keys, beside the manifest.
+LABELS_FILE = "labels.parquet"
+#: Fields of `TaskFile` that are not in the file.
+_NOT_IN_FILE = ("longest_in_relbench", "relbench_agrees")
+#: Fields that RelBench does not have.
+_ADDED = (
+    "val_timestamp", "test_timestamp", "train_from", "split_reason", "horizon", "keys", "labels",
+    "source_sql",
+)  # fmt: skip
 
 
 @dataclass
@@ -27,31 +44,43 @@ class TaskFile(TaskManifest):
         test_timestamp: The task's own test time; None for the dataset's.
         train_from: The time before which there are no training times; None for the first row's.
         split_reason: Where the task's own times come from.
+        keys: "source" if the SQL is written in the source's keys; otherwise keys are row numbers.
+        labels: "column" if a column of the entity table is the label, "file" if the labels are in
+            `labels.parquet`; None if the kind of the task says it.
         source_sql: The SQL, in a file only, where RelBench would make other labels of it.
         horizon: The horizon, in a file only, where RelBench would find it longer than validation.
         longest_in_relbench: The longest horizon that RelBench takes; not in the file.
+        relbench_agrees: Whether RelBench makes the same labels of the SQL, given the same splits;
+            not in the file.
     """
 
     val_timestamp: str | None = None
     test_timestamp: str | None = None
     train_from: str | None = None
     split_reason: str | None = None
+    keys: str | None = None
+    labels: str | None = None
     source_sql: str | None = None
     horizon: str | None = None
     longest_in_relbench: str | None = None
+    relbench_agrees: bool = True
 
     @property
     def same_in_relbench(self) -> bool:
         """Whether RelBench makes the same labels of the SQL, but for earlier training times."""
-        return self.val_timestamp is None
+        return self.val_timestamp is None and self.relbench_agrees
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> TaskFile:
         """From the file, in the form that RelFrog works with."""
-        found = super().from_dict({k: v for k, v in d.items() if k != _NOT_IN_FILE})
-        assert isinstance(found, TaskFile)
+        found = cast(
+            "TaskFile", super().from_dict({k: v for k, v in d.items() if k not in _NOT_IN_FILE})
+        )
         if found.source_sql is not None:
             found.kind, found.sql, found.source_sql = KIND_FORECAST, found.source_sql, None
+            found.relbench_agrees = False
+        elif found.labels == "column":
+            found.kind = KIND_AUTOCOMPLETE
         if found.horizon is not None:
             found.longest_in_relbench = found.timedelta
             found.timedelta, found.horizon = found.horizon, None
@@ -60,25 +89,69 @@ class TaskFile(TaskManifest):
                 setattr(found, key, str(pd.Timestamp(getattr(found, key))))
         return found
 
+    @classmethod
+    def load(cls, path: str | Path) -> TaskFile:
+        """Read a file."""
+        return cast("TaskFile", super().load(path))
+
     def to_dict(self) -> dict[str, Any]:
         """For the file, in a form that RelBench reads rightly, too."""
         shown = self
-        if not self.same_in_relbench and self.kind == KIND_FORECAST:
+        if self.labels == "column":
+            shown = replace(self, kind=KIND_EXTERNAL)
+        elif not self.same_in_relbench and self.kind == KIND_FORECAST:
             shown = replace(self, kind=KIND_EXTERNAL, sql=None, source_sql=self.sql)
             longest = self.longest_in_relbench
             if longest is not None and pd.Timedelta(self.timedelta) > pd.Timedelta(longest):
                 shown = replace(shown, timedelta=longest, horizon=self.timedelta)
         out: dict[str, Any] = super(TaskFile, shown).to_dict()
-        for key in (
-            "val_timestamp", "test_timestamp", "train_from", "split_reason", "horizon",
-            "source_sql",
-        ):  # fmt: skip
+        for key in _ADDED:
             if getattr(shown, key) is not None:
                 out[key] = getattr(shown, key)
         return out
 
+    def labels_file(self, folder: Path) -> Path | None:
+        """Where the user's own labels are, if the task has any."""
+        return folder / LABELS_FILE if self.labels == "file" else None
 
-_NOT_IN_FILE = "longest_in_relbench"
+
+def task_names(dataset: Dataset) -> list[str]:
+    """The tasks of an opened dataset."""
+    return list(dataset.get_task_names())
+
+
+def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskFile, Path]:
+    """A task's manifest and folder.
+
+    Raises:
+        TaskError: There is no such task, or its manifest cannot be read.
+    """
+    names = task_names(dataset)
+    if name not in names:
+        if not names:
+            raise TaskError(
+                "the dataset has no tasks. Add one: relfrog task DATASET NAME --sql FILE"
+            )
+        raise TaskError(str(unknown("task", name, names)))
+    folder = _task_folder(dataset, name)
+    try:
+        manifest = TaskFile.load(folder / "manifest.yaml")
+        manifest.validate()
+    except (yaml.YAMLError, RecursionError) as error:
+        text = " ".join(str(error).split())
+        raise TaskError(f"task {name}: {folder / 'manifest.yaml'} is no YAML: {text}") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TaskError(f"task {name}: the manifest is wrong: {error}") from None
+    return manifest, folder
+
+
+def _task_folder(dataset: Dataset, name: str) -> Path:
+    """Beside the database, or where RelBench hosts tasks that came later than their database."""
+    folder = Path(dataset.dataset_dir) / "tasks" / name
+    if not dataset.is_local and not (folder / "manifest.yaml").exists():
+        found = hf.find_task_dir(dataset.manifest.name, name, revision=dataset.revision)
+        folder = folder if found is None else Path(found)
+    return folder
 
 
 def with_own_splits(dataset: Dataset, manifest: TaskManifest) -> Dataset:

@@ -11,28 +11,29 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import relbench.base
-import yaml
-from relbench import hf, metrics
-from relbench.base import (
-    AutoCompleteTask,
-    BaseTask,
-    Database,
-    EntityTask,
-    RecommendationTask,
-    Table,
-    TaskType,
-)
+from relbench import metrics
+from relbench.base import BaseTask, Database, EntityTask, RecommendationTask, Table, TaskType
 from relbench.load import DEFAULT_METRICS
 from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 
-from relfrog.datasets.labels import run_sql, timed_first
+from relfrog.datasets import autocomplete
+from relfrog.datasets.external import read_labels
+from relfrog.datasets.key_views import SourceKeys, find_source_keys
+from relfrog.datasets.labels import label_rows, timed_first
 from relfrog.datasets.protocols import Dataset, Task
-from relfrog.datasets.task_file import BegunDatabase, TaskFile, with_own_splits
-from relfrog.errors import TaskError, unknown
+from relfrog.datasets.task_file import (
+    BegunDatabase,
+    TaskFile,
+    read_task_manifest,
+    task_names,
+    with_own_splits,
+)
+from relfrog.errors import TaskError
 
 __all__ = [
     "NoLabels",
     "asked_entities",
+    "check_label_frame",
     "load_task",
     "need_column",
     "read_task_manifest",
@@ -56,6 +57,8 @@ class _StoredLabels(BaseTask):
     dataset: Any  # ours, which RelBench's classes take for theirs
     sql: str | None = None
     train_from: pd.Timestamp | None = None
+    source_keys: SourceKeys | None = None
+    completes: bool = False
     dst_entity_table: str = ""
     eval_k: int = 0
     evaluator: str | None = None
@@ -64,13 +67,16 @@ class _StoredLabels(BaseTask):
     time_col: str
     target_col: str
 
-    def _describe(self, manifest: TaskManifest, folder: Path | None, regenerate: bool) -> None:
+    def _describe(
+        self, dataset: Dataset, manifest: TaskFile, folder: Path | None, regenerate: bool
+    ) -> None:
         """Set the attributes that RelBench's constructor does not take; called before it."""
         self.name, self.kind, self.evaluator = manifest.name, manifest.kind, manifest.evaluator
         self.task_type = TaskType(manifest.task_type)
         self._folder = None if regenerate else folder
-        first = getattr(manifest, "train_from", None)
+        first = manifest.train_from
         self.train_from = None if first is None else pd.Timestamp(first)
+        self._labels_file = None if folder is None else manifest.labels_file(folder)
         if manifest.kind == KIND_AUTOCOMPLETE:
             return
         ranks = self.task_type is TaskType.RECOMMENDATION
@@ -82,7 +88,14 @@ class _StoredLabels(BaseTask):
         self.num_eval_timestamps = manifest.num_eval_timestamps
         if manifest.kind == KIND_FORECAST:
             self.sql = _needed(manifest, "sql")
-        elif regenerate:
+            if manifest.keys == "source":
+                self.source_keys = find_source_keys(dataset)
+                if self.source_keys is None:
+                    raise ValueError(
+                        "its SQL is written in the keys of the source, but the dataset has none: "
+                        "import.json is missing or damaged. Import the database again."
+                    )
+        elif regenerate and self._labels_file is None:
             raise ValueError(f"{manifest.kind} labels are files, and no SQL makes them anew")
 
     def get_table(
@@ -97,6 +110,9 @@ class _StoredLabels(BaseTask):
         try:
             if path is not None and path.exists():
                 table = self._read(path)
+            elif self._labels_file is not None:
+                frame = read_labels(self._labels_file, _as_ours(self.dataset), self, split)
+                table = Table(frame, self._label_keys(), None, self.time_col)
             else:
                 table = super().get_table(split, False, self._timed_first(split, db))
         except (OSError, LookupError, TypeError, pa.ArrowException) as error:
@@ -133,6 +149,11 @@ class _StoredLabels(BaseTask):
     def _label_keys(self) -> dict[str, str]:
         return {self.entity_col: self.entity_table}
 
+    @property
+    def ends(self) -> list[tuple[str, str]]:
+        """The columns of the labels that hold rows, and the table of each."""
+        return list(self._label_keys().items())
+
     def evaluate(
         self, pred: Any, target_table: Table | None = None, metrics: list[Any] | None = None
     ) -> Any:
@@ -149,9 +170,9 @@ class _EntityTask(_StoredLabels, EntityTask):
     """Predict a value for each entity."""
 
     def __init__(
-        self, dataset: Dataset, manifest: TaskManifest, folder: Path | None, regenerate: bool
+        self, dataset: Dataset, manifest: TaskFile, folder: Path | None, regenerate: bool
     ) -> None:
-        self._describe(manifest, folder, regenerate)
+        self._describe(dataset, manifest, folder, regenerate)
         self.metrics = [
             metrics.make_nmae(lambda: self.nmae_std) if name == "nmae" else getattr(metrics, name)
             for name in DEFAULT_METRICS.get(self.task_type, ())
@@ -175,9 +196,9 @@ class _RecommendationTask(_StoredLabels, RecommendationTask):
     """Predict a list of targets for each entity."""
 
     def __init__(
-        self, dataset: Dataset, manifest: TaskManifest, folder: Path | None, regenerate: bool
+        self, dataset: Dataset, manifest: TaskFile, folder: Path | None, regenerate: bool
     ) -> None:
-        self._describe(manifest, folder, regenerate)
+        self._describe(dataset, manifest, folder, regenerate)
         self.src_entity_table, self.src_entity_col = self.entity_table, self.entity_col
         self.dst_entity_table = _needed(manifest, "dst_entity_table")
         self.dst_entity_col = self.target_col
@@ -193,22 +214,51 @@ class _RecommendationTask(_StoredLabels, RecommendationTask):
         return {self.entity_col: self.entity_table, self.target_col: self.dst_entity_table}
 
 
-class _AutoCompleteTask(_StoredLabels, AutoCompleteTask):
-    """Predict a column of the entity's own table."""
+class _AutoCompleteTask(_EntityTask):
+    """Predict a column of the entity's own table; see `relfrog.datasets.autocomplete`."""
 
-    def __init__(
-        self, dataset: Dataset, manifest: TaskManifest, folder: Path | None, regenerate: bool
+    completes = True
+    timedelta = pd.Timedelta(seconds=1)
+
+    def _describe(
+        self, dataset: Dataset, manifest: TaskFile, folder: Path | None, regenerate: bool
     ) -> None:
-        self._describe(manifest, folder, regenerate)
-        AutoCompleteTask.__init__(
-            self, _as_relbench(dataset), self.task_type, _needed(manifest, "entity_table"),
-            _needed(manifest, "target_col"), manifest.remove_columns,
-        )  # fmt: skip
+        super()._describe(dataset, manifest, folder, regenerate)
+        self.entity_table = _needed(manifest, "entity_table")
+        self.target_col = _needed(manifest, "target_col")
+        if self.entity_table not in dataset.manifest.tables:
+            raise ValueError(f"there is no table {self.entity_table}")
+        table = dataset.manifest.tables[self.entity_table]
+        self.entity_col = table.pkey or autocomplete.NO_KEY
+        self.time_col = table.time_col or autocomplete.NO_TIME
+
+    def hidden_columns(self) -> list[tuple[str, str]]:
+        """All columns the model must not see, the label's own among them."""
+        label = (self.entity_table, self.target_col)
+        return [*(pair for pair in self.remove_columns if pair != label), label]
+
+    def _get_table(self, split: str, db: Database | None = None) -> Table:
+        if db is None:
+            db = self.dataset.get_db(upto_test_timestamp=False)
+        frame = autocomplete.completed_labels(_as_ours(self.dataset), self, db, split)
+        if not len(frame):
+            raise NoLabels(f"no row of {self.entity_table} has a value there")
+        _check_labels(frame, self.target_col, self.task_type.value)
+        return Table(frame, self._label_keys(), None, self.time_col)
+
+    def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:
+        """Not needed: no SQL makes these labels."""
+        raise TaskError(f"the labels of task {self.name} are a column, not made at any time")
 
 
 def _as_relbench(dataset: Dataset) -> relbench.base.Dataset:
     """Cast to RelBench's class, of which it only uses what is in the protocol."""
     return cast("relbench.base.Dataset", dataset)
+
+
+def _as_ours(dataset: relbench.base.Dataset) -> Dataset:
+    """The other way round: what a task was made with."""
+    return cast("Dataset", dataset)
 
 
 def _needed(manifest: TaskManifest, key: str) -> str:
@@ -225,7 +275,7 @@ def asked_entities(task: Task, db: Database, timestamps: Sequence[pd.Timestamp])
     """
     if task.sql is None:
         raise TaskError("the labels are files, and one of them is missing")
-    frame = run_sql(task.sql, db, timestamps, task.timedelta)
+    frame = label_rows(task, db, timestamps)
     for column in (task.time_col, task.entity_col, task.target_col):
         need_column(frame, column)
     if len(frame):
@@ -246,6 +296,16 @@ def _label_frame(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -
         if not frame[task.target_col].map(lambda v: any(i < size for i in v)).any():
             raise NoLabels("the SQL gives no label")
     return frame
+
+
+def check_label_frame(task: Task, frame: pd.DataFrame) -> None:
+    """Refuse labels that are unusable, whatever they come from.
+
+    Raises:
+        TaskError: Labels repeat, are NULL, or are not of the task's type.
+    """
+    _check_entities(frame, task.entity_col, task.time_col)
+    _check_labels(frame, task.target_col, task.task_type.value)
 
 
 def _check_entities(frame: pd.DataFrame, entity: str, time: str) -> None:
@@ -310,46 +370,6 @@ def need_column(frame: pd.DataFrame, column: str) -> None:
         )
 
 
-def task_names(dataset: Dataset) -> list[str]:
-    """The names of the tasks of an opened dataset."""
-    return list(dataset.get_task_names())
-
-
-def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskFile, Path]:
-    """Read a task's manifest; return it with the task's folder.
-
-    Raises:
-        TaskError: There is no such task, or its manifest cannot be read.
-    """
-    names = task_names(dataset)
-    if name not in names:
-        if not names:
-            raise TaskError(
-                "the dataset has no tasks. Add one: relfrog task DATASET NAME --sql FILE"
-            )
-        raise TaskError(str(unknown("task", name, names)))
-    folder = _task_folder(dataset, name)
-    try:
-        manifest = TaskFile.load(folder / "manifest.yaml")
-        manifest.validate()
-    except (yaml.YAMLError, RecursionError) as error:
-        text = " ".join(str(error).split())
-        raise TaskError(f"task {name}: {folder / 'manifest.yaml'} is no YAML: {text}") from None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TaskError(f"task {name}: the manifest is wrong: {error}") from None
-    assert isinstance(manifest, TaskFile)
-    return manifest, folder
-
-
-def _task_folder(dataset: Dataset, name: str) -> Path:
-    """The folder of a task: in the dataset folder, or where RelBench hosts later tasks."""
-    folder = Path(dataset.dataset_dir) / "tasks" / name
-    if not dataset.is_local and not (folder / "manifest.yaml").exists():
-        found = hf.find_task_dir(dataset.manifest.name, name, revision=dataset.revision)
-        folder = folder if found is None else Path(found)
-    return folder
-
-
 def task_from(
     dataset: Dataset, manifest: TaskManifest, folder: Path | None = None, regenerate: bool = False
 ) -> Task:
@@ -364,13 +384,17 @@ def task_from(
     Raises:
         TaskError: The manifest does not fit the dataset.
     """
+    if not isinstance(manifest, TaskFile):
+        manifest = TaskFile(**vars(manifest))
     try:
         manifest.validate()
         dataset = with_own_splits(dataset, manifest)
-        if manifest.kind == KIND_AUTOCOMPLETE:
-            return _AutoCompleteTask(dataset, manifest, folder, regenerate)
         ranks = manifest.task_type == TaskType.RECOMMENDATION.value
         kind = _RecommendationTask if ranks else _EntityTask
+        if manifest.kind == KIND_AUTOCOMPLETE:
+            if ranks:
+                raise ValueError("a column cannot be filled in with lists of rows")
+            kind = _AutoCompleteTask
         return kind(dataset, manifest, folder, regenerate)
     except (
         AssertionError,

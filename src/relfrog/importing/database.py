@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Protocol
 
 from relfrog.errors import DatasetError, RelFrogError, SourceError, UsageError, unknown
+from relfrog.importing.entity_tables import plan_entities, stage_entity
 from relfrog.importing.kept import Kept, confirm, read_kept
 from relfrog.importing.key_plan import ImportPlan
 from relfrog.importing.mapping import Corrections, Notice, apply_flags, read_corrections
 from relfrog.importing.plan import make_import_plan
 from relfrog.importing.result import ImportResult, check_split, time_span, write_records
 from relfrog.importing.staging import StagedTable, Staging, is_out_of_space
+from relfrog.importing.views import choose_views, other_views
 from relfrog.importing.writer import write_tables
 from relfrog.io.sources import Source, SourceTable, open_source, scrub
 from relfrog.support.files import atomic_folder, recover
@@ -63,6 +65,8 @@ def import_database(
     pk: Sequence[str] = (),
     fk: Sequence[str] = (),
     time: Sequence[str] = (),
+    view: Sequence[str] = (),
+    entity_from: Sequence[str] = (),
     val: str | None = None,
     test: str | None = None,
     on_duplicate: str = "error",
@@ -85,6 +89,8 @@ def import_database(
         fk: Foreign keys, as ``table.column=parent.column``.
         time: Time columns, as ``table.column``; ``table=parent`` to inherit times from the rows
             that a row names, ``table=none`` for rows that are always visible.
+        view: Names or patterns of views to read beside the tables; ``*`` for all.
+        entity_from: Columns to make an entity table of, as ``table.column=name``.
         val: The validation time.
         test: The test time.
         on_duplicate: ``error``, or ``first`` to keep the first row of each key.
@@ -101,7 +107,20 @@ def import_database(
     _check_disjoint(source, dest)
     keep = dest if overwrite and not forget else None
     request = _Request(
-        source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory, keep
+        source,
+        schema,
+        tables,
+        exclude,
+        mapping,
+        pk,
+        fk,
+        time,
+        val,
+        test,
+        memory,
+        keep,
+        view,
+        entity_from,
     )
     with atomic_folder(dest, overwrite, _objection) as folder:
         staging_folder = folder / "staging"
@@ -137,6 +156,8 @@ def plan_import(
     pk: Sequence[str] = (),
     fk: Sequence[str] = (),
     time: Sequence[str] = (),
+    view: Sequence[str] = (),
+    entity_from: Sequence[str] = (),
     val: str | None = None,
     test: str | None = None,
     memory: str = "2GB",
@@ -150,7 +171,20 @@ def plan_import(
     """
     kept = None if keep is None else Path(keep)
     request = _Request(
-        source, schema, tables, exclude, mapping, pk, fk, time, val, test, memory, kept
+        source,
+        schema,
+        tables,
+        exclude,
+        mapping,
+        pk,
+        fk,
+        time,
+        val,
+        test,
+        memory,
+        kept,
+        view,
+        entity_from,
     )
     with (
         tempfile.TemporaryDirectory(prefix="relfrog-") as folder,
@@ -176,6 +210,8 @@ class _Request:
     memory: str
     #: The dataset folder whose corrections are kept.
     keep: Path | None
+    view: Sequence[str] = ()
+    entity_from: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\s*\d*[1-9]\d*(\.\d+)?\s*[KMGT]i?B\s*", self.memory, re.I):
@@ -205,18 +241,26 @@ class _PlannedImport:
         self._staging: Staging | None = None
         with open_source(request.source, request.schema) as source:
             try:
-                found = source.tables(also=request.tables)
+                views = source.views()
+                wanted = choose_views(views, request.view, request.exclude)
+                also = [*request.tables, *wanted, *corrections.tables]
+                found = source.tables(also=also)
                 if not request.tables and not request.exclude:
                     limits = kept.selection([t.name for t in found])
                     request = replace(request, tables=limits["tables"], exclude=limits["exclude"])
-                    found = source.tables(also=request.tables) if request.tables else found
+                    also += request.tables
+                    found = source.tables(also=also) if request.tables else found
                 own = _own_tables(source, found, request.tables, corrections)
                 found = [t for t in found if t not in own]
-                chosen = _choose(found, request.tables, request.exclude, corrections)
-                apply_flags(corrections, chosen, request.pk, request.fk, request.time)
-                kept.add_to(corrections, chosen)
+                chosen = _choose(found, request.tables, request.exclude, corrections, views, wanted)
+                made = plan_entities(corrections, chosen, request.entity_from)
+                outlines = [table.outline() for table in made]
+                apply_flags(corrections, [*chosen, *outlines], request.pk, request.fk, request.time)
+                kept.add_to(corrections, [*chosen, *outlines])
                 self._staging = Staging(staging_folder, request.memory)
                 staged = _stage(self._staging, source, chosen, progress)
+                read = {table.name: table for table in staged}
+                staged += [stage_entity(self._staging, table, read) for table in made]
                 progress.step("checking and proposing keys")
                 now = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
                 self._plan = make_import_plan(self._staging, staged, corrections, source.label, now)
@@ -238,6 +282,7 @@ class _PlannedImport:
                 }  # fmt: skip
                 if not corrections.closed:
                     confirm(self._plan.mapping, corrections)
+                self._plan.notices += other_views(views, {t.name for t in chosen})
             except BaseException as error:
                 self._close()
                 if isinstance(error, RelFrogError):
@@ -288,13 +333,17 @@ def _choose(
     tables: Sequence[str],
     exclude: Sequence[str],
     corrections: Corrections,
+    views: Sequence[str],
+    wanted: Sequence[str],
 ) -> list[SourceTable]:
-    """Select the tables to import."""
+    """Select the tables to import; the views that are wanted come beside them."""
     names = [t.name for t in found]
+    if not names and views:
+        raise SourceError("there are no tables, only views. Read them: --views all")
     if not names:
         raise SourceError("there are no tables. If they are in another schema, give it: --schema")
     for pattern in (*tables, *exclude):
-        if pattern not in names and not fnmatch.filter(names, pattern):
+        if not any(name == pattern or fnmatch.fnmatch(name, pattern) for name in (*names, *views)):
             raise unknown("table", pattern, names)
 
     def matches(name: str, patterns: Sequence[str]) -> bool:
@@ -303,9 +352,9 @@ def _choose(
     chosen = [
         t
         for t in found
-        if (not tables or matches(t.name, tables))
+        if (not tables or matches(t.name, tables) or t.name in wanted)
         and not matches(t.name, exclude)
-        and (not corrections.closed or t.name in corrections.tables)
+        and (not corrections.closed or t.name in corrections.tables or t.name in wanted)
     ]
     if not chosen:
         raise UsageError("no table is left to import. Check --tables, --exclude and the mapping.")

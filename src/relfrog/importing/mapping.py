@@ -89,6 +89,8 @@ class TableMapping:
     foreign_keys: list[ForeignKeyMapping] = field(default_factory=list)
     #: Rows without a time of their own are known from the latest of the rows that these keys name.
     time_keys: list[ForeignKeyMapping] = field(default_factory=list)
+    #: The tables and columns whose distinct values it was made of; empty for one of the source.
+    made_from: list[tuple[str, str]] = field(default_factory=list)
 
     def used_keys(self) -> list[ForeignKeyMapping]:
         """The foreign keys that become part of the dataset."""
@@ -154,6 +156,7 @@ class ImportMapping:
             tables[name] = {
                 "name": table.name,
                 "rows": table.rows,
+                **({"made_from": [list(p) for p in table.made_from]} if table.made_from else {}),
                 "primary_key": {
                     "columns": list(table.primary_key),
                     "origin": table.primary_key_origin,
@@ -193,6 +196,8 @@ class TableCorrections:
     """The user's corrections of one table; None where there is none."""
 
     name: str | None = None
+    #: Tables and columns to make this table of.
+    made_from: list[tuple[str, str]] = field(default_factory=list)
     primary_key: tuple[str, ...] | None = None
     time: str | None = None
     #: The user wants no time column.
@@ -221,7 +226,7 @@ class Corrections:
 
 
 _TOP = {"source", "val", "test", "split_reason", "tables"}
-_TABLE = {"name", "rows", "primary_key", "time", "foreign_keys", "columns"}
+_TABLE = {"name", "rows", "made_from", "primary_key", "time", "foreign_keys", "columns"}
 _PRIMARY = {"columns", "origin", "evidence"}
 _TIME = {"column", "inherited_from", "origin", "reason"}
 _FOREIGN = {"columns", "parent", "parent_columns", "use", "loose", "origin", "evidence"}
@@ -242,6 +247,8 @@ def read_corrections(path: Path) -> Corrections:
         table = corrections.table(str(name))
         if entry.get("name") is not None:
             table.name = str(entry["name"])
+        if entry.get("made_from"):
+            table.made_from = _places(entry["made_from"], f"{where}: made_from")
         if "primary_key" in entry:
             key = entry["primary_key"]
             if isinstance(key, dict):
@@ -288,6 +295,14 @@ def _foreign_key(given: object, where: str) -> ForeignKeyMapping:
         used=entry.get("use", True),
         loose=entry.get("loose", False) is True,
     )
+
+
+def _places(given: object, where: str) -> list[tuple[str, str]]:
+    pairs = given if isinstance(given, list) else [given]
+    found = [(str(p[0]), str(p[1])) for p in pairs if isinstance(p, list) and len(p) == 2]
+    if len(found) < len(pairs):
+        raise SchemaError(f"{where}: expected a list of [table, column] (got {given!r})")
+    return found
 
 
 def _mapping(given: object, allowed: set[str] | None, where: str) -> dict[Any, Any]:

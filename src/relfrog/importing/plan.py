@@ -16,6 +16,7 @@ from relfrog.importing.column_types import (
     type_sql,
     unusable,
 )
+from relfrog.importing.entity_tables import suggest_entities
 from relfrog.importing.inherited import name_time_keys, plan_inherited_times
 from relfrog.importing.key_checks import TypedTable
 from relfrog.importing.key_plan import ImportPlan, plan_foreign_keys, plan_primary_key
@@ -58,15 +59,19 @@ def make_import_plan(
         given = corrections.tables.get(name, TableCorrections())
         plan.typed[name] = TypedTable(table, _types(staging, table, given))
         plan.mapping.tables[name] = TableMapping(
-            given.name or folder[name], table.rows, dict(plan.typed[name].types)
-        )
+            given.name or folder[name], table.rows, dict(plan.typed[name].types),
+            made_from=given.made_from,
+        )  # fmt: skip
         plan.notices += [Notice("note", name, "", note) for note in table.source.notes]
     plan.typed = add_words(plan.typed.values())
     _check_names(plan)
     for name in by_name:
         plan_primary_key(staging, plan, name, corrections.tables.get(name))
+        if plan.mapping.tables[name].made_from:
+            plan.mapping.tables[name].primary_key_origin = "chosen"
     for name in by_name:
         plan_foreign_keys(staging, plan, name, corrections.tables.get(name))
+    suggest_entities(staging, plan)
     proposals = _propose_times(staging, plan, corrections, now)
     name_time_keys(plan, corrections, {name: p.column for name, p in proposals.items()})
     for name, proposal in proposals.items():

@@ -130,7 +130,7 @@ def import_record(result: ImportResult) -> dict[str, Any]:
                 "key": list(t.key),
                 "inherited_from": t.inherited_from,
                 "columns": {
-                    c: {"source": list(sources), "role": role}
+                    c: {"source": list(sources), "role": role, **_reference(result, t, c)}
                     for c, (sources, role) in t.sources.items()
                 },
             }
@@ -141,3 +141,14 @@ def import_record(result: ImportResult) -> dict[str, Any]:
             for n in result.notices
         ],
     }
+
+
+def _reference(result: ImportResult, table: WrittenTable, column: str) -> dict[str, Any]:
+    """The table that a foreign key refers to, and which columns of it."""
+    if column not in table.fkeys:
+        return {}
+    parent, (sources, _) = table.fkeys[column], table.sources[column]
+    for key in result.mapping.tables[table.source].used_keys():
+        if key.columns == sources and result.mapping.tables[key.parent].name == parent:
+            return {"parent": parent, "parent_columns": list(key.parent_columns)}
+    return {"parent": parent}

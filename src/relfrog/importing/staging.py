@@ -228,6 +228,17 @@ class Staging:
             )
         return StagedTable(table, sql, rows, columns)
 
+    def add(self, table: SourceTable, query: str) -> StagedTable:
+        """Stage a table of one column, ``c0``, from a query of this database."""
+        sql = f"t{self._tables}"
+        self._tables += 1
+        (column,) = table.columns
+        self.rows(f"CREATE TABLE {sql} (c0 {_STAGED[column.kind]})")
+        self.rows(f"INSERT INTO {sql} {query}")
+        (rows,) = self.row(f"SELECT count(*) FROM {sql}")
+        columns = {column.name: StagedColumn(column, "c0", self._facts(sql, table)[0])}
+        return StagedTable(table, sql, rows, columns)
+
     def _fill(
         self,
         sql: str,

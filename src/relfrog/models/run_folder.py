@@ -195,6 +195,7 @@ def describe_database(prepared: Prepared, name: str) -> dict[str, Any]:
             "entity_table": task.entity_table,
             "target_table": prepared.target_table,
             "label": task.target_col,
+            "completes": task.completes,
             "horizon_seconds": task.timedelta.total_seconds(),
             "k": int(task.eval_k) if prepared.target_table else None,
         },

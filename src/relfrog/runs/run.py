@@ -125,11 +125,12 @@ class Run:
         """Predictions for any time, with the source's own keys.
 
         Args:
-            at: the time; by default the newest in the database. Only what was known by then is
-                used.
+            at: the time; by default the newest in the database, or, where a column is filled in,
+                the row's own. Only what was known by then is used.
             entities: whom for, in this order: a CSV or Parquet file with key columns, a data
                 frame, or a list of keys; by default those whom the task asks about at that time,
-                as `population` finds them.
+                as `population` finds them, or, where a column is filled in, the rows that have no
+                value.
             everyone: whether to predict for all entities that exist at that time instead.
             k: for a recommendation, the length of the lists; by default that of the task.
             targets: for a recommendation, what may be recommended, given as `entities` are; by
@@ -160,7 +161,16 @@ class Run:
         primary = self.prepared.dataset.manifest.tables[table].pkey
         if entities is not None and everyone:
             raise UsageError("predict for some entities or for all: leave one of them out.")
-        if entities is None:
+        fill = self.prepared.opened.seeds_to_fill(None if at is None else time)
+        if entities is None and fill is not None and not everyone:
+            if not len(fill):
+                raise UsageError(
+                    f"every row of {table} has a {task.target_col} by then: there is nothing to "
+                    "fill in. To predict it anyway, say for which rows: --entities FILE"
+                )
+            rows, times = fill.rows, fill.times
+            keys = key_frame(where, table, primary, rows)
+        elif entities is None:
             rows = (
                 np.flatnonzero(self.prepared.graph.visible(table, time))
                 if everyone
@@ -173,11 +183,9 @@ class Run:
                 where, table, primary, count, entities, time_names=(task.time_col, "time", "at")
             )
             rows, keys = asked.rows, asked.keys
-            times = (
-                asked.times
-                if asked.times is not None
-                else pd.Series(np.repeat(time.to_datetime64(), len(rows)))
-            )
+            own = self.prepared.opened.own_times(rows) if at is None else None
+            one = pd.Series(np.repeat(time.to_datetime64(), len(rows)))
+            times = asked.times if asked.times is not None else one if own is None else own
         seeds = Seeds(rows, times)
         warn_outside(self.prepared.opened, times if len(times) else pd.Series([time]))
         request = form.request(self.prepared, seeds, k, targets, exclude_known)
@@ -397,6 +405,8 @@ class Run:
         """A time as predictions take it; by default the newest in the database."""
         if at is None:
             newest = self.prepared.newest
+            if newest is None and self.prepared.task.completes:
+                return self.prepared.dataset.test_timestamp
             if newest is None:
                 raise UsageError("the database has no times. Say which: --at 2026-01-01")
             return newest

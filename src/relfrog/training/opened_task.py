@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from relbench.base import Database, Table
 
 from relfrog.config import Config
+from relfrog.datasets.autocomplete import row_times, rows_to_fill
 from relfrog.datasets.dataset import open_dataset, read_tables
 from relfrog.datasets.label_history import add_label_history, label_history_name
 from relfrog.datasets.labels import timed_first
@@ -114,6 +116,8 @@ class OpenedTask:
     @cached_property
     def newest(self) -> pd.Timestamp | None:
         """The newest time in the database."""
+        if all(table.time_col is None for table in self.db.table_dict.values()):
+            return None
         newest = self.db.max_timestamp
         return None if newest is None or newest is pd.NaT else newest
 
@@ -175,8 +179,39 @@ class OpenedTask:
     def with_validation(self, train: Seeds) -> Seeds:
         """Training seeds, and validation seeds whose windows have closed by the test time."""
         val = self.seeds("val")
-        closed = (val.times + self.task.timedelta <= self.dataset.test_timestamp).to_numpy()
-        return train.joined(val.take(np.flatnonzero(closed)))
+        closed = val.times + self.task.timedelta <= self.dataset.test_timestamp
+        # Of a table without times all rows are labelled at one time.
+        closed |= val.times <= train.times.max()
+        return train.joined(val.take(np.flatnonzero(closed.to_numpy())))
+
+    def seeds_to_fill(self, time: pd.Timestamp | None = None) -> Seeds | None:
+        """Of a task that fills in a column: the rows without a value, each at its own time.
+
+        Args:
+            time: a time at which to predict for all of them instead.
+
+        Returns:
+            None if the task is of another kind.
+        """
+        if not self.task.completes:
+            return None
+        found = rows_to_fill(self.dataset, self.task, self.db)
+        return self._at_own_times(found, time)
+
+    def own_times(self, rows: NDArray[np.int64]) -> pd.Series | None:
+        """Of a task that fills in a column: the times of some rows; None for other tasks."""
+        if not self.task.completes:
+            return None
+        times = row_times(self.dataset, self.task, self.db)
+        return times.iloc[rows].reset_index(drop=True)
+
+    def _at_own_times(self, found: pd.DataFrame, time: pd.Timestamp | None) -> Seeds:
+        times = pd.to_datetime(found[self.task.time_col])
+        rows = found[self.task.entity_col].to_numpy(np.int64)
+        if time is not None:
+            rows = rows[(times <= time).to_numpy()]
+            times = pd.Series(np.repeat(time.to_datetime64(), len(rows)))
+        return Seeds(rows, times)
 
     # Columns as tensors.
 

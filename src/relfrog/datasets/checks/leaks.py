@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport
-from relfrog.datasets.labels import run_sql
+from relfrog.datasets.labels import label_rows
 from relfrog.datasets.protocols import Task
 from relfrog.importing.time_proposals import is_foreseen
 
@@ -214,7 +214,7 @@ def _because_of_later_rows(
     moments, count = np.unique(times, return_counts=True)
     time = pd.Timestamp(moments[count.argmax()])
     asked = rows[times == moments[count.argmax()]]
-    found = run_sql(task.sql, full.upto(time), [time], task.timedelta)
+    found = label_rows(task, full.upto(time), [time])
     return bool((~np.isin(asked, found[task.entity_col])).mean() > 0.5)
 
 

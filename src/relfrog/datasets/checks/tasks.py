@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from relbench.base import Database
-from relbench.manifest import TaskManifest
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.checks.leaks import check_leaks
@@ -18,6 +17,7 @@ from relfrog.datasets.labels import SPLITS, label_stats, window_problems
 from relfrog.datasets.no_labels import why_no_labels
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.split_check import split_problems
+from relfrog.datasets.task_file import TaskFile
 from relfrog.datasets.tasks import NoLabels, read_task_manifest, task_from
 from relfrog.errors import TaskError, unknown
 
@@ -77,7 +77,7 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
 def _label_frames(
     opened: Dataset,
     task: Task,
-    manifest: TaskManifest,
+    manifest: TaskFile,
     folder: Path,
     full: Database,
     report: CheckReport,
@@ -87,7 +87,7 @@ def _label_frames(
     fix = "Fix the label SQL."
     for split in SPLITS:
         stored = (folder / f"{split}.parquet").is_file()
-        if not stored and manifest.kind == "external":
+        if not stored and manifest.kind == "external" and manifest.labels != "file":
             report.error(place, f"{split}.parquet is missing", "Restore the file.")
             continue
         try:
@@ -154,7 +154,7 @@ def _check_entities(
 
 def _check_stored(
     opened: Dataset,
-    manifest: TaskManifest,
+    manifest: TaskFile,
     split: str,
     frame: pd.DataFrame,
     full: Database,

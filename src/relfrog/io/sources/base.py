@@ -26,6 +26,9 @@ Kind = Literal[
     "other",
 ]
 
+#: Said of a view that is read as a table.
+VIEW = "a view of the source, read as a table"
+
 #: Rows per Arrow batch: enough for speed, with bounded memory.
 BATCH_ROWS = 65_536
 
@@ -163,6 +166,10 @@ class Source(ABC):
     @abstractmethod
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
         """All tables with their declared keys, and the views named in ``also``."""
+
+    def views(self) -> list[str]:
+        """The names of all views, as `tables` would name them."""
+        return []
 
     @abstractmethod
     def read(self, table: SourceTable) -> Iterator[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from relfrog.errors import SourceError
 from relfrog.io.marks import MARK
 from relfrog.io.sources.base import (
     BATCH_ROWS,
+    VIEW,
     Kind,
     Source,
     SourceColumn,
@@ -140,12 +142,7 @@ class DuckDBFile(Source):
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
         """Tables from DuckDB's catalogue."""
-        rows = self._connection.execute(
-            "SELECT schema_name, table_name, false FROM duckdb_tables() "
-            "WHERE NOT internal AND NOT temporary AND database_name = current_database() UNION ALL "
-            "SELECT schema_name, view_name, true FROM duckdb_views() "
-            "WHERE NOT internal AND database_name = current_database() ORDER BY ALL"
-        ).fetchall()
+        rows = self._relations()
         present = {schema for schema, _, _ in rows}
         wanted = self.schemas or ("main",)
         for schema in self.schemas:
@@ -158,8 +155,28 @@ class DuckDBFile(Source):
         for schema, local, is_view in rows:
             name = f"{schema}.{local}" if len(wanted) > 1 else local
             if schema in wanted and (not is_view or name in also):
-                tables.append(self._table(schema, local, name, len(wanted) > 1))
+                table = self._table(schema, local, name, len(wanted) > 1)
+                tables.append(replace(table, notes=[VIEW]) if is_view else table)
         return fix_keys(tables)
+
+    def views(self) -> list[str]:
+        """The names of all views."""
+        wanted = self.schemas or ("main",)
+        return sorted(
+            f"{schema}.{local}" if len(wanted) > 1 else local
+            for schema, local, is_view in self._relations()
+            if is_view and schema in wanted
+        )
+
+    def _relations(self) -> list[tuple[str, str, bool]]:
+        """All tables and views: schema, name, and whether it is a view."""
+        found: list[tuple[str, str, bool]] = self._connection.execute(
+            "SELECT schema_name, table_name, false FROM duckdb_tables() "
+            "WHERE NOT internal AND NOT temporary AND database_name = current_database() UNION ALL "
+            "SELECT schema_name, view_name, true FROM duckdb_views() "
+            "WHERE NOT internal AND database_name = current_database() ORDER BY ALL"
+        ).fetchall()
+        return found
 
     def _table(self, schema: str, local: str, name: str, prefixed: bool) -> SourceTable:
         columns = self._connection.execute(

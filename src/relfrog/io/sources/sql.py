@@ -9,12 +9,14 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from relfrog.errors import SourceError
 from relfrog.io.marks import MARK
 from relfrog.io.secrets import hide_password, scrub, secrets_in
 from relfrog.io.sources.base import (
+    VIEW,
     Kind,
     Source,
     SourceColumn,
@@ -127,14 +129,31 @@ class SqlDatabase(Source):
         for schema in self.schemas or (None,):
             try:
                 names = list(self._table_names(schema))
-                names += [v for v in self._view_names(schema) if v in also]
+                views = [v for v in self._view_names(schema) if self._name(schema, v) in also]
             except sqlalchemy.exc.SQLAlchemyError as error:
                 raise SourceError(f"{self.label}: {self._error_text(error)}") from None
-            if schema is not None and not names:
+            if schema is not None and not names + views:
                 present = ", ".join(sorted(self._inspector.get_schema_names()))
                 raise SourceError(f"there is no table in schema {schema}. Schemas: {present}")
             tables += [self._table(schema, name) for name in sorted(names)]
+            tables += [replace(self._table(schema, name), notes=[VIEW]) for name in sorted(views)]
         return fix_keys(tables)
+
+    def views(self) -> list[str]:
+        """The names of all views."""
+        import sqlalchemy.exc
+
+        try:
+            return sorted(
+                self._name(schema, view)
+                for schema in self.schemas or (None,)
+                for view in self._view_names(schema)
+            )
+        except sqlalchemy.exc.SQLAlchemyError as error:
+            raise SourceError(f"{self.label}: {self._error_text(error)}") from None
+
+    def _name(self, schema: str | None, local: str) -> str:
+        return f"{schema}.{local}" if self._prefixed else local
 
     def _table_names(self, schema: str | None) -> Sequence[str]:
         return self._inspector.get_table_names(schema)
@@ -174,7 +193,7 @@ class SqlDatabase(Source):
                 )
             )
         return SourceTable(
-            name=f"{schema}.{local}" if self._prefixed else local,
+            name=self._name(schema, local),
             columns=tuple(
                 SourceColumn(c["name"], sql_kind(c["type"]), _declared(c["type"])) for c in columns
             ),

@@ -22,7 +22,7 @@ def provenance(m: Material) -> Markup:
         ("dataset", about["dataset"]),
         ("task", f"{about['task']} ({about['task_type'].replace('_', ' ')})"),
     ]
-    if task:
+    if task and not task.get("completes"):
         data.append(("looks ahead", horizon(task["horizon_seconds"])))
     if database:
         data += [

@@ -1,0 +1,129 @@
+"""The folder of a new task: where it goes, and how it is written, all or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+
+from relfrog.datasets.dataset import open_dataset
+from relfrog.datasets.labels import LabelStats
+from relfrog.datasets.opened_dataset import OpenedDataset
+from relfrog.datasets.protocols import Dataset
+from relfrog.datasets.task_file import LABELS_FILE, TaskFile
+from relfrog.errors import DatasetError, TaskError, UsageError, unknown
+from relfrog.kinds import TASK_KINDS
+from relfrog.support.files import atomic_folder
+
+__all__ = ["TYPES", "AddedTask", "entity_end", "hidden_columns", "new_folder", "write_task"]
+
+#: RelBench's task types by their short names.
+TYPES = {kind.word: name for name, kind in TASK_KINDS.items()}
+
+
+@dataclass(frozen=True, repr=False)
+class AddedTask:
+    """A task that was added to a dataset.
+
+    Attributes:
+        manifest: Its manifest.
+        folder: Its folder.
+        stats: Statistics of its labels per split.
+        notes: What the user should know, such as what was chosen for them.
+        warnings: What is wrong with the labels, and what to do.
+    """
+
+    manifest: TaskFile
+    folder: Path
+    stats: dict[str, LabelStats]
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{stats.rows:,} {split}" for split, stats in self.stats.items())
+        ahead = f", {self.manifest.timedelta} ahead" if self.manifest.timedelta else ""
+        return (
+            f"AddedTask({self.manifest.name}: {self.manifest.task_type}{ahead}, labels: {counts})"
+        )
+
+
+def new_folder(
+    dataset: str | Path, name: str, type: str | None, overwrite: bool
+) -> tuple[OpenedDataset, Path]:
+    """Open a dataset, and find the folder of a task to be added to it.
+
+    Raises:
+        DatasetError: Nothing can be added to the dataset.
+        UsageError: The name cannot be a task's, or there is no such type of task.
+        TaskError: There is a task of this name already.
+    """
+    opened = open_dataset(dataset)
+    if not opened.is_local:
+        raise DatasetError(f"{dataset} is hosted elsewhere; a task can be added to a folder only")
+    folder = Path(opened.dataset_dir) / "tasks" / name
+    if not name or Path(name).name != name or name.startswith(".") or len(name) > 100:
+        raise UsageError(f"{name!r} cannot be a task's name: it becomes the name of a folder")
+    if folder.exists() and not overwrite:
+        raise TaskError(f"the dataset has a task {name} already. Replace it with --overwrite.")
+    if type is not None and type not in TYPES:
+        raise UsageError(f"unknown task type {type!r}. Types are {', '.join(TYPES)}")
+    return opened, folder
+
+
+def entity_end(dataset: Dataset, text: str) -> tuple[str, str]:
+    """The table and the labels' column for one end of a task, given as ``TABLE[.COLUMN]``."""
+    tables = dataset.manifest.tables
+    table, column = text, None
+    if text not in tables:
+        table, _, column = text.rpartition(".")
+    if table not in tables:
+        raise TaskError(str(unknown("table", text if not table else table, tables)))
+    pkey = tables[table].pkey
+    if pkey is None:
+        raise TaskError(
+            f"table {table} has no primary key, so nothing can be predicted for its rows. "
+            f"Import it with --pk {table}.COLUMN"
+        )
+    return table, column or pkey
+
+
+def hidden_columns(dataset: Dataset, hide: tuple[str, ...]) -> list[list[str]]:
+    """Columns the model must not see, given as ``TABLE.COLUMN``, as RelBench lists them."""
+    tables = dataset.manifest.tables
+    pairs = []
+    for text in hide:
+        table, _, column = text.rpartition(".")
+        if table not in tables or not column:
+            raise UsageError(f"--hide {text}: write it as TABLE.COLUMN")
+        path = Path(dataset.db_dir) / f"{table}.parquet"
+        known = pq.read_schema(path).names
+        if column not in known:
+            raise TaskError(str(unknown(f"column in table {table}", column, known)))
+        pairs.append([table, column])
+    return pairs
+
+
+def write_task(
+    folder: Path,
+    manifest: TaskFile,
+    frames: dict[str, pd.DataFrame],
+    overwrite: bool,
+    given: pd.DataFrame | None = None,
+) -> None:
+    """Write a task's folder.
+
+    Args:
+        folder: Where.
+        manifest: The task.
+        frames: The labels of each split, entities as row numbers.
+        overwrite: Whether to replace a task.
+        given: The user's own labels, in the source's keys, where the task is made of them.
+    """
+    with atomic_folder(folder, overwrite, lambda _: "") as partial:
+        for split, frame in frames.items():
+            frame.to_parquet(partial / f"{split}.parquet", index=False)
+        if given is not None:
+            given.to_parquet(partial / LABELS_FILE, index=False)
+        manifest.save(partial / "manifest.yaml")
