@@ -34,6 +34,8 @@ def question(about: dict[str, Any], database: dict[str, Any] | None, template: s
         return str(task["description"])
     if not task:
         return f"Task {about['task']}"
+    if task.get("completes"):
+        return f"What is {task['label']} of {rows_name(task['entity_table'])} where it is missing?"
     seconds = float(task.get("horizon_seconds") or 0)
     ahead = f" in the next {horizon(seconds)}" if seconds > 0 else ""
     asked = template.format(
