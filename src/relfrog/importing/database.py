@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from relfrog.errors import DatasetError, RelFrogError, SourceError, UsageError, unknown
+from relfrog.errors import DatasetError, RelFrogError, SchemaError, SourceError, UsageError, unknown
 from relfrog.importing.kept import Kept, confirm, read_kept
 from relfrog.importing.key_plan import ImportPlan
 from relfrog.importing.mapping import Corrections, Notice, apply_flags, read_corrections
@@ -110,6 +110,10 @@ def import_database(
                 written = write_tables(
                     staging, plan, folder, on_duplicate, lambda t: progress.step(f"wrote {t}")
                 )
+            except SchemaError as error:
+                if any(n.text.startswith("kept from") for n in plan.notices):
+                    raise SchemaError(f"{error} {_KEPT}") from None
+                raise
             except Exception as error:
                 if is_out_of_space(error):
                     text = str(error).splitlines()[0]

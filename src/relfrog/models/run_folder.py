@@ -40,6 +40,7 @@ import yaml
 
 from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
+from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import read_task_manifest
 from relfrog.errors import DatasetError, RunError, UsageError
 from relfrog.support.files import (
@@ -58,6 +59,7 @@ __all__ = [
     "FORMAT",
     "MEMBERS",
     "begin",
+    "check_times",
     "describe_database",
     "fingerprint",
     "is_run",
@@ -192,6 +194,28 @@ def describe_database(prepared: Prepared, name: str) -> dict[str, Any]:
         "foreign_keys": keys,
         "fingerprint": fingerprint(prepared),
     }
+
+
+def check_times(folder: Path, dataset: Dataset) -> None:
+    """Check that rows are still seen from the times that a run was trained with.
+
+    Raises:
+        RunError: A table has another time column now.
+    """
+    try:
+        before = read_json(folder / "database.json")["tables"]
+        times = {t["name"]: t["time_column"] for t in before if not t["history"]}
+    except (RunError, KeyError, TypeError):
+        return  # whoever needs the file says that it is damaged
+    for name, table in dataset.manifest.tables.items():
+        old, new = times.get(name, table.time_col), table.time_col
+        if old != new:
+            again = f"--time {name}.{old or 'none'}"
+            raise RunError(
+                f"{folder}: the time column of table {name} was {old or 'none'} in training and is "
+                f"{new or 'none'} now, so its rows are seen from other times. Import with {again}, "
+                "or train again."
+            )
 
 
 def _span(prepared: Prepared, table: str) -> tuple[str | None, str | None]:

@@ -21,7 +21,7 @@ from relfrog.models.auto import read_blend
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model
 from relfrog.models.network import SELECTED, NetworkModel
-from relfrog.models.run_folder import read_run, resume_command
+from relfrog.models.run_folder import check_times, read_run, resume_command
 from relfrog.nn.network import Network
 from relfrog.nn.roles import role_of
 from relfrog.runs.answers import ANSWERS
@@ -213,6 +213,7 @@ class Run:
         opened = self.opened
         if opened is None:
             opened = open_task(self.about["dataset"], self.about["task"], **asdict(self.config))
+        check_times(self.folder, opened.dataset)
         return load_model(
             self.folder, self.about, self.config, opened, device=self.device,
             selected=bool(self.part),

@@ -15,6 +15,7 @@ from relfrog.models.auto import AutoModel
 from relfrog.models.fit import RunInterrupted, fit_model, make_model, prepare_for, tidy
 from relfrog.models.run_folder import (
     begin,
+    check_times,
     is_run,
     objection,
     read_run,
@@ -192,6 +193,7 @@ def _resume(
             tidy(folder)
         return load_run(folder, device=chosen_device(device))
     opened = open_task(dataset, task, **asdict(config))
+    check_times(folder, opened.dataset)
     prepared = prepare_for(opened, config)
     if schema_fingerprint(prepared) != about["schema"]:
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
