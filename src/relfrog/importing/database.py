@@ -375,5 +375,5 @@ def _keep_tasks(dest: Path, folder: Path, plan: ImportPlan) -> None:
         shutil.copytree(dest / "tasks", folder / "tasks", ignore=leave_out)
     names = sorted(p.parent.name for p in folder.glob("tasks/*/manifest.yaml"))
     if names:
-        text = f"kept the tasks {', '.join(names)}; check that they still fit: relfrog check {dest}"
+        text = f"kept the tasks {', '.join(names)}; their labels are made from the rows of now"
         plan.notices.append(Notice("note", "", "", text))
