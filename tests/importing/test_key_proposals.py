@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from helpers import csv_folder, imported, said
@@ -321,3 +323,66 @@ def test_the_same_said_of_many_tables_is_said_once() -> None:
     notices = [Notice("leak", name, "", "no time column") for name in ("a", "b", "c")]
     lines = [line.strip() for line in notice_lines([*notices, Notice("leak", "d", "", "else")])]
     assert lines[1:] == ["a, b, c: no time column", "d: else"]
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> str:
+    """Keys that are named by what people do, and numbers that are none."""
+    return csv_folder(
+        tmp_path / "office",
+        staff="staff_id,reports_to,name\n"
+        + "".join(f"{i},{max(1, i // 2)},n{i}\n" for i in range(1, 9)),
+        shippers="shipper_id,name\n1,a\n2,b\n3,c\n4,d\n",
+        genres="genre_id,title\n" + "".join(f"{i},g{i}\n" for i in range(1, 30)),
+        sites="site_id,town\n" + "".join(f"{7000 + 13 * i},t{i}\n" for i in range(60)),
+        orders="order_id,ship_via,support_rep_id,created_by,lead_time,paid_up_to,staff_count,"
+        "genre_rank,place_id,place_size,done_by\n"
+        + "".join(
+            f"{i},{1 + i % 3},{1 + i % 4},{1 + i % 5},{1 + i % 6},{1 + i % 3},{1 + i % 8},{1 + i % 9},"
+            f"{7000 + 13 * (i % 50)},{7000 + 13 * (i % 50)},{1 + i % 8}\n"
+            for i in range(1, 100)
+        ),
+    )
+
+
+def test_keys_that_a_person_sees_at_once(office: str) -> None:
+    tables = plan_import(office).mapping.tables
+    found = {k.columns[0]: k.parent for k in tables["orders"].used_keys()}
+    assert found == {
+        "ship_via": "shippers", "support_rep_id": "staff", "created_by": "staff",
+        "place_id": "sites",
+    }  # fmt: skip
+    assert [str(k) for k in tables["staff"].used_keys()] == ["reports_to -> staff.staff_id"]
+
+
+def test_two_tables_of_people_leave_a_doubt(office: str) -> None:
+    Path(office, "users.csv").write_text(
+        "user_id,name\n" + "".join(f"{i},u{i}\n" for i in range(1, 9))
+    )
+    tables = plan_import(office).mapping.tables
+    assert {k.columns[0] for k in tables["orders"].used_keys()} == {"ship_via", "place_id"}
+
+
+def test_declared_keys_are_found_without_their_declaration(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    """Every proposal on real databases is right, and nearly all keys are found."""
+    folder = shared_data.parent / "sources"
+    if not (folder / "chinook.db").exists():
+        pytest.skip("needs Chinook beside the checkout")
+    with sqlite3.connect(folder / "chinook.db") as database:
+        names = [
+            r[0] for r in database.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        ]
+        declared = {
+            (table, row[3], row[2])
+            for table in names
+            for row in database.execute(f'PRAGMA foreign_key_list("{table}")')
+        }
+        for table in names:
+            frame = pd.read_sql(f'SELECT * FROM "{table}"', database)
+            (tmp_path / "csv").mkdir(exist_ok=True)
+            frame.convert_dtypes().to_csv(tmp_path / "csv" / f"{table}.csv", index=False)
+    tables = plan_import(str(tmp_path / "csv")).mapping.tables
+    found = {(t, k.columns[0], k.parent) for t, m in tables.items() for k in m.used_keys()}
+    assert found == declared

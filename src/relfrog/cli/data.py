@@ -76,7 +76,11 @@ def import_command(
         with TerminalProgress() as progress:
             keep = dest if overwrite and not forget else None
             plan = plan_import(source, mapping=given, keep=keep, progress=progress, **options)
+        from relfrog.cli.import_tables import mapping_tables, split_line
+
+        click.echo(mapping_tables(plan.mapping), err=True)
         _show_notices(plan.notices)
+        click.echo(f"\n{split_line(plan.mapping)}\n", err=True)
         if written and mapping is not None:
             try:
                 mapping.write_text(plan.mapping.to_yaml(), encoding="utf-8")
@@ -97,12 +101,22 @@ def import_command(
             source, dest, mapping=mapping, on_duplicate=on_duplicate, overwrite=overwrite,
             forget=forget, name=name, progress=progress, **options,
         )  # fmt: skip
+        tasks = _renewed(result.folder) if overwrite else {}
     if as_json:
-        print_json({"folder": str(result.folder), **import_record(result)})
+        print_json({"folder": str(result.folder), **import_record(result), "tasks": tasks})
         return
     from relfrog.cli.summaries import import_summary
 
-    click.echo(import_summary(result))
+    click.echo(import_summary(result, tasks))
+
+
+def _renewed(folder: Path) -> dict[str, str]:
+    """The tasks that were kept, each with what is wrong with it now."""
+    if not any(folder.glob("tasks/*/manifest.yaml")):
+        return {}
+    from relfrog.datasets.renewed_tasks import renew_tasks
+
+    return renew_tasks(folder)
 
 
 def _shown(source: str) -> str:

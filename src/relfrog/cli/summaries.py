@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from relfrog.cli.import_tables import alike, mapping_tables, split_line
 from relfrog.cli.terminal import ROLE_STYLES, styled, table, wrapped
 from relfrog.kinds import MODELS
 from relfrog.support.text import counted, number, percent
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from relfrog.analysis.explanation import Explanation
     from relfrog.datasets.checks import CheckReport
     from relfrog.datasets.new_task import AddedTask
-    from relfrog.importing.mapping import Notice, TableMapping
+    from relfrog.importing.mapping import Notice
     from relfrog.importing.result import ImportResult
     from relfrog.runs.population import Population
 
@@ -30,82 +31,69 @@ _HEADINGS = {
     "leak": "May leak",
     "note": "Worth knowing",
 }
-#: Who decided: what was only proposed deserves a look.
-_ORIGINS = {"declared": "green", "chosen": "green", "proposed": "yellow"}
 #: Notices of one kind that are shown; all of them are in import.json.
 _MOST = 25
+#: The places that one line names.
+_MOST_PLACES = 12
 
 
 def notice_lines(notices: Sequence[Notice]) -> Iterator[str]:
     """Notices under their headings."""
     for kind, heading in _HEADINGS.items():
-        found: dict[str, list[str]] = {}  # many tables often have the same thing said of them
+        found: dict[str, list[Notice]] = {}  # many tables often have the same thing said of them
         for notice in notices:
             if notice.kind == kind:
-                found.setdefault(notice.text, []).append(notice.place)
+                found.setdefault(notice.text, []).append(notice)
         if not found:
             continue
         yield styled(f"{heading}:", "bold yellow" if kind in ("changed", "leak") else "bold")
-        for text, places in list(found.items())[:_MOST]:
-            yield wrapped(f"{', '.join(places)}: {text}".removeprefix(": "), "  ")
-        if len(found) > _MOST:
-            yield f"  and {len(found) - _MOST} more, all in import.json"
+        lines = list(alike(list(found.values())) if kind != "suggestion" else found.values())
+        for group in lines[:_MOST]:
+            places = [notice.place for notice in group]
+            shown = ", ".join(places[:_MOST_PLACES])
+            if len(places) > _MOST_PLACES:
+                shown += f" and {len(places) - _MOST_PLACES} more"
+            text = group[0].text
+            if any(notice.text != text for notice in group):
+                text = f"{text} (and alike)"
+            yield wrapped(f"{shown}: {text}".removeprefix(": "), "  ")
+        if len(lines) > _MOST:
+            yield f"  and {len(lines) - _MOST} more, all in import.json"
 
 
-def import_summary(result: ImportResult) -> str:
-    """The end of an import: tables, keys, notices, times, and the next command."""
+def import_summary(result: ImportResult, tasks: Mapping[str, str] | None = None) -> str:
+    """The end of an import: tables, keys, notices, times, and the next command.
+
+    Args:
+        result: What was imported.
+        tasks: The tasks that were kept, each with what is wrong with it now.
+    """
     mapping = result.mapping
-    rows, keys = [], []
-    for written in result.tables:
-        given = mapping.tables[written.source]
-        rows.append(
-            [
-                written.name,
-                number(written.rows),
-                ", ".join(given.primary_key) or "none",
-                given.primary_key_origin if given.primary_key else "",
-                _time_of(given),
-                given.time_origin if given.time or given.time_keys else "",
-            ]
-        )
-        for key in given.used_keys():
-            keys.append([f"{written.source}.{key}", key.origin, key.evidence])
     total = sum(t.rows for t in result.tables)
     lines = [
         f"Imported {counted(len(result.tables), 'table')}, {counted(total, 'row')} from "
         f"{mapping.source}",
         "",
-        table(
-            ["table", "rows", "primary key", "", "time column", ""],
-            rows,
-            right=[1],
-            styles={3: _ORIGINS, 5: _ORIGINS},
-        ),
-        "",
+        mapping_tables(mapping, {t.source: t.rows for t in result.tables}),
     ]
-    if keys:
-        lines += [table(["foreign key", "", "evidence"], keys, styles={1: _ORIGINS}), ""]
     lines += _inherited_lines(result)
     lines += notice_lines(result.notices)
     if result.notices:
         lines.append("")
     if result.span is not None:
         lines.append(f"Time span: {result.span[0]} to {result.span[1]}")
-    lines.append(
-        wrapped(
-            f"Splits: validation from {mapping.val}, test from {mapping.test} "
-            f"({mapping.split_reason}). Change them with --val and --test."
-        )
-    )
+    lines.append(split_line(mapping))
+    broken = {name: text for name, text in (tasks or {}).items() if text}
+    if tasks:
+        works = [name for name in tasks if name not in broken]
+        if works:
+            lines.append(wrapped(f"Tasks kept, with labels made anew: {', '.join(works)}"))
+        for name, text in broken.items():
+            said = wrapped(f"Task {name} no longer works: {text}")
+            lines.append(styled(said, "yellow"))
     folder = shlex.quote(str(result.folder))
     lines += ["", f"Written to {result.folder}. Next:", f"  relfrog check {folder}"]
     return "\n".join(lines)
-
-
-def _time_of(given: TableMapping) -> str:
-    if given.time or not given.time_keys:
-        return given.time or "none"
-    return f"that of {' or '.join(given.words_for(given.time_keys))}"
 
 
 def _inherited_lines(result: ImportResult) -> list[str]:

@@ -31,7 +31,7 @@ from relfrog.datasets.tasks import NoLabels, need_column, task_from
 from relfrog.errors import TaskError, UsageError
 from relfrog.kinds import TASK_KINDS
 
-__all__ = ["TYPES", "AddedTask", "add_task"]
+__all__ = ["TYPES", "AddedTask", "add_task", "split_labels"]
 
 
 def add_task(
@@ -138,7 +138,7 @@ def add_task(
         manifest.target_col = label or "?"
     full = opened.get_db(upto_test_timestamp=False)
     _complete(opened, manifest, full)
-    fitted = fit_splits(opened, manifest, full, _labels, val, test)
+    fitted = fit_splits(opened, manifest, full, split_labels, val, test)
     task, manifest, frames = fitted.task, fitted.manifest, fitted.frames
     stats = {split: label_stats(task, frame) for split, frame in frames.items()}
     _refuse_useless(name, stats)
@@ -210,7 +210,7 @@ def _complete(dataset: Dataset, manifest: TaskFile, full: Database) -> None:
     need_column(frame, str(manifest.target_col))
 
 
-def _labels(task: Task, split: str, full: Database) -> pd.DataFrame:
+def split_labels(task: Task, split: str, full: Database) -> pd.DataFrame:
     """The labels of a split."""
     try:
         frame: pd.DataFrame = task.get_table(split, mask_input_cols=False, db=full).df
@@ -236,7 +236,7 @@ def _relbench_agrees(
     """
     task = task_from(dataset, replace(manifest, keys=None))
     try:
-        return all(_equal(frame, _labels(task, split, full)) for split, frame in frames.items())
+        return all(_equal(frame, make_labels(task, split, full)) for split, frame in frames.items())
     except TaskError:
         return False
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from relfrog.errors import DatasetError, RelFrogError, SourceError, UsageError, unknown
+from relfrog.errors import DatasetError, RelFrogError, SchemaError, SourceError, UsageError, unknown
 from relfrog.importing.entity_tables import plan_entities, stage_entity
 from relfrog.importing.kept import Kept, confirm, read_kept
 from relfrog.importing.key_plan import ImportPlan
@@ -130,6 +130,10 @@ def import_database(
                 written = write_tables(
                     staging, plan, folder, on_duplicate, lambda t: progress.step(f"wrote {t}")
                 )
+            except SchemaError as error:
+                if any(n.text.startswith("kept from") for n in plan.notices):
+                    raise SchemaError(f"{error} {_KEPT}") from None
+                raise
             except Exception as error:
                 if is_out_of_space(error):
                     text = str(error).splitlines()[0]
@@ -421,5 +425,5 @@ def _keep_tasks(dest: Path, folder: Path, plan: ImportPlan) -> None:
         shutil.copytree(dest / "tasks", folder / "tasks", ignore=leave_out)
     names = sorted(p.parent.name for p in folder.glob("tasks/*/manifest.yaml"))
     if names:
-        text = f"kept the tasks {', '.join(names)}; check that they still fit: relfrog check {dest}"
+        text = f"kept the tasks {', '.join(names)}; their labels are made from the rows of now"
         plan.notices.append(Notice("note", "", "", text))

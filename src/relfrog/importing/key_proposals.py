@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from relfrog.importing.column_types import type_sql
 from relfrog.importing.key_checks import Evidence, TypedTable, check_unique, match_keys
+from relfrog.importing.reference_words import acts_through, is_people, names_a_person
 from relfrog.importing.staging import Staging
 from relfrog.support.text import singular, words
 
@@ -209,6 +210,8 @@ def _reference_name(child: TypedTable, column: str, parent: TypedTable, key: str
         and name[-len(key_name) :] == key_name
     ):
         return 2
+    if acts_through(name, owner):
+        return 2
     if len(owner) > 1 and stem and stem[-1:] == owner[-1:] and name[-1] in _KEY_WORDS:
         return 1
     return 0
@@ -232,10 +235,14 @@ def propose_foreign_keys(
 
     Returns:
         (column, parent, evidence, holds). It holds if every value has a parent and the name or, for
-        text, the values themselves leave little doubt; otherwise it is only a suggestion.
+        text and large numbers, the values themselves leave little doubt; otherwise it is only a
+        suggestion.
     """
     taken = set(taken)
     found = []
+    # Who did something is one of the people, if there is one table of people alone.
+    crowd = [t for t, _ in parents.values() if is_people(t.noun)]
+    people = crowd[0] if len(crowd) == 1 and crowd[0].name != child.name else None
     for name, column in child.staged.columns.items():
         kind = child.types[name].name
         if name in taken or kind not in ("integer", "text", "number") or not column.facts.present:
@@ -245,11 +252,15 @@ def propose_foreign_keys(
             if parent_name == child.name and name == key:
                 continue
             strength = _reference_name(child, name, parent, key)
+            if not strength and parent is people and names_a_person(child.words[name]):
+                strength = 2
             if (name,) == tuple(own_key) and strength < 4:
                 continue
             candidate = _candidate(staging, child, name, parent, key, strength)
             if candidate is not None:
                 candidates.append((strength, candidate.share, parent_name, candidate))
+        if not candidates and child.words[name] and child.words[name][-1] in _KEY_WORDS:
+            found += _by_values(staging, child, name, parents)
         if candidates:
             strength, share, parent_name, evidence = max(
                 candidates, key=lambda c: (c[0] >= 4, c[1] == 1, c[:2])
@@ -262,6 +273,47 @@ def propose_foreign_keys(
             elif strength >= 1 or share >= _SUGGEST_UNNAMED:
                 found.append((name, parent_name, evidence, False))
     return found
+
+
+#: A key is unlike other numbers if it begins no lower, or has no more of the numbers in between.
+_LOWEST, _DENSEST = 1000, 0.2
+#: The fewest different values that cannot all be in such a key by chance.
+_FEWEST_VALUES = 10
+
+
+def _by_values(
+    staging: Staging,
+    child: TypedTable,
+    name: str,
+    parents: Mapping[str, tuple[TypedTable, str]],
+) -> list[tuple[str, str, Evidence, bool]]:
+    """The one table whose key has all values of a column that is named like a key.
+
+    Only keys count that are unlike other numbers: 10248 to 11077, not 1 to 77.
+    """
+    if child.types[name].name != "integer":
+        return []
+    if child.column(name).facts.distinct < _FEWEST_VALUES:
+        return []
+
+    def span(table: TypedTable, column: str) -> tuple[int, int]:
+        value = type_sql(table.column(column), table.types[column])
+        low, high = staging.row(f"SELECT min({value}), max({value}) FROM {table.staged.sql}")
+        return low, high
+
+    low, high = span(child, name)
+    found = []
+    for other, (parent, key) in parents.items():
+        integer = parent.types[key].name == "integer" and parent.column(key).facts.present
+        if other == child.name or not integer:
+            continue
+        first, last = span(parent, key)
+        sparse = parent.staged.rows < _DENSEST * (last - first + 1)
+        if (first >= _LOWEST or sparse) and first <= low and high <= last:
+            evidence = match_keys(staging, child, [name], parent, [key])
+            if evidence.share == 1:
+                found.append((name, other, evidence, True))
+    return found if len(found) == 1 else []
 
 
 def _candidate(
