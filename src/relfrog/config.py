@@ -134,7 +134,7 @@ class Config:
     layers: int = 2
     neighbors: int = 16
     hops: int = 0
-    strategy: str = "last"
+    strategy: str = "events"
     sharing: str = "shared"
     aggregation: str = "recent"
     encoder_depth: int = 1

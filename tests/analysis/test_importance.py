@@ -72,7 +72,10 @@ def test_what_is_hidden_cannot_matter(store: Path, tmp_path: Path, model: str, t
     before = run_on(made, hidden).predict_seeds(seeds, None)
     order = rng.permutation(made.prepared.graph.num_rows[table])
     mixed = ChangedTask(made.prepared.opened, table, order)
-    plain, shuffled = made.predict_seeds(seeds, None), run_on(made, mixed).predict_seeds(seeds, None)
+    plain, shuffled = (
+        made.predict_seeds(seeds, None),
+        run_on(made, mixed).predict_seeds(seeds, None),
+    )
     both = ChangedTask(mixed, table)
     np.testing.assert_array_equal(run_on(made, both).predict_seeds(seeds, None), before)
     if table == "labels of the task":  # which all of these look at

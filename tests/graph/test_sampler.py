@@ -314,10 +314,11 @@ def test_last_takes_the_latest() -> None:
 @examples(250)
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=12), keep=st.integers(1, 30))
 def test_baskets_are_events(sizes: list[int], keep: int) -> None:
-    """The limit is spread over the latest baskets, the latest rows of each; those without a time
-    are no basket."""
+    """The limit is spread over the latest baskets; rows without a time are no basket."""
     when = [day for day, size in enumerate(sizes) for _ in range(size)]
-    times = pd.Series([START + day * DAY if day else pd.NaT for day in when], dtype="datetime64[us]")
+    times = pd.Series(
+        [START + day * DAY if day else pd.NaT for day in when], dtype="datetime64[us]"
+    )
     spokes = pd.DataFrame({"hub": 0, "when": times})
     hub = Table(pd.DataFrame({"id": [0]}), {}, "id")
     db = Database({"hub": hub, "spoke": Table(spokes, {"hub": "hub"}, None, "when")})

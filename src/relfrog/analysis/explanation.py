@@ -1,8 +1,8 @@
 """One prediction explained: the rows of the past that carried it, and how much.
 
-In a network, what a row carried is measured, not guessed: it is hidden from the sampled past of the entity, and
-the prediction is made again. Where the past holds too many rows to hide each, gradients choose
-those that are tried.
+In a network, what a row carried is measured, not guessed: it is hidden from the sampled past of the
+entity, and the prediction is made again. Where the past holds too many rows to hide each, gradients
+choose those that are tried. Other models are explained in `other_explanations`.
 """
 
 from __future__ import annotations

@@ -48,7 +48,11 @@ class Part:
 
 
 def explain_trees(
-    run: Run, model: BoostedTrees, row: int, time: pd.Timestamp, rows: int,
+    run: Run,
+    model: BoostedTrees,
+    row: int,
+    time: pd.Timestamp,
+    rows: int,
     output: int | None = None,
 ) -> Explanation:
     """The contributions of LightGBM's features, in the unit of the prediction."""
@@ -193,11 +197,8 @@ def weighted(found: Explanation, weight: float, member: str) -> Explanation:
     return replace(
         found,
         tables=tuple(
-            replace(t, effect=None if t.effect is None else weight * t.effect)
-            for t in found.tables
+            replace(t, effect=None if t.effect is None else weight * t.effect) for t in found.tables
         ),
         rows=tuple(replace(r, effect=weight * r.effect) for r in found.rows),
-        features=tuple(
-            replace(f, effect=weight * f.effect, member=member) for f in found.features
-        ),
+        features=tuple(replace(f, effect=weight * f.effect, member=member) for f in found.features),
     )

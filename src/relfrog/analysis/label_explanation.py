@@ -71,9 +71,7 @@ def explain_past_labels(
     )  # fmt: skip
 
 
-def explain_ranker(
-    run: Run, model: Ranker, row: int, time: pd.Timestamp, most: int
-) -> Explanation:
+def explain_ranker(run: Run, model: Ranker, row: int, time: pd.Timestamp, most: int) -> Explanation:
     """What the first target of a list owes its place to."""
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
     first = np.asarray(run.predict_seeds(seeds, None))[0, 0]
@@ -86,7 +84,7 @@ def explain_ranker(
     assert history is not None
     if isinstance(model, BoostedRanker):
         return _explain_boosted(run, model, row, time, target, float(first[1]), most)
-    owner, label = children_at(model.graph, model.of_source, seeds.rows, limits)
+    _, label = children_at(model.graph, model.of_source, seeds.rows, limits)
     mine = label[model.graph.parent(model.of_target)[label] == target]
     if isinstance(model, PastVisitRanker) and len(mine):
         rows, hops, words = mine, 1, f"number of its earlier labels that name {name}"

@@ -298,6 +298,6 @@ def legend() -> Markup:
         "div", tag("span", "0 · node"), tag("span", join(stops), class_="ramp"),
         tag("span", "edge · 1"), tag("span", "the learned gate of a route", class_="faint"),
         class_="legend", role="img",
-        aria_label="Colours: blue is node, gate 0; grey is undecided, 0.45 to 0.55; orange is edge, "
-        "gate 1",
+        aria_label="Colours: blue is node, gate 0; grey is undecided, 0.45 to 0.55; orange is "
+        "edge, gate 1",
     )  # fmt: skip

@@ -82,7 +82,8 @@ def _introduction(m: Material, schema: Schema) -> Markup:
     return tag(
         "p", f"{_words(schema).capitalize()}. A route joins two tables through a third; its gate "
         "says how much the middle table acts as an edge between the other two (1) rather than as a "
-        f"node of its own (0); from {UNDECIDED[0]} to {UNDECIDED[1]} it is undecided. Closest to an edge: ", tag("code", top),
+        f"node of its own (0); from {UNDECIDED[0]} to {UNDECIDED[1]} it is undecided. Closest to "
+        "an edge: ", tag("code", top),
         f" ({amount(schema.gates[top], 2)}); closest to a node: ", tag("code", low),
         f" ({amount(schema.gates[low], 2)}).",
     )  # fmt: skip
