@@ -43,7 +43,7 @@ LEFT JOIN products p ON p.product_id = x.product_id GROUP BY ALL"""
 TASKS = [
     ("rel-f1", "driver-dnf"), ("rel-f1", "driver-top3"), ("rel-f1", "driver-position"),
     ("olist-sample", "seller-sales"), ("olist-sample", "order-late"),
-    ("travel-exchange", "user-engagement"), ("travel-exchange", "user-badge"),
+    ("travel-exchange", "user-engagement"),
 ]  # fmt: skip
 
 

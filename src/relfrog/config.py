@@ -157,7 +157,7 @@ class Config:
     layers: int = 2
     neighbors: int = 16
     hops: int = 0
-    strategy: str = "last"
+    strategy: str = "events"
     sharing: str = "shared"
     aggregation: str = "recent"
     encoder_depth: int = 1

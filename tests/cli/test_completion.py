@@ -49,7 +49,7 @@ CASES = {
     "relfrog train shop churn --set fd_": [
         "fd_every=", "fd_pairs=", "fd_negatives=", "fd_tau=", "fd_orthonormal=", "fd_final=",
     ],
-    "relfrog train shop churn --set strategy=": ["strategy=uniform", "strategy=last"],
+    "relfrog train shop churn --set strategy=": ["strategy=uniform", "strategy=last", "strategy=events"],
     "relfrog train shop churn --set fd_final=t": ["fd_final=true"],
     "relfrog train shop churn --roles r": ["random", "runs/"],
     "relfrog train shop churn --size me": ["medium"],

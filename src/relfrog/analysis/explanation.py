@@ -2,7 +2,7 @@
 
 In a network, the effect of a row is measured: the row is hidden from the sampled past of the
 entity, and the prediction is repeated. If there are too many rows, those with the largest gradients
-are tried.
+are tried. Other models are explained in `other_explanations`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from relfrog.analysis.bootstrap import Interval, Scorer, resample
 from relfrog.analysis.changed_tables import ChangedTask, run_on, value_columns
 from relfrog.runs.run import Run
-from relfrog.training.opened_task import OpenedTask
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Importance", "TableImportance", "importance"]
@@ -152,7 +151,7 @@ class _Trial:
         self.truth = run.model.truth(seeds)
         self.before = run.predict_seeds(seeds, None)
 
-    def predict(self, opened: OpenedTask) -> NDArray[Any]:
+    def predict(self, opened: ChangedTask) -> NDArray[Any]:
         """Predictions on a changed database."""
         return run_on(self.run, opened).predict_seeds(self.seeds, None)
 

@@ -29,6 +29,7 @@ from relfrog.models.past_labels import (
 )
 from relfrog.models.rankers import Ranker
 from relfrog.runs.run import Run
+from relfrog.support.times import MISSING
 from relfrog.training.seeds import Seeds
 
 __all__ = ["explain_other"]
@@ -79,14 +80,12 @@ def _explain_blend(run: Run, row: int, time: pd.Timestamp, rows: int) -> Explana
         features = tuple(replace(share, member=name) for share in only.features)
         return replace(only, features=features, members=members)
     parts = [weighted(one, float(weights[name]), name) for name, one in found.items()]
-    features = sorted(
-        (share for part in parts for share in part.features), key=lambda share: -abs(share.effect)
-    )
+    shares = (share for part in parts for share in part.features)
     return Explanation(
         first.table, first.key, first.time,
         sum(member.weight * member.prediction for member in members), first.answer,
         _tables(parts), _rows(parts)[:rows], max(one.looked_at for one in found.values()),
-        tuple(features), None, "blended", members,
+        tuple(sorted(shares, key=lambda share: -abs(share.effect))), None, "blended", members,
     )  # fmt: skip
 
 
@@ -139,17 +138,17 @@ def _explain_by_tables(run: Run, row: int, time: pd.Timestamp, output: int | Non
     at = (0,) if which is None else (0, which)
     prediction, entity, shares = float(said[at]), prepared.task.entity_table, []
     for table, count in prepared.graph.num_rows.items():
-        known = prepared.graph.time(table)
-        tick = prepared.graph.ticks(seeds.times)[0]
-        seen = np.ones(count, bool) if known is None else known <= tick
-        newest = known[seen].max(initial=np.iinfo(np.int64).min) if known is not None else None
+        seen = np.ones(count, bool)
+        known, newest = prepared.graph.time(table), None
+        if known is not None:
+            seen = known <= prepared.graph.ticks(seeds.times)[0]
+            dated = known[seen & (known != MISSING)].astype(f"datetime64[{prepared.graph.unit}]")
+            newest = pd.Timestamp(dated.max()) if len(dated) else None
         effect = None
         if table != entity:
             other = run_on(run, ChangedTask(prepared.opened, table))
             effect = prediction - float(np.asarray(other.predict_seeds(seeds, None))[at])
-        dated = newest is not None and newest > np.iinfo(np.int64).min
-        moment = pd.Timestamp(np.datetime64(int(newest), prepared.graph.unit)) if dated else None
-        shares.append(TableShare(table, int(seen.sum()), moment, effect))
+        shares.append(TableShare(table, int(seen.sum()), newest, effect))
     answer = answer_words(run, which)
     return Explanation(
         entity, row_keys(run, [entity], [row])[0], time, prediction, answer,

@@ -265,10 +265,10 @@ def make_plan(
     needed = [within(reach * (layers - layer)) for layer in range(layers + 1)]
     if trim and target_table is not None:
         # Targets may be anywhere in the subgraph, so hops from the seed say nothing.
-        last = dict.fromkeys(batch.tables, 0)
-        last[batch.seed_table] = batch.tables[batch.seed_table].within(0)
-        last[target_table] = len(batch.tables[target_table])
-        needed = [last]
+        wanted = dict.fromkeys(batch.tables, 0)
+        wanted[batch.seed_table] = batch.tables[batch.seed_table].within(0)
+        wanted[target_table] = len(batch.tables[target_table])
+        needed = [wanted]
         for _ in range(layers):
             needed.insert(0, read_by(needed[0]))
     plans = []

@@ -161,7 +161,9 @@ def _stream_sources(
 
     def recent(width: int) -> NDArray[np.bool_]:
         # In Python's integers, which do not overflow.
-        return seen.ticks > max(int(limit) - width * maker.horizon, np.iinfo(np.int64).min)
+        return np.asarray(
+            seen.ticks > max(int(limit) - width * maker.horizon, np.iinfo(np.int64).min)
+        )
 
     dated = np.flatnonzero(seen.ticks != np.iinfo(np.int64).min)
     first = slice(dated[0], dated[0] + 1) if len(dated) else slice(0, 0)

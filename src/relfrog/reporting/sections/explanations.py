@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from relfrog.analysis.explained import MEASURED, Explanation, FeatureShare
 from relfrog.reporting.html import (
     GREEN,
@@ -85,7 +87,7 @@ def _members(found: Explanation) -> Markup:
 def _features(found: Explanation) -> Markup:
     """The largest contributions, and the rest of them, so that they add up."""
     several = len(found.members) > 1
-    rows: list[list[object]] = [
+    rows: list[list[Any]] = [
         [f.feature, "missing" if f.value is None else amount(f.value, 4), f"{f.rows:,}",
          _span(f), (signed(f.effect), f.effect), *([f.member] if several else [])]
         for f in found.features[:LISTED]
@@ -93,10 +95,12 @@ def _features(found: Explanation) -> Markup:
     rest = found.features[LISTED:]
     if rest:
         effect = sum(f.effect for f in rest)
-        rows.append([f"{len(rest)} others", "", "", "", (signed(effect), effect)] + [""] * several)
+        rows.append(
+            [f"{len(rest)} others", "", "", "", (signed(effect), effect), *([""] * several)]
+        )
     if found.base is not None:
         rows.append(["base: without any feature", "", "", "",
-                     (amount(found.base, 4), found.base)] + [""] * several)  # fmt: skip
+                     (amount(found.base, 4), found.base), *([""] * several)])  # fmt: skip
     headers = ["feature", "value", "rows", "of", "contribution", *(["member"] if several else [])]
     return sheet(headers, rows, numbers=[1, 2, 4], label="Features behind this prediction",
                  sorts=True)  # fmt: skip
