@@ -236,7 +236,9 @@ def _relbench_agrees(
     """
     task = task_from(dataset, replace(manifest, keys=None))
     try:
-        return all(_equal(frame, split_labels(task, split, full)) for split, frame in frames.items())
+        return all(
+            _equal(frame, split_labels(task, split, full)) for split, frame in frames.items()
+        )
     except TaskError:
         return False
 
