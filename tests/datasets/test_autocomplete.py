@@ -145,7 +145,7 @@ def test_what_is_missing_is_filled_in(
     assert len(asked) == 2
     assert run.predict().equals(found)
     page = run.report().read_text(encoding="utf-8")
-    assert f"What is {column} of a row of {table}, where it is missing?" in page
+    assert f"What is {column} of {table} where it is missing?" in page
 
 
 def test_nothing_missing_is_said(town: Path, tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_the_command(club: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
     code, out, _ = inside(capfd, *arguments, "--entity", "people", "--horizon", "20 days")
     assert code == 0
     assert "Added task returns (binary_classification, 20 days ahead)" in out
-    assert re.search("Note: [0-9]+ of 630 labels belong to no split", out)
+    assert re.search("note: [0-9]+ of 630 labels belong to no split", out)
     for wrong in ("none.csv", "l.txt"):
         (tmp_path / "l.txt").touch()
         code, _, err = inside(capfd, *arguments[:4], str(tmp_path / wrong), "--type", "binary", "--entity", "people", "--horizon", "20 days", "--overwrite")  # fmt: skip

@@ -83,7 +83,8 @@ def test_a_table_of_all_values(kind: str, tmp_path: Path) -> None:
     )
     assert set(rows["household_id"]) == set(values) - {5, "H-5"}
     run = relfrog.train(tmp_path / "ds", "baskets", tmp_path / "run", model="lightgbm", baselines=False)  # fmt: skip
-    assert set(run.predict()["household_id"]) == set(values)
+    assert set(run.predict(everyone=True)["household_id"]) == set(values)
+    assert set(run.predict()["household_id"]) == set(values) - {5, "H-5"}  # whom the task asks
 
 
 def test_columns_of_other_types_meet_as_text(tmp_path: Path) -> None:

@@ -91,9 +91,13 @@ def explain_row(
         output: the class or label to explain; by default the likeliest.
     """
     found = _explain_raw(run, row, time, rows, output)
-    if run.postprocessing.calibration is None or not run.kind.scalar:
+    if run.postprocessing.calibration is None:
         return found
-    calibrated = run.postprocessing.apply(np.array([found.prediction]))
+    seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
+    raw = run.predict_seeds(seeds, None)
+    calibrated = run.postprocessing.apply(raw)
+    if raw.ndim > 1:
+        calibrated = calibrated[:, raw[0].argmax() if output is None else output]
     return replace(found, calibrated=float(calibrated[0]))
 
 
