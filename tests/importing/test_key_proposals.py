@@ -355,6 +355,17 @@ def test_keys_that_a_person_sees_at_once(office: str) -> None:
     assert [str(k) for k in tables["staff"].used_keys()] == ["reports_to -> staff.staff_id"]
 
 
+def test_one_large_key_makes_no_key_of_other_numbers(tmp_path: Path) -> None:
+    address = csv_folder(
+        tmp_path / "csv",
+        people="person_id,badge_no\n" + "".join(f"{i},{i % 30}\n" for i in range(40)),
+        orders="order_id,person_id\n" + "".join(f"{i},{i % 40}\n" for i in [*range(900), 90_000]),
+    )
+    tables = plan_import(address).mapping.tables
+    assert tables["people"].used_keys() == []
+    assert [k.parent for k in tables["orders"].used_keys()] == ["people"]
+
+
 def test_two_tables_of_people_leave_a_doubt(office: str) -> None:
     Path(office, "users.csv").write_text(
         "user_id,name\n" + "".join(f"{i},u{i}\n" for i in range(1, 9))

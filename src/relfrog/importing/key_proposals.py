@@ -259,7 +259,8 @@ def propose_foreign_keys(
             candidate = _candidate(staging, child, name, parent, key, strength)
             if candidate is not None:
                 candidates.append((strength, candidate.share, parent_name, candidate))
-        if not candidates and child.words[name] and child.words[name][-1] in _KEY_WORDS:
+        named = child.words[name] and child.words[name][-1] in _KEY_WORDS
+        if not candidates and named and (name,) != tuple(own_key):
             found += _by_values(staging, child, name, parents)
         if candidates:
             strength, share, parent_name, evidence = max(
@@ -296,19 +297,20 @@ def _by_values(
     if child.column(name).facts.distinct < _FEWEST_VALUES:
         return []
 
-    def span(table: TypedTable, column: str) -> tuple[int, int]:
-        value = type_sql(table.column(column), table.types[column])
-        low, high = staging.row(f"SELECT min({value}), max({value}) FROM {table.staged.sql}")
-        return low, high
-
-    low, high = span(child, name)
+    value = type_sql(child.column(name), child.types[name])
+    low, high = staging.row(f"SELECT min({value}), max({value}) FROM {child.staged.sql}")
     found = []
     for other, (parent, key) in parents.items():
         integer = parent.types[key].name == "integer" and parent.column(key).facts.present
         if other == child.name or not integer:
             continue
-        first, last = span(parent, key)
-        sparse = parent.staged.rows < _DENSEST * (last - first + 1)
+        value = type_sql(parent.column(key), parent.types[key])
+        first, last, between = staging.row(
+            f"SELECT min({value}), max({value}), count(*) FILTER (WHERE {value} BETWEEN {low} AND "
+            f"{high}) FROM {parent.staged.sql}"
+        )
+        # Among the column's own numbers: one key far away makes no other sparse.
+        sparse = between < _DENSEST * (high - low + 1)
         if (first >= _LOWEST or sparse) and first <= low and high <= last:
             evidence = match_keys(staging, child, [name], parent, [key])
             if evidence.share == 1:
