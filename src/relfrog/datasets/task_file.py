@@ -21,7 +21,7 @@ LABELS_FILE = "labels.parquet"
 
 @dataclass
 class TaskFile(TaskManifest):
-    """RelBench's manifest of a task, and three entries that RelBench passes over.
+    """RelBench's manifest of a task, and entries that RelBench passes over.
 
     What RelBench cannot make by itself is "external" to it: it takes the labels that are stored
     beside the manifest, and refuses to make them anew.
