@@ -141,6 +141,10 @@ def test_what_is_missing_is_filled_in(
         assert dict(zip(found["id"], found["time"].astype(str))) == dict(missing)
         early = run.predict(at="2020-03-01")
         assert set(early["id"]) == {key for key, at in missing if at <= "2020-03-01"}
+    else:
+        early = run.predict(at="2020-03-01")
+        assert set(early["id"]) == set(found["id"])
+        assert set(early["time"]) == {pd.Timestamp("2020-03-01")}
     asked = run.predict(entities=[missing[0][0], 7 if table == "orders" else 4])
     assert len(asked) == 2
     assert run.predict().equals(found)

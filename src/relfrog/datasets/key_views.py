@@ -17,6 +17,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from relbench.base import Database, Table
 
@@ -189,6 +190,12 @@ class SourceKeys:
                     f"{self._folder / 'keys' / table}.parquet does not hold {column}, the "
                     f"source's key of {table}. Import the database again."
                 )
+            rows = pq.read_metadata(self._folder / "db" / f"{table}.parquet").num_rows
+            if len(frame) < rows:
+                raise DatasetError(
+                    f"{self._folder / 'keys' / table}.parquet holds {len(frame):,} keys, but "
+                    f"{table} has {rows:,} rows. Import the database again."
+                )
             self._values[table, column, True] = _plain(frame[column])
         return self._values[table, column, True]
 
@@ -234,20 +241,19 @@ class SourceKeys:
         return frame
 
     def _numbered(self, values: pd.Series, column: str, table: str) -> pd.Series:
+        """Keys, or lists of keys, as row numbers."""
         keys = pd.DataFrame({"k0": self._key(table, self._records[table].key[0])})
-        lists = values.dtype == object and values.map(lambda v: isinstance(v, np.ndarray | list))
-        if isinstance(lists, bool) or not lists.all() or not len(values):
+        lists = _as_lists(values)
+        if lists is None:
             rows = _find(keys, pd.DataFrame({"k0": values}), column, table)
             return pd.Series(rows, values.index, name=column)
-        sizes = np.fromiter(map(len, values), np.int64, len(values))
-        flat = values.explode()
-        flat = flat[np.repeat(sizes > 0, np.maximum(sizes, 1))]
-        if flat.map(lambda v: v is np.ma.masked or pd.isna(v)).any():
-            return values  # NULL in a list: said by the check of labels
-        rows = _find(keys, pd.DataFrame({"k0": flat.infer_objects()}), column, table)
-        parts = np.split(np.asarray(rows, np.int64), np.cumsum(sizes)[:-1])
+        flat = lists.flatten()
+        if flat.null_count or lists.null_count:
+            return values  # said by the check of labels
+        rows = _find(keys, pd.DataFrame({"k0": flat.to_pandas()}), column, table)
+        ends = np.cumsum(lists.value_lengths().to_numpy(zero_copy_only=False))
         out = np.empty(len(values), object)
-        out[:] = parts
+        out[:] = np.split(np.asarray(rows, np.int64), ends[:-1])
         return pd.Series(out, values.index, name=column)
 
     def _composite_rows(self, frame: pd.DataFrame, parts: list[str], table: str) -> pd.Series:
@@ -261,6 +267,18 @@ class SourceKeys:
         asked = frame[parts].set_axis([f"k{i}" for i in range(len(parts))], axis=1)
         rows = _find(pd.DataFrame(known), asked, ", ".join(parts), table)
         return pd.Series(rows, frame.index)
+
+
+def _as_lists(values: pd.Series) -> pa.ListArray | None:
+    """A column of lists; None if it holds anything else."""
+    if values.dtype != object or not len(values) or not np.ndim(values.iloc[0]):
+        return None
+    # NULL in a list makes it a masked array, which Arrow would take for a plain one.
+    masked = any(map(np.ma.isMaskedArray, values))
+    try:
+        return pa.array([v.tolist() for v in values] if masked else values, from_pandas=False)
+    except pa.ArrowException:
+        return None
 
 
 def _spelled(name: str) -> set[str]:

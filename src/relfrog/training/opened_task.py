@@ -209,7 +209,8 @@ class OpenedTask:
         times = pd.to_datetime(found[self.task.time_col])
         rows = found[self.task.entity_col].to_numpy(np.int64)
         if time is not None:
-            rows = rows[(times <= time).to_numpy()]
+            if self.db.table_dict[self.task.entity_table].time_col is not None:
+                rows = rows[(times <= time).to_numpy()]
             times = pd.Series(np.repeat(time.to_datetime64(), len(rows)))
         return Seeds(rows, times)
 
