@@ -33,7 +33,7 @@ run = relfrog.train(here / "shop", "churn", here / "churn", settings=settings, o
 for regime in ("frozen", "rolling"):
     print(f"test, {regime}: ROC-AUC {run.metrics['test'][regime]['roc_auc']:.2f}")
 
-# 4. Predict for all customers at the newest time, with the files' own keys.
+# 4. Predict at the newest time for the customers whom the task asks about, with their own keys.
 predicted = run.predict().sort_values("prediction", ascending=False)
 predicted.to_csv(here / "churn.csv", index=False)
 print(predicted.head(3).to_string(index=False))

@@ -33,8 +33,9 @@ for model in ("popularity", "frog"):
     shown = {name: f"{value:.3f}" for name, value in run.metrics["test"]["rolling"].items()}
     print(model, shown)
 
-# Three products per customer, none they bought before. The table is replaced all or nothing.
-lists = run.predict(k=3, exclude_known=True)
+# Three products for every customer, also those who rarely buy; none they bought before. The table
+# is replaced all or nothing.
+lists = run.predict(everyone=True, k=3, exclude_known=True)
 write_frame(lists, f"sqlite:///{here / 'lists.db'}", table="suggested", overwrite=True)
 
 with closing(sqlite3.connect(here / "lists.db")) as database:

@@ -17,6 +17,7 @@ import pytest
 
 import relfrog
 from helpers import shape
+from relfrog import load_run
 from relfrog.importing.staging import Staging
 from small_store import fit
 
@@ -42,8 +43,10 @@ def test_csv_to_predictions(
     score = float(re.findall(r"test, rolling: ROC-AUC ([\d.]+)", said)[0])
     assert score > 0.5  # better than a constant, after a few seconds
     lines = (tmp_path / "churn.csv").read_text().splitlines()
-    assert lines[0] == "customer_id,time,prediction"
-    assert len(lines) == 1 + 160
+    assert lines[0] == "customer_id,time,prediction,decision"
+    asked = load_run(tmp_path / "churn").population()
+    assert asked.rule == "sql"
+    assert len(lines) == 1 + len(asked.rows) <= 1 + 160
 
 
 @pytest.mark.slow
