@@ -15,6 +15,7 @@ from relfrog.analysis.changed_tables import ChangedTask, run_on, shuffle_feature
 from relfrog.analysis.importance import importance
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.graph.sampler import TemporalSampler
+from relfrog.support.files import read_json, write_json
 from small_store import fit
 
 
@@ -84,6 +85,30 @@ def test_what_is_hidden_cannot_matter(store: Path, tmp_path: Path, model: str, t
             assert not np.array_equal(plain, shuffled)
     elif model in ("recent", "global-mean"):
         np.testing.assert_array_equal(plain, before)
+
+
+@pytest.mark.parametrize("task", ["buys", "sorts"])
+def test_what_is_kept_of_a_model_is_what_loading_it_gives(
+    task: str, store: Path, tmp_path: Path
+) -> None:  # fmt: skip
+    """On a changed table only what depends on it is computed again, with the same outcome."""
+    made = fit(store, tmp_path / "run", task, model="auto", epochs=1, trials=1)
+    names = ("lightgbm", "frog", "recent")
+    made.model._weights = dict.fromkeys(names, 1 / 3)  # type: ignore[attr-defined]
+    blend = read_json(made.folder / "blend.json")
+    write_json(made.folder / "blend.json", blend | {"weights": dict.fromkeys(names, 1 / 3)})
+    seeds = made.prepared.seeds("test")
+    plain = made.predict_seeds(seeds, None)
+    moved = 0
+    for table, count in made.prepared.graph.num_rows.items():
+        orders = [np.random.default_rng(0).permutation(count)]
+        for order in orders + [None] * (table != "people"):
+            changed = ChangedTask(made.prepared.opened, table, order)
+            quick = run_on(made, changed).predict_seeds(seeds, None)
+            slow = made.on(changed).predict_seeds(seeds, None)
+            np.testing.assert_allclose(quick, slow, rtol=1e-6, atol=1e-7)
+            moved += not np.allclose(quick, plain)
+    assert moved >= 5
 
 
 @pytest.mark.parametrize("model", ["lightgbm", "recent", "auto"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = ["FeatureMaker"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Trail = tuple[Ints, dict[ForeignKey, Ints]]
 
 #: The most outputs of a multiclass or multilabel label history that are aggregated.
 MOST_OUTPUTS = 12
@@ -75,6 +77,10 @@ class FeatureMaker:
         self.horizon = max(1, round(prepared.task.timedelta.total_seconds() * per_second))
         self._aggregator: Aggregator | None = None
         self._made: dict[str, Floats] = {}
+        #: Per remembered features and stream: the owners, and the parents of the latest row.
+        self._trails: dict[str, list[Trail]] = {}
+        self._before: FeatureMaker | None = None
+        self._changed: tuple[str, bool] = ("", False)
 
     @property
     def names(self) -> list[str]:
@@ -121,15 +127,53 @@ class FeatureMaker:
             digest.update(np.ascontiguousarray(part).data)
         name = digest.hexdigest()
         if name not in self._made:
-            found = self._make(rows, limits, times)
+            found, trail = self._make(name, rows, limits, times)
             if found.nbytes > REMEMBERED // 2:
                 return found
             while sum(part.nbytes for part in self._made.values()) > REMEMBERED - found.nbytes:
-                del self._made[next(iter(self._made))]
-            self._made[name] = found
+                oldest = next(iter(self._made))
+                del self._made[oldest], self._trails[oldest]
+            self._made[name], self._trails[name] = found, trail
         return self._made[name]
 
-    def _make(self, rows: Ints, limits: Ints, times: pd.Series) -> Floats:
+    def with_change(
+        self, prepared: Prepared, table: str, order: Ints | None, column: str | None
+    ) -> FeatureMaker:
+        """A maker for the same database with one table changed, which computes only what differs.
+
+        Args:
+            prepared: the changed database.
+            table: the table.
+            order: the row whose values each row takes; None if all rows are hidden.
+            column: the only column that is shuffled; None for all.
+        """
+        other = copy(self)
+        other.prepared, other.graph = prepared, prepared.graph
+        other._aggregator, other._made, other._trails = None, {}, {}
+        other._before, other._changed = self, (table, order is None)
+        if order is not None:
+            values = [
+                (encoded, old[order] if column in (None, encoded.column) else old)
+                for encoded, old in self._arrays.get(table, [])
+            ]
+            other._arrays = self._arrays | {table: values}
+        return other
+
+    def _touches(self, stream: Stream) -> bool:
+        """Whether the features of a stream may differ from those before the change."""
+        table, hidden = self._changed
+        read = {stream.table, *(m.via.parent for m in stream.measures if m.via is not None)}
+        if hidden:
+            # Rows may be dated by their parents, so these count for every table on the way.
+            read |= {key.table for key in stream.keys}
+            read |= {key.parent for key in self.graph.foreign_keys if key.table in read}
+        return table in read
+
+    def _make(
+        self, name: str, rows: Ints, limits: Ints, times: pd.Series
+    ) -> tuple[Floats, list[Trail]]:
+        before = None if self._before is None else self._before._trails.get(name)
+        trail: list[Trail] = []
         parts = [self._static(rows, limits)]
         if self.prepared.config.features == "all":
             parts.append(self._calendar(limits, times))
@@ -137,11 +181,19 @@ class FeatureMaker:
         for anchor in self.plan.anchors:
             owners = self._owners(anchor, rows, limits, latest)
             for stream in anchor.streams:
-                found, pointers = self._aggregate(stream, owners, limits)
+                done = sum(part.shape[1] for part in parts)
+                old = None if before is None else before[len(trail)]
+                if old is None or self._touches(stream) or not np.array_equal(old[0], owners):
+                    found, pointers = self._aggregate(stream, owners, limits)
+                else:
+                    assert self._before is not None
+                    pointers = old[1]
+                    found = self._before._made[name][:, done : done + len(stream.features)]
                 parts.append(found)
+                trail.append((owners, pointers))
                 if anchor.key is None:
                     latest[stream] = pointers
-        return np.concatenate(parts, 1)
+        return np.concatenate(parts, 1), trail
 
     def effective(self, table: str) -> Ints:
         """The time from which each row of a table is visible. Shape [rows]."""
