@@ -194,9 +194,7 @@ def _complete(dataset: Dataset, manifest: TaskFile, full: Database) -> None:
     # In any splits: the dataset's may be too close for the horizon.
     begin, horizon = dataset.val_timestamp, pd.Timedelta(manifest.timedelta)
     later = str(begin + 2 * horizon)
-    task = task_from(
-        dataset, replace(manifest, val_timestamp=str(begin), test_timestamp=later)
-    )
+    task = task_from(dataset, replace(manifest, val_timestamp=str(begin), test_timestamp=later))
     frame = label_rows(task, full, [begin])
     keys = [manifest.time_col, manifest.entity_col or manifest.src_entity_col]
     keys += [manifest.dst_entity_col] if manifest.dst_entity_col else []
