@@ -35,7 +35,19 @@ def tampered(store: Path, folder: Path, way: str, time: pd.Timestamp) -> Path:
             for column in frame.select_dtypes(include=["float"]):
                 frame.loc[later, column] = -7e7
         frame.to_parquet(changed / "db" / f"{name}.parquet", index=False)
+        _add_keys(changed / "keys" / f"{name}.parquet", len(frame))
     return changed
+
+
+def _add_keys(path: Path, count: int) -> None:
+    """Give rows that were invented keys of the source, as an import would."""
+    keys = pd.read_parquet(path) if path.exists() else pd.DataFrame()
+    new = range(len(keys), count)
+    if len(keys.columns) and new:
+        (column,) = keys
+        text = not pd.api.types.is_numeric_dtype(keys[column].dtype)
+        more = [f"new {n}" for n in new] if text else [10**6 + n for n in new]
+        pd.concat([keys, pd.DataFrame({column: more})]).to_parquet(path, index=False)
 
 
 @pytest.fixture(scope="module")
