@@ -155,6 +155,7 @@ def shape(text: str) -> set[str]:
     for line in text.splitlines():
         line = re.sub(r"\bN\d\w+|-?\d[\d,.]*(e-\d+)?|\*|\b(edge|node|undecided)$", "#", line)
         line = re.sub(r"# (s|min) left", "# s left", line)
+        line = re.sub(r"-{3,}", "---", line)  # as long as the longest cell
         found.add(re.sub(r"\s+", " ", line).replace(" #", "#").rstrip())
     return found
 
