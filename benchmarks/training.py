@@ -116,7 +116,8 @@ def prepare_case(case: Case, data: Path) -> Prepared:
     task = load_task(dataset, case.task)
     seeds = len(OpenedTask(task.dataset, task).seeds("train"))
     kind = task.task_type.value
-    config = resolve(seeds, preset=case.preset, settings=case.settings, kind=kind)
+    given = {"model": "frog", **case.settings}
+    config = resolve(seeds, preset=case.preset, settings=given, kind=kind)
     prepared = OpenedTask(dataset, task).prepare(config)
     if not case.weights:
         return prepared

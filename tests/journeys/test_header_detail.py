@@ -118,7 +118,7 @@ def test_a_run_names_the_tables_that_are_dated_otherwise(run: relfrog.Run, tmp_p
 
 
 def test_reports_say_which_times_are_inherited_and_what_is_always_visible(tmp_path: Path) -> None:
-    from relfrog.reporting.sections.made import _certificates, _times
+    from relfrog.reporting.sections.provenance import _certificates, _times
 
     tables = relfrog.inspect(make_dataset(tmp_path, 3), labels=False)["tables"]
     assert dict(_times(tables)) == {

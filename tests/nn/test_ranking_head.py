@@ -49,7 +49,7 @@ def runs(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, relf
 def prepared_for(shop: Path, **given: Any) -> Prepared:
     dataset = relfrog.open_dataset(shop)
     task = load_task(dataset, "list")
-    chosen = resolve(100, settings={**QUICK, **given}, kind="recommendation")
+    chosen = resolve(100, settings={"model": "frog", **QUICK, **given}, kind="recommendation")
     return OpenedTask(dataset, task).prepare(chosen)
 
 

@@ -158,7 +158,7 @@ def _labels(prepared: Prepared, time: pd.Timestamp) -> tuple[_Past, list[pd.Time
     for split in SPLITS:
         try:
             seeds = opened.seeds(split)
-        except (TaskError, AssertionError, ValueError, LookupError):
+        except (TaskError, RuntimeError, AssertionError, ValueError, LookupError):
             continue  # a split without labels, or one that only its owner can read
         parts.append((np.asarray(seeds.rows), seeds.times.to_numpy("datetime64[us]")))
     times = [time - number * step for number in range(1, WINDOWS + 1)] if step else []

@@ -53,6 +53,7 @@ class Run:
         part: the folder inside it that holds the model, if it is another than the run's own.
         opened: the task, where it is open already.
         fitted: the model, where it is in memory already.
+        of: the run of `auto` that it is a member of, whose data it shares.
     """
 
     folder: Path
@@ -62,6 +63,7 @@ class Run:
     part: str = ""
     opened: OpenedTask | None = None
     fitted: Model | None = None
+    of: Run | None = None
 
     def __repr__(self) -> str:
         return run_line(self)
@@ -248,13 +250,7 @@ class Run:
             RunError: There is no such member, or it is damaged.
         """
         about, config = read_run(self.folder / MEMBERS / name)
-        fitted = opened = None
-        if "model" in vars(self) or self.fitted is not None:
-            fitted, opened = self.model.members.get(name), self.model.prepared.opened
-        return Run(
-            self.folder / MEMBERS / name, about, config, self.device, opened=opened or self.opened,
-            fitted=fitted,
-        )  # fmt: skip
+        return Run(self.folder / MEMBERS / name, about, config, self.device, of=self)
 
     def history(self) -> pd.DataFrame:
         """One row per epoch."""
@@ -318,6 +314,10 @@ class Run:
         if self.fitted is not None:
             return self.fitted
         opened = self.opened
+        if opened is None and self.of is not None:
+            if self.folder.name in self.of.model.members:
+                return self.of.model.members[self.folder.name]
+            opened = self.of.prepared.opened
         if opened is None:
             opened = open_task(self.about["dataset"], self.about["task"], **asdict(self.config))
         return load_model(
