@@ -45,6 +45,7 @@ def moved(run: Path, dataset: Path, folder: Path) -> relfrog.Run:
     return relfrog.load_run(copy)
 
 
+@pytest.mark.filterwarnings("ignore::relfrog.errors.RelFrogWarning")  # of times without rows
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["frog", "lightgbm"])
 @pytest.mark.parametrize("seed", [0, 1])

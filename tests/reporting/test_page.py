@@ -136,7 +136,7 @@ def test_an_old_or_poor_run_folder(run: Run, tmp_path: Path) -> None:
     words = read(report(place)).sections
     assert "There is no test score" in words["answer"]
     assert "database.json is missing" in words["schema"]
-    assert "without epochs or trials" in words["training"]
+    assert "the history in its run folder is empty" in words["training"]
     assert "no split times" in words["made"]
 
 
@@ -256,7 +256,8 @@ def test_a_model_that_is_no_network(shop: Path, tmp_path: Path) -> None:
         read(report(moved(run, tmp_path, kept=True))).sections["predictions"]
         == (words["predictions"])
     )
-    assert "Which tables matter" in words["worth"]
+    assert "rows hidden" in words["worth"]
+    assert "earlier labels that name" in words["explained"]
     assert "has no network" in words["dependencies"]
     assert "has none" in words["schema"]
     assert "without epochs or trials" in words["training"]

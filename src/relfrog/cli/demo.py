@@ -111,10 +111,10 @@ def _what_to_notice(run: Any) -> str:
     lead = "ahead of" if scores["frog"] > others[best] else "behind"
     return wrapped(
         "What to notice: whether an airport's flights are late hardly follows from its own past "
-        f"(recent, {scores.get('recent', float('nan')):.2f}; 0.5 is guessing). It follows from "
+        f"(recent, {scores.get('recent', float('nan')):.3f}; 0.5 is guessing). It follows from "
         "what happens to other flights and to the weather now, which FROG reads from the tables as "
-        f"they are: {scores['frog']:.2f} on validation, {lead} {best} on features that RelFrog "
-        f"computes ({others[best]:.2f}). What answers was chosen by validation alone."
+        f"they are: {scores['frog']:.3f} on validation, {lead} {best} on features that RelFrog "
+        f"computes ({others[best]:.3f}). What answers was chosen by validation alone."
     )
 
 

@@ -147,8 +147,11 @@ def duration(seconds: float) -> str:
 
 
 def horizon(seconds: float) -> str:
-    """Format how far a task looks ahead: ``1 day``, ``30 days``, ``2 h 5 min``."""
+    """Format how far a task looks ahead: ``30 days``, ``12 hours``, ``2 h 5 min``."""
     days = seconds / 86400
     if days >= 1:
         return "1 day" if days == 1 else f"{days:,.0f} days" if days >= 1000 else f"{days:.4g} days"
+    hours = seconds / 3600
+    if hours >= 1 and hours == int(hours):
+        return "1 hour" if hours == 1 else f"{hours:.0f} hours"
     return duration(seconds)

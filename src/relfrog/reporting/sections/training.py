@@ -68,8 +68,10 @@ def _trials(m: Material, frame: pd.DataFrame) -> Markup:
     metric, higher = m.metric
     if not len(frame) or "val" not in frame:
         how = "was trained once, without epochs or trials"
-        if not MODELS[m.run.config.model].learns:
-            how = "is not trained: it looks at earlier labels"
+        if m.network:
+            how = "is shown without epochs or trials: the history in its run folder is empty"
+        elif not MODELS[m.run.config.model].learns:
+            how = "looks at earlier labels, without epochs or trials"
         return missing(f"Model {m.run.config.model} {how}.")
     name = metric_name(metric)
     scores = [_number((val or {}).get(metric)) for val in frame["val"]]
