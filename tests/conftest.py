@@ -132,7 +132,8 @@ def demo(once: Once) -> Path:
         with open(folder / "said.txt", "w", encoding="utf-8") as file, redirect_stdout(file):
             run_demo(
                 folder, False,
-                {"epochs": 1, "steps_per_epoch": 2, "neighbors": 4, "trials": 1},
+                {"epochs": 1, "steps_per_epoch": 2, "neighbors": 4, "features": "own",
+                 "trials": 1},
             )  # fmt: skip
 
     return once("demo", make)
