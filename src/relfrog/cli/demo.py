@@ -110,11 +110,11 @@ def _what_to_notice(run: Any) -> str:
     best = max(others, key=lambda name: others[name])
     lead = "ahead of" if scores["frog"] > others[best] else "behind"
     return wrapped(
-        "What to notice: whether an airport's flights are late hardly follows from its own past "
-        f"(recent, {scores.get('recent', float('nan')):.3f}; 0.5 is guessing). It follows from "
-        "what happens to other flights and to the weather now, which FROG reads from the tables as "
-        f"they are: {scores['frog']:.3f} on validation, {lead} {best} on features that RelFrog "
-        f"computes ({others[best]:.3f}). What answers was chosen by validation alone."
+        "What to notice: an airport's own past labels say little (recent, "
+        f"{scores.get('recent', float('nan')):.3f}; 0.5 is guessing). FROG also reads other "
+        f"flights, planes and the weather, from the tables as they are: {scores['frog']:.3f} on "
+        f"validation, {lead} {best} on features that RelFrog computes ({others[best]:.3f}). What "
+        "answers was chosen by validation alone."
     )
 
 
