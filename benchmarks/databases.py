@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import relfrog
+from relfrog.analysis.bootstrap import Scorer, resample
 
 HERE = Path(__file__).parent
 SEEDS = (0, 1, 2)
@@ -60,6 +61,19 @@ CHINOOK = (
         f"i.CustomerId = c.CustomerId AND {window('i', 'InvoiceDate')}), 0) AS spend "
         "FROM timestamps t CROSS JOIN Customer c",
         {"type": "regression", "entity": "Customer", "horizon": "90 days"},
+    ),
+    Question(
+        "genres",
+        "SELECT t.timestamp, i.CustomerId, LIST(DISTINCT m.GenreId) AS GenreId FROM timestamps t "
+        f"JOIN Invoice i ON {window('i', 'InvoiceDate')} JOIN InvoiceLine l ON l.InvoiceId = "
+        "i.InvoiceId JOIN Track m ON m.TrackId = l.TrackId GROUP BY ALL",
+        {
+            "type": "recommendation",
+            "source": "Customer",
+            "target": "Genre",
+            "k": 3,
+            "horizon": "90 days",
+        },
     ),
 )
 NORTHWIND = (
@@ -172,6 +186,13 @@ def scores_of(run: relfrog.Run) -> dict[str, Any]:
     }
 
 
+def range_of(run: relfrog.Run) -> list[float]:
+    """The 95 % range of a run's test score, over entities."""
+    seeds, truth, predicted = run.answers("test")
+    scorer = Scorer(run.kind.name, run.kind.metric, truth, predicted, run.quantile)
+    return list(resample(np.asarray(seeds.rows), scorer)[1:])
+
+
 def run_task(name: str, dataset: Path, task: str, seed: int, work: Path) -> dict[str, Any]:
     """The default model and the plain GNN, with one seed."""
     entry: dict[str, Any] = {"database": name, "task": task, "seed": seed}
@@ -184,7 +205,8 @@ def run_task(name: str, dataset: Path, task: str, seed: int, work: Path) -> dict
         entry.setdefault("seconds", {})[run.config.model] = run.about["seconds"]
         if model is None:
             entry |= {"metric": run.kind.metric, "higher": run.kind.higher,
-                      "answers": run.blend["weights"], "labels": len(run.prepared.seeds("test")),
+                      "answers": run.blend["weights"], "range": range_of(run),
+                      "labels": len(run.prepared.seeds("test")),
                       "training_labels": len(run.prepared.seeds("train"))}  # fmt: skip
     return entry
 
