@@ -239,6 +239,7 @@ def test_fd_space(study: Callable[..., Any], tmp_path: Path) -> None:
     assert len(check_svg(chart.read_text()).findall(marks)) > 250
 
 
+@pytest.mark.slow
 def test_sensitivity(
     study: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

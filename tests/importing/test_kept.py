@@ -63,6 +63,7 @@ def decided(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_corrections_are_kept_night_after_night(tmp_path: Path) -> None:
     address = shop(tmp_path / "csv")
     plan = plan_import(address, **CHOSEN).mapping
