@@ -517,9 +517,9 @@ def test_shares_of_roles() -> None:
     ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=["route", "paradigm", "u", "v", "w", "gate", "role"])
     assert role_shares(frame, set("abcxyz")) == {
-        "co-occurrence": {"node": 2 / 6, "edge": 3 / 6, "undecided": 1 / 6},
+        "co-occurrence": {"node": 2 / 6, "edge": 2 / 6, "undecided": 2 / 6},
         "completion": {"node": 1, "edge": 0, "undecided": 0},
-        "directions": {"same": 0.5, "different": 0.5},
+        "directions": {"same": 0, "different": 1},
     }
     empty = role_shares(frame.iloc[:0], set("abc"))
     assert empty == {"co-occurrence": {}, "completion": {}, "directions": {}}
