@@ -168,8 +168,8 @@ def _structure(results: Mapping[str, Any]) -> dict[str, str]:
     lines += markdown_table(headers, rows)
     lines += [
         "", "Of routes of the database itself, by their gate after training: edge above "
-        f"{UNDECIDED[1]}, node below {UNDECIDED[0]}, else undecided, as a route is that nothing was "
-        "sent along. Directions: of pairs of co-occurrence routes that are each "
+        f"{UNDECIDED[1]}, node below {UNDECIDED[0]}, else undecided, as a route is that nothing "
+        "was sent along. Directions: of pairs of co-occurrence routes that are each "
         "other's reverse, both decided, how many have the same role.", "",
     ]  # fmt: skip
     chart = plot_shares("Learned roles: shares of nodes and edges", drawn, QUESTIONS)
