@@ -163,6 +163,7 @@ def test_rows_used_are_those_that_a_change_can_reach(run: relfrog.Run, shop: Pat
     assert moved.sum() > 0.6 * orders.sum()
 
 
+@pytest.mark.slow
 def test_who_is_not_there_yet_is_not_used(run: relfrog.Run, shop: Path) -> None:
     people = pd.read_parquet(shop / "db" / "people.parquet")
     keys = source_keys(shop, "people")["code"]
@@ -199,6 +200,7 @@ def test_every_type_of_task_is_certified(name: str, shop: Path, tmp_path: Path) 
     assert certified.certificate.about["trial"]["altered"]["rows"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [m.name for m in MODELS.values() if m.baseline and "recommendation" in m.homes]
 )
@@ -390,6 +392,7 @@ def test_what_does_not_hold_is_an_error(run: relfrog.Run, tmp_path: Path) -> Non
         _show_certificate(certified, tmp_path / "x.json")
 
 
+@pytest.mark.slow
 def test_predictions_in_a_database_have_their_certificate_in_the_run(
     run: relfrog.Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

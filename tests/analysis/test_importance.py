@@ -87,6 +87,7 @@ def test_what_is_hidden_cannot_matter(store: Path, tmp_path: Path, model: str, t
         np.testing.assert_array_equal(plain, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["buys", "sorts"])
 def test_what_is_kept_of_a_model_is_what_loading_it_gives(
     task: str, store: Path, tmp_path: Path
@@ -111,6 +112,7 @@ def test_what_is_kept_of_a_model_is_what_loading_it_gives(
     assert moved >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["lightgbm", "recent", "auto"])
 def test_every_model_has_importance(store: Path, tmp_path: Path, model: str) -> None:
     made = fit(store, tmp_path / "run", model=model, epochs=1, trials=1)

@@ -94,6 +94,7 @@ def test_lists(model: str, shop: Path, tmp_path: Path) -> None:
         assert found.prediction == pytest.approx(best["score"])
 
 
+@pytest.mark.slow
 def test_a_blend_is_its_members(store: Path, tmp_path: Path) -> None:
     run = fit(store, tmp_path / "run", "wants", model="auto", trials=1, epochs=1)
     weights = {"lightgbm": 0.5, "frog": 0.3, "recent": 0.2}
@@ -145,6 +146,7 @@ def test_a_model_of_ones_own_is_explained_by_tables(
     assert effects["people"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["lightgbm", "auto"])
 def test_the_report_shows_all_sections(model: str, store: Path, tmp_path: Path) -> None:
     run = fit(store, tmp_path / "run", model=model, trials=1, epochs=1, baselines=True)

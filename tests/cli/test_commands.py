@@ -465,6 +465,7 @@ def test_wrong_input_about_runs_gets_one_clear_answer(
     assert set(os.listdir(runs)) == before
 
 
+@pytest.mark.slow
 def test_a_recommendation(
     bare_shop: Path,
     capfd: pytest.CaptureFixture[str],

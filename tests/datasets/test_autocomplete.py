@@ -191,6 +191,7 @@ TRAP = "x\" FROM entity_table) TO 'owned.csv'; COPY (SELECT 1 AS \"y"
 NAMES = ["a b", 'quo"te', "it's", "1; DROP TABLE t", "x, (COPY (SELECT 1) TO 'owned.csv')", TRAP]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_in_a_strangers_folder_is_only_a_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -231,6 +232,7 @@ def _csv(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_relbench_itself_is_not_asked_for_labels(
     town: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,6 +192,7 @@ def test_all_findings_come_in_one_go(folder: Path) -> None:
     assert {"people.id", "orders.person", "orders.ordered_at"} <= places
 
 
+@pytest.mark.slow
 def test_a_recommendation_is_checked_too(folder: Path) -> None:
     add_task(
         folder, "list", LIST, type="recommendation", source="people", target="things.thing",

@@ -79,6 +79,7 @@ def literal(value: Any) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(shops())
 def test_the_sql_gives_what_it_gives_on_the_source(shop: dict[str, Any]) -> None:
@@ -158,6 +159,7 @@ WHERE p.category_id = 8 GROUP BY ALL
 """
 
 
+@pytest.mark.slow
 def test_category_8_is_category_8(tmp_path: Path) -> None:
     folder = shop_of_categories(tmp_path)
     added = add_task(folder, "sold", EIGHT, type="regression", entity="products", horizon="30 days")
@@ -182,6 +184,7 @@ def test_category_8_is_category_8(tmp_path: Path) -> None:
     assert (found["kind"], found["keys"]) == ("forecast", "source")
 
 
+@pytest.mark.slow
 def test_relbench_runs_sql_that_does_not_look_at_keys(tmp_path: Path) -> None:
     folder = shop_of_categories(tmp_path)
     sql = EIGHT.replace("WHERE p.category_id = 8 ", "")
@@ -197,6 +200,7 @@ def test_relbench_runs_sql_that_does_not_look_at_keys(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(mine, other, check_dtype=False)
 
 
+@pytest.mark.slow
 def test_a_task_in_row_numbers_stays_in_row_numbers(tmp_path: Path) -> None:
     folder = shop_of_categories(tmp_path)
     add_task(folder, "sold", EIGHT, type="regression", entity="products", horizon="30 days")
@@ -214,6 +218,7 @@ def test_a_task_in_row_numbers_stays_in_row_numbers(tmp_path: Path) -> None:
     assert set(theirs["product_id"]) == set(rows)
 
 
+@pytest.mark.slow
 def test_a_task_means_the_same_when_rows_are_numbered_anew(tmp_path: Path) -> None:
     folder = shop_of_categories(tmp_path)
     add_task(folder, "sold", EIGHT, type="regression", entity="products", horizon="30 days")
@@ -249,6 +254,7 @@ WHERE g.year = 2020 AND g.club <> 'club 3' GROUP BY ALL
 """
 
 
+@pytest.mark.slow
 def test_a_composite_key_has_the_columns_of_the_source(tmp_path: Path) -> None:
     address = sqlite(tmp_path / "league.db", LEAGUE)
     folder = tmp_path / "ds"
@@ -276,6 +282,7 @@ def test_a_composite_key_has_the_columns_of_the_source(tmp_path: Path) -> None:
         add_task(folder, "wrong", wrong, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_lists_hold_keys_of_the_source(tmp_path: Path) -> None:
     folder = shop_of_categories(tmp_path)
     sql = """
@@ -327,6 +334,7 @@ def test_a_key_to_a_unique_column_has_the_values_of_that_column(tmp_path: Path) 
     assert total[80] > 0  # K1
 
 
+@pytest.mark.slow
 def test_a_task_comes_from_its_dataset_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

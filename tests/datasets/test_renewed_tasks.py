@@ -14,6 +14,7 @@ from relfrog.datasets.renewed_tasks import renew_tasks
 from young_shop import BUYS, TASK, young_shop
 
 
+@pytest.mark.slow
 def test_tasks_are_kept_where_they_still_work(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -44,6 +45,7 @@ def test_tasks_are_kept_where_they_still_work(
     assert all(check(folder, name).ok for name in ("chosen", "long", "plain"))
 
 
+@pytest.mark.slow
 def test_what_works_is_left_as_it_was(tmp_path: Path) -> None:
     folder = young_shop(tmp_path)
     add_task(folder, "plain", BUYS, **TASK)

@@ -40,6 +40,7 @@ def shop(badly_split: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(badly_split, tmp_path / "ds"))
 
 
+@pytest.mark.slow
 def test_a_task_gets_splits_of_its_own_where_the_datasets_do_not_suit(shop: Path) -> None:
     added = add_task(shop, "buys", BUYS, **TASK)
     assert any("splits of its own, where rows of orders lie" in note for note in added.notes)
@@ -134,6 +135,7 @@ def test_the_events_of_labels_are_found_by_leaving_them_out(shop: Path) -> None:
     assert found.within(pd.DatetimeIndex(["2020-01-10"]), pd.Timedelta("5 days")).tolist() == [10]
 
 
+@pytest.mark.slow
 def test_chosen_splits_are_taken_or_refused_in_words(shop: Path) -> None:
     with pytest.raises(UsageError, match="must lie before the test time"):
         add_task(shop, "buys", BUYS, **TASK, val="2021-07-01", test="2021-03-01")
@@ -145,6 +147,7 @@ def test_chosen_splits_are_taken_or_refused_in_words(shop: Path) -> None:
     assert added.manifest.split_reason == "chosen"
 
 
+@pytest.mark.slow
 def test_label_rates_far_apart_are_told(shop: Path) -> None:
     """People order in the second year only, so the first teaches the wrong thing."""
     sql = BUYS.replace("ON o.", "ON o.ordered_at > DATE '2021-02-01' AND o.")
@@ -174,6 +177,7 @@ def test_windows_without_events_are_told(tmp_path: Path) -> None:
     assert any("Take a longer --horizon" in w for w in added.warnings)
 
 
+@pytest.mark.slow
 def test_seed_times_asked_for_are_there_or_missed_aloud(tmp_path: Path) -> None:
     folder = young_shop(tmp_path)
     for asked in (2, 5):

@@ -34,6 +34,7 @@ def test_an_entity_task_is_completed_from_its_sql(bare_shop: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_empty_first_table_does_no_harm(bare_shop: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(bare_shop, tmp_path / "ds"))
     manifest = yaml.safe_load((copy / "manifest.yaml").read_text())

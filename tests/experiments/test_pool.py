@@ -95,6 +95,7 @@ print(list(pool.run_jobs(work, jobs, 1, 1, Path(sys.argv[1] + ".log"))))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_no_job_outlives_who_gave_it(tmp_path: Path, how: signal.Signals) -> None:
     """Killed, or by Ctrl-C, which reaches all processes of a terminal at once."""
@@ -114,6 +115,7 @@ def test_no_job_outlives_who_gave_it(tmp_path: Path, how: signal.Signals) -> Non
     assert err.count("Traceback") <= 1, "only of the script"
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_run_once(shop: Path, tmp_path: Path) -> None:
     script = tmp_path / "study.py"
     script.write_text(f"""

@@ -48,6 +48,7 @@ def test_files_are_checked_and_score_as_the_runs_do(
     assert leaderboards(done) == {}
 
 
+@pytest.mark.slow
 def test_other_models_and_refusals(shop: Path, runs: dict[str, Path], tmp_path: Path) -> None:
     (one,) = submit([runs["popularity"]], tmp_path / "out")
     run = relfrog.load_run(runs["popularity"])

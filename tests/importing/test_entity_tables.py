@@ -38,6 +38,7 @@ def journey(tmp_path: Path, kind: str = "INTEGER") -> str:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["INTEGER", "TEXT"])
 def test_a_table_of_all_values(kind: str, tmp_path: Path) -> None:
     address = journey(tmp_path, kind)

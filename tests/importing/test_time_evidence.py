@@ -87,6 +87,7 @@ def test_a_few_loads_are_no_time_either_but_days_of_events_are(tmp_path: Path) -
     assert times_of(address) == {"items": None, "votes": "voted_on", "reads": "at"}
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-400, 400), min_size=20, max_size=40))
 @settings(max_examples=25)
 def test_the_verdict_is_that_of_most_pairs(days: list[int]) -> None:

@@ -93,6 +93,7 @@ def test_postgresql(kind: str, fresh_postgres: str, tmp_path: Path) -> None:
     check_views(fresh_postgres, tmp_path)
 
 
+@pytest.mark.slow
 def test_mysql(mysql: str, tmp_path: Path) -> None:
     import pymysql
 

@@ -70,6 +70,7 @@ def test_sources_without_foreign_keys_give_the_same(
     assert_same_dataset(reference, tmp_path / "out")
 
 
+@pytest.mark.slow
 @examples(12, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6), size=st.integers(4, 40))
 def test_any_database_keeps_its_rows_and_its_joins(

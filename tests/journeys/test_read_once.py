@@ -51,6 +51,7 @@ def settings(**more: Any) -> list[str]:
     return [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "model", "more"),
     [
@@ -85,6 +86,7 @@ def test_once_per_command(
         assert counted["encode"] <= TABLES, words
 
 
+@pytest.mark.slow
 def test_a_certificate_alters_what_was_read(
     shop: Path, tmp_path: Path, counted: Counter[str]
 ) -> None:

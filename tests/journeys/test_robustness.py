@@ -178,6 +178,7 @@ class Stop(Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut", "flip", "progress", "empty"])
 @pytest.mark.usefixtures("often")
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(

@@ -228,6 +228,7 @@ def test_label_sql_has_limits(store: Path) -> None:
 EVIL = '"; DROP TABLE x; --'
 
 
+@pytest.mark.slow
 def test_an_evil_table_is_imported_like_any_other(fresh_postgres: str, tmp_path: Path) -> None:
     import psycopg
 
@@ -298,6 +299,7 @@ def test_nobody_is_called(store: Path, tmp_path: Path, monkeypatch: pytest.Monke
     run.predict()
 
 
+@pytest.mark.slow
 def test_the_canary_is_in_no_run(tmp_path: Path, store: Path, run: relfrog.Run) -> None:
     """A password in an address reaches neither the dataset's nor the run's files."""
     secret = "c4n4ry-p4ssw0rd"

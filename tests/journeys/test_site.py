@@ -80,6 +80,7 @@ def test_what_stops_the_build(page: str, text: str, words: str, tmp_path: Path) 
     assert words in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_page_that_is_not_there_is_not_in_the_navigation(tmp_path: Path) -> None:
     docs = copied(tmp_path)
     (docs / "questions.md").unlink()

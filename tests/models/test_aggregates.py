@@ -179,6 +179,7 @@ def test_each_feature_is_that_of_a_loop(case: Any) -> None:
                     assert at == (int(graph.parent(key)[seen[-1][1]]) if seen else -1)
 
 
+@pytest.mark.slow
 @examples(8, suppress_health_check=list(HealthCheck))
 @given(seeded(), st.integers(1, 9))
 def test_later_rows_change_nothing(case: Any, other: int) -> None:

@@ -15,6 +15,7 @@ from relfrog.models.contributions import _carried, booster_contributions, tree_c
 from small_store import fit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["buys", "spends", "wants", "sorts"])
 def test_contributions_add_up(task: str, store: Path, tmp_path: Path) -> None:
     run = fit(store, tmp_path / "run", task, model="lightgbm", trials=2)

@@ -102,6 +102,7 @@ def hops_needed(layers: int, completion: str | None) -> int:
     return 2 * layers if completion in ("along", "both") else 2 * layers - 1
 
 
+@pytest.mark.slow
 @examples(60)
 @given(
     cases(modes=("shared",), hops=(0, 0)), SETTINGS["layers"], SETTINGS["completion"],

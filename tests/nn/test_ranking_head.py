@@ -267,6 +267,7 @@ def test_past_visits_are_counted(
         assert chosen[: len(best)].tolist() == best
 
 
+@pytest.mark.slow
 def test_popularity_is_the_same_for_all(shop: Path, runs: dict[str, relfrog.Run]) -> None:
     """The targets with most labels whose windows had closed, as the paper counts them."""
     run = runs["popularity"]

@@ -90,6 +90,7 @@ def test_noise_of_few_labels_is_not_called_far_off() -> None:
     assert "far off" not in words(truth, predicted, predicted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["buys", "spends"])
 def test_a_report_opens_with_what_a_manager_asks(task: str, store: Path, tmp_path: Path) -> None:
     run: Run = fit(store, tmp_path / "run", task, model="mean", baselines=True)

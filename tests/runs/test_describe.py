@@ -20,6 +20,7 @@ def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> relfrog.Run:
     return fit(store, tmp_path_factory.mktemp("runs") / "run", epochs=1)
 
 
+@pytest.mark.slow
 def test_results_are_shown_in_a_line(run: relfrog.Run, store: Path, tmp_path: Path) -> None:
     score = run.metrics["test"]["rolling"]["roc_auc"]
     assert repr(run) == f"Run('{run.folder}': buys on store, model frog, test roc_auc {score:.4f})"

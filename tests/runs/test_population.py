@@ -60,6 +60,7 @@ def ordered(run: relfrog.Run, begin: pd.Timestamp, end: pd.Timestamp) -> set[int
     return set(frame["person"][inside].dropna().astype(int))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time", [VAL, TEST, TEST + pd.Timedelta("33 days")])
 def test_a_population_that_the_past_decides_is_the_sql_s_own(
     time: pd.Timestamp, runs: dict[str, relfrog.Run]

@@ -82,6 +82,7 @@ def test_what_was_chosen_is_what_it_would_be_without(runs: dict[str, relfrog.Run
     assert not (refit.folder / "refit").exists()
 
 
+@pytest.mark.slow
 def test_scores_are_of_the_model_that_may_be_scored(runs: dict[str, relfrog.Run]) -> None:
     run = load_run(runs["refit"].folder)
     for regime in ("frozen", "rolling"):
@@ -131,6 +132,7 @@ def test_an_interrupted_one_ends_as_if_nothing_had_happened(
     assert not list(out.rglob("*checkpoint*"))
 
 
+@pytest.mark.slow
 def test_with_and_without_history(store: Path, tmp_path: Path) -> None:
     run = fit(store, tmp_path / "run", refit=True, history="auto", epochs=1)
     assert set(run.about["candidates"]) == {"history=on", "history=off"}

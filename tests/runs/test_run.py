@@ -107,6 +107,7 @@ def test_rolling_predictions_are_those_of_a_database_that_ends_at_the_seed(
         assert here.to_numpy() == pytest.approx([every[row, time] for row in rows], abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* unknown to the run")
 def test_later_rows_may_be_altered_as_one_likes(
     run: relfrog.Run, store: Path, tmp_path: Path
@@ -174,6 +175,7 @@ def test_by_default_everyone_at_the_newest_time(run: relfrog.Run, store: Path) -
     assert found["prediction"].nunique() > 5
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* lies before the first row")
 def test_only_those_who_exist_then(run: relfrog.Run, store: Path) -> None:
     people = pd.read_parquet(store / "db" / "people.parquet")

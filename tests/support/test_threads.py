@@ -83,6 +83,7 @@ def test_threads_are_those_of_the_setting_and_then_those_of_before() -> None:
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.slow
 def test_the_setting_reaches_training_and_prediction(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -805,6 +805,7 @@ def test_staleness_stops_the_database_before_training_seeds(store: Path, tmp_pat
 # Every type of task.
 
 
+@pytest.mark.slow
 def test_predictions_of_a_regression_are_in_the_unit_of_its_labels(
     store: Path, tmp_path: Path
 ) -> None:

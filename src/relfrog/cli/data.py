@@ -43,20 +43,21 @@ __all__ = ["DATA_COMMANDS"]
               "feed one table).")  # fmt: skip
 @click.option("--val", metavar="TIME", help="Validation time.  [default: proposed]")
 @click.option("--test", metavar="TIME", help="Test time.  [default: proposed]")
-@click.option("--on-duplicate", type=click.Choice(["error", "first"]), default="error",
-              show_default=True, help="What to do with repeated primary keys.")  # fmt: skip
+@click.option("--on-duplicate", type=click.Choice(["error", "first"]), help="What to do with "
+              "repeated primary keys.  [default: error]")  # fmt: skip
 @click.option("--name", help="Name of the dataset.  [default: the folder's]")
 @click.option(
     "--memory", default="2GB", show_default=True, help="Memory to use before spilling to disk."
 )
-@click.option("--overwrite", is_flag=True, help="Replace an existing dataset; keys, times, types, "
-              "splits and tables chosen for it are kept.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace an existing dataset; all that was chosen "
+              "for it (keys, times, splits, entity tables, views, ...) is kept.")  # fmt: skip
 @click.option("--forget", is_flag=True, help="With --overwrite: keep nothing that was chosen.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary, or with --dry-run the "
               "mapping, as JSON.")  # fmt: skip
 def import_command(
     source: str, dest: str | None, dry_run: bool, as_json: bool, overwrite: bool, forget: bool,
-    mapping: Path | None, on_duplicate: str, name: str | None, views: str | None, **options: Any,
+    mapping: Path | None, on_duplicate: str | None, name: str | None, views: str | None,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Read a database and write a dataset folder.
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from relfrog.datasets.metrics import REGIMES
@@ -27,6 +26,7 @@ from relfrog.experiments.study_charts import (
     plot_pairs,
     plot_shares,
 )
+from relfrog.nn.roles import UNDECIDED
 
 __all__ = ["render", "role_shares"]
 
@@ -167,8 +167,9 @@ def _structure(results: Mapping[str, Any]) -> dict[str, str]:
     lines = ["### Learned roles, shares in %", ""]
     lines += markdown_table(headers, rows)
     lines += [
-        "", "Of routes of the database itself, by their gate after training; undecided is a route "
-        "that nothing was sent along. Directions: of pairs of co-occurrence routes that are each "
+        "", "Of routes of the database itself, by their gate after training: edge above "
+        f"{UNDECIDED[1]}, node below {UNDECIDED[0]}, else undecided, as a route is that nothing "
+        "was sent along. Directions: of pairs of co-occurrence routes that are each "
         "other's reverse, both decided, how many have the same role.", "",
     ]  # fmt: skip
     chart = plot_shares("Learned roles: shares of nodes and edges", drawn, QUESTIONS)
@@ -237,15 +238,11 @@ def role_shares(roles: pd.DataFrame, tables: Collection[str]) -> dict[str, dict[
         tables: the tables of the database; routes through the label history are not counted.
 
     Returns:
-        `co-occurrence` and `completion`: the shares of `node`, `edge` and `undecided`, which is a
-        route without any match; `directions`: for pairs of co-occurrence routes that are each
-        other's reverse, both decided, the shares of `same` and `different` roles.
+        `co-occurrence` and `completion`: the shares of `node`, `edge` and `undecided`, by the rule
+        of `relfrog.nn.roles.role_of`; `directions`: for pairs of co-occurrence routes that are
+        each other's reverse, both decided, the shares of `same` and `different` roles.
     """
     known = roles[roles[["u", "v", "w"]].isin(list(tables)).all(axis=1)]
-    # By the side of 0.5, as in the paper: `Run.roles` calls more of them undecided.
-    side = {-1: "node", 0: "undecided", 1: "edge"}
-    known = known.assign(role=np.sign(known["gate"].to_numpy(float) - 0.5).astype(int))
-    known["role"] = known["role"].map(side)
     role = dict(zip(known["route"], known["role"], strict=True))
     found = {}
     for paradigm in ("co-occurrence", "completion"):

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
-import fnmatch
 import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from relfrog.errors import DatasetError, RelFrogError, SchemaError, SourceError, UsageError, unknown
+from relfrog.errors import DatasetError, RelFrogError, SchemaError, UsageError
 from relfrog.importing.entity_tables import plan_entities, stage_entity
 from relfrog.importing.kept import Kept, confirm, read_kept
 from relfrog.importing.key_plan import ImportPlan
 from relfrog.importing.mapping import Corrections, Notice, apply_flags, read_corrections
 from relfrog.importing.plan import make_import_plan
 from relfrog.importing.result import ImportResult, check_split, time_span, write_records
+from relfrog.importing.selection import Catalog, Selection, select_tables
 from relfrog.importing.staging import StagedTable, Staging, is_out_of_space
-from relfrog.importing.views import choose_views, other_views
 from relfrog.importing.writer import write_tables
 from relfrog.io.sources import Source, SourceTable, open_source, scrub
 from relfrog.support.files import atomic_folder, recover
@@ -69,7 +68,7 @@ def import_database(
     entity_from: Sequence[str] = (),
     val: str | None = None,
     test: str | None = None,
-    on_duplicate: str = "error",
+    on_duplicate: str | None = None,
     overwrite: bool = False,
     memory: str = "2GB",
     name: str | None = None,
@@ -93,45 +92,42 @@ def import_database(
         entity_from: Columns to make an entity table of, as ``table.column=name``.
         val: The validation time.
         test: The test time.
-        on_duplicate: ``error``, or ``first`` to keep the first row of each key.
-        overwrite: Whether to replace an existing dataset. Without a mapping file, what the user
-            chose there (keys, times, types, splits, tables left out) is kept.
+        on_duplicate: ``error``, or ``first`` to keep the first row of each key; ``error`` if None.
+        overwrite: Whether to replace an existing dataset. Without a mapping file, all that the
+            user chose there is kept, unless it is chosen otherwise now: keys, times, types,
+            splits, entity tables, which tables and views are read, and the name.
         memory: The memory that the staging database may use before it spills to disk.
         name: The dataset's name; the folder's name if None.
         forget: Whether to keep nothing of what was chosen in the dataset that is replaced.
         progress: Receives the progress.
     """
-    if on_duplicate not in ("error", "first"):
+    if on_duplicate not in (None, "error", "first"):
         raise UsageError(f"on_duplicate is 'error' or 'first' (got {on_duplicate!r})")
     dest, progress = Path(dest), progress or NoProgress()
     _check_disjoint(source, dest)
-    keep = dest if overwrite and not forget else None
+    kept = read_kept(dest) if overwrite and not forget and mapping is None else Kept()
+    selection = Selection(tuple(schema), tuple(tables), tuple(exclude), tuple(view))
     request = _Request(
-        source,
-        schema,
-        tables,
-        exclude,
-        mapping,
-        pk,
-        fk,
-        time,
-        val,
-        test,
-        memory,
-        keep,
-        view,
-        entity_from,
+        source, selection, mapping, pk, fk, time, entity_from, val, test, memory, kept
     )
+    options = {
+        "name": kept.option("--name", kept.name, name),
+        "on_duplicate": kept.option("--on-duplicate", kept.on_duplicate, on_duplicate),
+    }
     with atomic_folder(dest, overwrite, _objection) as folder:
         staging_folder = folder / "staging"
         with _PlannedImport(request, staging_folder, progress) as (staging, plan):
             progress.step("writing tables")
             try:
                 written = write_tables(
-                    staging, plan, folder, on_duplicate, lambda t: progress.step(f"wrote {t}")
+                    staging,
+                    plan,
+                    folder,
+                    options["on_duplicate"] or "error",
+                    lambda t: progress.step(f"wrote {t}"),
                 )
             except SchemaError as error:
-                if any(n.text.startswith("kept from") for n in plan.notices):
+                if kept.said:
                     raise SchemaError(f"{error} {_KEPT}") from None
                 raise
             except Exception as error:
@@ -144,9 +140,12 @@ def import_database(
         if not any((folder / "keys").iterdir()):
             (folder / "keys").rmdir()
         _keep_tasks(dest, folder, plan)
-        result = ImportResult(dest, written, plan.mapping, plan.notices, span, plan.selection)
+        chosen = {option: value for option, value in options.items() if value is not None}
+        result = ImportResult(
+            dest, written, plan.mapping, plan.notices, span, plan.selection, chosen
+        )
         check_split(result, strict=bool(val or test))
-        write_records(result, folder, name or dest.resolve().name)
+        write_records(result, folder, options["name"] or dest.resolve().name)
     return result
 
 
@@ -173,22 +172,10 @@ def plan_import(
     The arguments are those of `import_database`; ``keep`` is a dataset folder whose corrections
     are kept, as if it were to be replaced.
     """
-    kept = None if keep is None else Path(keep)
+    kept = read_kept(Path(keep)) if keep is not None and mapping is None else Kept()
+    selection = Selection(tuple(schema), tuple(tables), tuple(exclude), tuple(view))
     request = _Request(
-        source,
-        schema,
-        tables,
-        exclude,
-        mapping,
-        pk,
-        fk,
-        time,
-        val,
-        test,
-        memory,
-        kept,
-        view,
-        entity_from,
+        source, selection, mapping, pk, fk, time, entity_from, val, test, memory, kept
     )
     with (
         tempfile.TemporaryDirectory(prefix="relfrog-") as folder,
@@ -202,20 +189,16 @@ class _Request:
     """The arguments of :func:`import_database` that concern reading and planning."""
 
     source: str
-    schema: Sequence[str]
-    tables: Sequence[str]
-    exclude: Sequence[str]
+    selection: Selection
     mapping: str | Path | None
     pk: Sequence[str]
     fk: Sequence[str]
     time: Sequence[str]
+    entity_from: Sequence[str]
     val: str | None
     test: str | None
     memory: str
-    #: The dataset folder whose corrections are kept.
-    keep: Path | None
-    view: Sequence[str] = ()
-    entity_from: Sequence[str] = ()
+    kept: Kept
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\s*\d*[1-9]\d*(\.\d+)?\s*[KMGT]i?B\s*", self.memory, re.I):
@@ -238,55 +221,31 @@ class _PlannedImport:
     """A context: the staging database with all rows, and the plan; closed at the end."""
 
     def __init__(self, request: _Request, staging_folder: Path, progress: ImportProgress) -> None:
-        corrections = request.corrections()
-        kept = Kept()
-        if request.keep is not None and request.mapping is None:
-            kept = read_kept(request.keep)
+        corrections, kept = request.corrections(), request.kept
         self._staging: Staging | None = None
-        with open_source(request.source, request.schema) as source:
+        selection = kept.schema(request.selection)
+        with open_source(request.source, selection.schema) as source:
             try:
-                views = source.views()
-                wanted = choose_views(views, request.view, request.exclude)
-                also = [*request.tables, *wanted, *corrections.tables]
-                found = source.tables(also=also)
-                if not request.tables and not request.exclude:
-                    limits = kept.selection([t.name for t in found])
-                    request = replace(request, tables=limits["tables"], exclude=limits["exclude"])
-                    also += request.tables
-                    found = source.tables(also=also) if request.tables else found
-                own = _own_tables(source, found, request.tables, corrections)
-                found = [t for t in found if t not in own]
-                chosen = _choose(found, request.tables, request.exclude, corrections, views, wanted)
-                made = plan_entities(corrections, chosen, request.entity_from)
+                catalog = Catalog(source)
+                selected = select_tables(catalog, kept.select(selection, catalog), corrections)
+                tables = selected.tables
+                kept.add_entities(corrections, tables, request.entity_from, request.fk)
+                made = plan_entities(corrections, tables, request.entity_from)
                 outlines = [table.outline() for table in made]
-                apply_flags(corrections, [*chosen, *outlines], request.pk, request.fk, request.time)
-                kept.add_to(corrections, [*chosen, *outlines])
+                apply_flags(corrections, [*tables, *outlines], request.pk, request.fk, request.time)
+                kept.add_to(corrections, [*tables, *outlines])
                 self._staging = Staging(staging_folder, request.memory)
-                staged = _stage(self._staging, source, chosen, progress)
+                staged = _stage(self._staging, source, tables, progress)
                 read = {table.name: table for table in staged}
                 staged += [stage_entity(self._staging, table, read) for table in made]
                 progress.step("checking and proposing keys")
                 now = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
                 self._plan = make_import_plan(self._staging, staged, corrections, source.label, now)
-                unlisted = [
-                    t.name
-                    for t in found
-                    if corrections.closed and t not in chosen and t.name not in request.exclude
-                ]
-                self._plan.notices += [
-                    *(Notice("left out", t.name, "", _OWN.format(t.name)) for t in own),
-                    *(
-                        Notice("left out", n, "", "not listed in the mapping file")
-                        for n in unlisted
-                    ),
-                    *kept.notices(),
-                ]
-                self._plan.selection = {
-                    "tables": list(request.tables), "exclude": [*request.exclude, *unlisted]
-                }  # fmt: skip
+                self._plan.notices += [*selected.notices(), *kept.notices()]
+                self._plan.selection = selected.selection.to_dict()
                 if not corrections.closed:
                     confirm(self._plan.mapping, corrections)
-                self._plan.notices += other_views(views, {t.name for t in chosen})
+                self._plan.notices += selected.other_views()
             except BaseException as error:
                 self._close()
                 if isinstance(error, RelFrogError):
@@ -318,55 +277,6 @@ def _out_of_space(text: str) -> DatasetError:
 _KEPT = (
     "(What was chosen for the dataset that is replaced still counts; --forget starts from nothing.)"
 )
-_OWN = (
-    "written by RelFrog: its predictions are not to be learned from. To import it nevertheless, "
-    "name it: --tables {}"
-)
-
-
-def _own_tables(
-    source: Source, found: list[SourceTable], tables: Sequence[str], corrections: Corrections
-) -> list[SourceTable]:
-    """The tables that RelFrog itself wrote, unless the user names them."""
-    named = {*tables, *(corrections.tables if corrections.closed else ())}
-    return [t for t in found if t.name not in named and source.is_marked(t)]
-
-
-def _choose(
-    found: list[SourceTable],
-    tables: Sequence[str],
-    exclude: Sequence[str],
-    corrections: Corrections,
-    views: Sequence[str],
-    wanted: Sequence[str],
-) -> list[SourceTable]:
-    """Select the tables to import; the views that are wanted come beside them."""
-    names = [t.name for t in found]
-    if not names and views:
-        raise SourceError("there are no tables, only views. Read them: --views all")
-    if not names:
-        raise SourceError("there are no tables. If they are in another schema, give it: --schema")
-    for pattern in (*tables, *exclude):
-        if not any(name == pattern or fnmatch.fnmatch(name, pattern) for name in (*names, *views)):
-            raise unknown("table", pattern, names)
-
-    def matches(name: str, patterns: Sequence[str]) -> bool:
-        return any(name == p or fnmatch.fnmatchcase(name, p) for p in patterns)
-
-    chosen = [
-        t
-        for t in found
-        if (not tables or matches(t.name, tables) or t.name in wanted)
-        and not matches(t.name, exclude)
-        and (not corrections.closed or t.name in corrections.tables or t.name in wanted)
-    ]
-    if not chosen:
-        raise UsageError("no table is left to import. Check --tables, --exclude and the mapping.")
-    kept = {t.name for t in chosen}
-    for name in list(corrections.tables):
-        if name in names and name not in kept:
-            del corrections.tables[name]
-    return chosen
 
 
 def _stage(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from relfrog.importing.mapping import (
     TableCorrections,
     read_corrections,
 )
+from relfrog.importing.selection import Catalog, Selection, matching
 from relfrog.io.sources import SourceTable
 from relfrog.support.text import folder_names
 
@@ -32,29 +33,117 @@ class Kept:
     """Corrections of the dataset that is replaced.
 
     Attributes:
-        corrections: Keys, times, types, names and splits.
-        tables: The tables to which the import was limited.
-        exclude: The tables that were left out.
+        corrections: Keys, times, types, names, splits and entity tables.
+        selection: The schemas, tables and views to which the import was limited.
+        name: The dataset's name, if it was chosen.
+        on_duplicate: What was to be done with repeated primary keys, if it was chosen.
         said: What is kept, in words.
         lost: What no longer fits the source, in words.
     """
 
     corrections: Corrections = field(default_factory=Corrections)
-    tables: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
+    selection: Selection = field(default_factory=Selection)
+    name: str | None = None
+    on_duplicate: str | None = None
     said: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
 
-    def selection(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The tables to limit an import to, and to leave out, as far as there are such."""
-        found = {}
-        for option in ("tables", "exclude"):
-            patterns: tuple[str, ...] = getattr(self, option)
-            # What is a view is not listed before it is named.
-            there = patterns if option == "tables" else _matching(patterns, names)
-            self.said += [f"--{option} {pattern}" for pattern in there]
-            found[option] = there
-        return found
+    def option(self, flag: str, kept: str | None, given: str | None) -> str | None:
+        """What an option with one value is set to: as given now, or as it was."""
+        if given is None and kept is not None:
+            self.said.append(f"{flag} {kept}")
+            return kept
+        return given
+
+    def schema(self, given: Selection) -> Selection:
+        """The selection with the schemas that were read before, unless others are given."""
+        if given.schema or not self.selection.schema:
+            return given
+        self.said += [f"--schema {name}" for name in self.selection.schema]
+        return replace(given, schema=self.selection.schema)
+
+    def select(self, given: Selection, catalog: Catalog) -> Selection:
+        """The tables and views to read: those of before, as far as there are such, and of now.
+
+        Tables that are given now replace those of before and what was left out of them; what is
+        to be left out is left out besides. An entity table can be left out like any other.
+        """
+        before = self.selection
+        made = [name for name, table in self.corrections.tables.items() if table.made_from]
+        if not made and before == Selection():
+            return given
+        names, views = [t.name for t in catalog.tables()], catalog.views
+        for name in [n for n in made if any(fnmatch.fnmatchcase(n, p) for p in given.exclude)]:
+            self._drop(name)
+        tables, exclude, view = given.tables, given.exclude, given.view
+        exclude = tuple(p for p in exclude if matching([p], [*names, *views]) or p not in made)
+        kept: dict[str, tuple[str, ...]] = {"tables": (), "exclude": (), "view": ()}
+        if not tables:
+            kept["tables"] = tuple(p for p in before.tables if p not in exclude)
+            kept["exclude"] = matching(
+                (p for p in before.exclude if p not in exclude), [*names, *views]
+            )
+        kept["view"] = tuple(
+            p for p in before.view if p not in (*view, *exclude)
+            and (p == "*" or matching([p], views))
+        )  # fmt: skip
+        self.lost += [
+            f"--view {p}: there is no such view"
+            for p in before.view
+            if p != "*" and not matching([p], [*names, *views])
+        ]
+        self.said += [f"--{option} {p}" for option, found in kept.items() for p in found]
+        return replace(
+            given,
+            tables=(*tables, *kept["tables"]),
+            exclude=(*exclude, *kept["exclude"]),
+            view=(*view, *kept["view"]),
+        )
+
+    def add_entities(
+        self,
+        given: Corrections,
+        found: Sequence[SourceTable],
+        entity_from: Iterable[str],
+        fk: Iterable[str],
+    ) -> None:
+        """Add the entity tables that were made before.
+
+        Args:
+            given: What this import was told.
+            found: The tables that are imported.
+            entity_from: Flags of now: they decide about the tables and columns that they name.
+            fk: Likewise: a column that is given another parent feeds no entity table.
+        """
+        known = {t.name: {c.name for c in t.columns} for t in found}
+        taken = {name.casefold() for name in known}
+        flags = [flag.rpartition("=") for flag in entity_from]
+        named = {name for _, _, name in flags}
+        decided = {place for place, _, _ in (*flags, *(flag.rpartition("=") for flag in fk))}
+        tables = self.corrections.tables
+        for name in [n for n, table in tables.items() if table.made_from]:
+            left = [(t, c) for t, c in tables[name].made_from if f"{t}.{c}" not in decided]
+            if name in named:
+                continue
+            if not left:
+                self._drop(name)
+                continue
+            there = [(t, c) for t, c in left if c in known.get(t, ())]
+            flag = "; ".join(f"--entity-from {t}.{c}={name}" for t, c in left)
+            if name.casefold() in taken:
+                self.lost.append(f"{flag}: the source has a table {name} now")
+            elif len(there) < len(left):
+                missing = next(place for place in left if place not in there)
+                self.lost.append(f"{flag}: there is no {'.'.join(missing)}")
+            if there and name.casefold() not in taken:
+                given.table(name).made_from = there
+                self.said += [f"--entity-from {t}.{c}={name}" for t, c in there]
+
+    def _drop(self, name: str) -> None:
+        """Forget an entity table, and the keys that refer to it."""
+        self.corrections.tables.pop(name)
+        for table in self.corrections.tables.values():
+            table.added_keys = [key for key in table.added_keys if key.parent != name]
 
     def notices(self) -> list[Notice]:
         """What is kept, and what is not."""
@@ -82,7 +171,8 @@ class Kept:
         known = {t.name: {c.name for c in t.columns} for t in found}
         for name, kept in self.corrections.tables.items():
             if name not in known:
-                self.lost.append(f"all of {name}, which is not imported")
+                if not kept.made_from:
+                    self.lost.append(f"all of {name}, which is not imported")
                 continue
             self._add_table(name, kept, given.table(name), known)
 
@@ -134,10 +224,6 @@ class Kept:
                 self.said.append(f"type {kind} of {name}.{column}")
 
 
-def _matching(patterns: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(p for p in patterns if p in names or fnmatch.filter(names, p))
-
-
 def read_kept(folder: Path) -> Kept:
     """Read what the user decided from a dataset folder; nothing if it was not imported."""
     import yaml
@@ -161,9 +247,12 @@ def read_kept(folder: Path) -> Kept:
             kept.corrections.tables[name] = found
     try:
         record = json.loads((folder / "import.json").read_text(encoding="utf-8"))
-        selection = record.get("selection") or {}
-        kept.tables = tuple(map(str, selection.get("tables", ())))
-        kept.exclude = tuple(map(str, selection.get("exclude", ())))
+        selected = record.get("selection") or {}
+        kept.selection = Selection(
+            **{f.name: tuple(map(str, selected.get(f.name, ()))) for f in fields(Selection)}
+        )
+        options = record.get("options") or {}
+        kept.name, kept.on_duplicate = options.get("name"), options.get("on_duplicate")
     except (OSError, ValueError, AttributeError, TypeError):
         pass  # without it, all tables are read
     return kept
@@ -173,7 +262,7 @@ def _chosen(entry: TableCorrections, raw: Mapping[str, Any]) -> TableCorrections
     """What of a table's entry the user chose."""
     from relfrog.importing.key_plan import REFUSED
 
-    found = TableCorrections()
+    found = TableCorrections(made_from=entry.made_from)
 
     def by_user(part: object) -> bool:
         return isinstance(part, dict) and part.get("origin") == "chosen"

@@ -44,7 +44,7 @@ class ImportPlan:
         checks: The check of each primary key, by table.
         evidence: The evidence for each foreign key in use, by (table, columns).
         notices: What the user should know.
-        selection: To which ``tables`` the import is limited, and what it is to ``exclude``.
+        selection: What is read, as in :meth:`Selection.to_dict`.
         untimed: Rows without a time, of each table with a time column.
         known: From when on rows are known, in microseconds since 1970, of each table that inherits
             times; in the order of the staged table.

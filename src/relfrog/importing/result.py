@@ -26,7 +26,8 @@ class ImportResult:
         mapping: What each table, column and key became, and who decided it.
         notices: What was changed, left out or suggested, and what may leak.
         span: The earliest and the latest time, if there is any.
-        selection: The tables to which it was limited, and those left out.
+        selection: The schemas, tables and views to which it was limited, and those left out.
+        options: The dataset's name and what to do with repeated keys, if they were chosen.
     """
 
     folder: Path
@@ -35,6 +36,7 @@ class ImportResult:
     notices: list[Notice]
     span: tuple[dt.datetime, dt.datetime] | None
     selection: dict[str, list[str]] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         rows, keys = (sum(counts) for counts in ([t.rows for t in self.tables],
@@ -119,6 +121,7 @@ def import_record(result: ImportResult) -> dict[str, Any]:
         "format": 1,
         "source": result.mapping.source,
         "selection": result.selection,
+        "options": result.options,
         "val": result.mapping.val,
         "test": result.mapping.test,
         "split_reason": result.mapping.split_reason,
