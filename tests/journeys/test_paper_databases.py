@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import paper_databases
 import pyarrow.parquet as pq
 import pytest
 from relbench.manifest import DatasetManifest, validate_dataset_manifest
 
+import paper_databases
 from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.tasks import load_task
 
