@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import pandas as pd
+
 from relfrog.queries.analysis import Question
 from relfrog.queries.syntax import (
     Aggregation,
@@ -50,7 +51,9 @@ def slow_labels(
     entity = question.entity
     for time in times:
         for row in tables[entity.name]:
-            if entity.time is not None and not (row[entity.time] is not None and row[entity.time] <= time):
+            if entity.time is not None and not (
+                row[entity.time] is not None and row[entity.time] <= time
+            ):
                 continue
             state = _State(question, tables, time, row)
             if question.query.where is not None and state.value(question.query.where) is not True:
@@ -77,10 +80,16 @@ class _State:
             values = self.listed(target, only_existing=kind == "recommendation")
             if not values:
                 raise Dropped
-            return tuple(int(c in values) for c in classes) if kind == "multilabel" else tuple(sorted(values))
+            return (
+                tuple(int(c in values) for c in classes)
+                if kind == "multilabel"
+                else tuple(sorted(values))
+            )
         self.strict = True
         value = self.value(target)
-        return None if value is None else float(value) if kind in ("binary", "regression") else value
+        return (
+            None if value is None else float(value) if kind in ("binary", "regression") else value
+        )
 
     # Expressions; None is NULL.
 
@@ -100,7 +109,12 @@ class _State:
             return _compare(item.operator, self.value(item.left), self.value(item.right))
         if isinstance(item, Between):
             value = self.value(item.value)
-            return _all([_compare(">=", value, self.value(item.low)), _compare("<=", value, self.value(item.high))])
+            return _all(
+                [
+                    _compare(">=", value, self.value(item.low)),
+                    _compare("<=", value, self.value(item.high)),
+                ]
+            )
         if isinstance(item, InList):
             value = self.value(item.value)
             return _any([_compare("=", value, self.value(part)) for part in item.items])
@@ -118,7 +132,7 @@ class _State:
         return (_all if item.operator == "AND" else _any)([self.value(part) for part in item.items])
 
     def static(self, item: Column) -> Any:
-        table, name, path = self.question.columns[item]
+        _, name, path = self.question.columns[item]
         value = _climb(self.tables, self.row, path, name)
         later = isinstance(value, datetime) and value > self.time
         return None if later else value
@@ -135,11 +149,17 @@ class _State:
                 at = row[str(source.table.time)]
                 if at is None or at > end:
                     continue
-                if source.window.start is not None and at <= _add(self.time, source.window.start, source.window.unit):
+                if source.window.start is not None and at <= _add(
+                    self.time, source.window.start, source.window.unit
+                ):
                     continue
             if not self.belongs(row, source.path, end):
                 continue
-            if source.where is not None and _Inner(self.question, self.tables, self.time, row).value(source.where) is not True:
+            if (
+                source.where is not None
+                and _Inner(self.question, self.tables, self.time, row).value(source.where)
+                is not True
+            ):
                 continue
             chosen.append(row)
         return chosen
@@ -151,12 +171,18 @@ class _State:
         step, rest = path[0], path[1:]
         key = step.key
         if step.up:
-            found = [r for r in self.tables[key.parent] if row[key.column] is not None and r[key.refers_to] == row[key.column]]
+            found = [
+                r
+                for r in self.tables[key.parent]
+                if row[key.column] is not None and r[key.refers_to] == row[key.column]
+            ]
         else:
             time = self.question.schema.tables[key.table].time
             found = [
-                r for r in self.tables[key.table]
-                if r[key.column] is not None and r[key.column] == row[key.refers_to]
+                r
+                for r in self.tables[key.table]
+                if r[key.column] is not None
+                and r[key.column] == row[key.refers_to]
                 and (time is None or (r[time] is not None and r[time] <= end))
             ]
         return any(self.belongs(other, rest, end) for other in found)
@@ -166,7 +192,11 @@ class _State:
         values = {row[name] for row in self.rows(item)} - {None}
         target = self.question.target_table
         if only_existing and target is not None and target.time is not None:
-            there = {r[str(target.pkey)] for r in self.tables[target.name] if r[target.time] is not None and r[target.time] <= self.time}
+            there = {
+                r[str(target.pkey)]
+                for r in self.tables[target.name]
+                if r[target.time] is not None and r[target.time] <= self.time
+            }
             values &= there
         return values
 
@@ -214,7 +244,11 @@ class _Inner(_State):
 
 def _climb(tables: Tables, row: Row, path: Any, name: str) -> Any:
     for step in path:
-        named = [r for r in tables[step.key.parent] if row[step.key.column] is not None and r[step.key.refers_to] == row[step.key.column]]
+        named = [
+            r
+            for r in tables[step.key.parent]
+            if row[step.key.column] is not None and r[step.key.refers_to] == row[step.key.column]
+        ]
         if not named:
             return None
         row = named[0]
@@ -260,8 +294,20 @@ def _matches(operator: str, value: Any, pattern: Any) -> bool | None:
 
 
 def _all(values: list[bool | None]) -> bool | None:
-    return False if any(v is False for v in values) else None if any(v is None for v in values) else True
+    return (
+        False
+        if any(v is False for v in values)
+        else None
+        if any(v is None for v in values)
+        else True
+    )
 
 
 def _any(values: list[bool | None]) -> bool | None:
-    return True if any(v is True for v in values) else None if any(v is None for v in values) else False
+    return (
+        True
+        if any(v is True for v in values)
+        else None
+        if any(v is None for v in values)
+        else False
+    )

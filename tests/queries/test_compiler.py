@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.slow_query import slow_labels
 from relbench.base import Database, Table
 
+from helpers import examples
+from oracles.slow_query import slow_labels
 from relfrog.datasets.labels import run_sql
 from relfrog.errors import QueryError
 from relfrog.queries.analysis import Question, analyse
@@ -27,7 +27,9 @@ START = pd.Timestamp("2020-01-29")  # so that windows of months meet the end of 
 SEEDS = [START + n * DAY for n in (2, 20, 33, 62)]
 
 
-def _table(name: str, columns: str, pkey: str | None, time: str | None, rows: int = 9, **keys: str) -> QueryTable:
+def _table(
+    name: str, columns: str, pkey: str | None, time: str | None, rows: int = 9, **keys: str
+) -> QueryTable:
     kinds = dict(part.split(":") for part in columns.split())
     fkeys = {c: ForeignKey(name, c, parent, "id") for c, parent in keys.items()}
     return QueryTable(name, kinds, pkey, time, fkeys, rows)
@@ -68,7 +70,9 @@ def random_tables(seed: int) -> dict[str, list[dict[str, Any]]]:
             return chance.choice(["a", "ab", "b%", "it's", "Ab", "{timedelta}"])
         if kind == "boolean":
             return chance.random() < 0.5
-        return chance.randrange(-3, 9) if kind == "integer" else chance.choice([0.5, -1.25, 2.0, 8.75])
+        return (
+            chance.randrange(-3, 9) if kind == "integer" else chance.choice([0.5, -1.25, 2.0, 8.75])
+        )
 
     counts = {"regions": 3, "users": 6, "items": 6, "tags": 3}
     return {
@@ -81,14 +85,22 @@ def random_tables(seed: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def as_database(tables: dict[str, list[dict[str, Any]]]) -> Database:
-    types = {"integer": "Int64", "number": "float64", "boolean": "boolean", "time": "datetime64[ns]", "text": object}
+    types = {
+        "integer": "Int64",
+        "number": "float64",
+        "boolean": "boolean",
+        "time": "datetime64[ns]",
+        "text": object,
+    }
     found = {}
     for name, rows in tables.items():
         table = SCHEMA.tables[name]
         frame = pd.DataFrame(rows, columns=list(table.columns))
         for column, kind in table.columns.items():
             frame[column] = frame[column].astype(types[kind])
-        found[name] = Table(frame, {c: k.parent for c, k in table.fkeys.items()}, table.pkey, table.time)
+        found[name] = Table(
+            frame, {c: k.parent for c, k in table.fkeys.items()}, table.pkey, table.time
+        )
     return Database(found)
 
 
@@ -177,12 +189,15 @@ def questions(draw: Any) -> str:
 
 def same(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
     return one.keys() == other.keys() and all(
-        math.isclose(v, other[k], rel_tol=1e-9, abs_tol=1e-9) if isinstance(v, float) else v == other[k]
+        math.isclose(v, other[k], rel_tol=1e-9, abs_tol=1e-9)
+        if isinstance(v, float)
+        else v == other[k]
         for k, v in one.items()
     )
 
 
-@settings(examples(60), deadline=None)
+@pytest.mark.slow
+@settings(examples(40), deadline=None)
 @given(questions(), st.integers(0, 50))
 def test_random_questions_have_the_labels_that_loops_give(text: str, seed: int) -> None:
     try:
@@ -199,26 +214,21 @@ def test_random_questions_have_the_labels_that_loops_give(text: str, seed: int) 
         "PREDICT LIST_DISTINCT(orders.item, 0, 20, days) RANK TOP 5 FOR EACH users.id",
         "PREDICT LIST_DISTINCT(orders.item WHERE items.kind != 'a', 0, 1, month) FOR EACH users",
         "PREDICT LIST_DISTINCT(friends.other, 0, 30, days) FOR EACH users.id WHERE users.vip",
-        "PREDICT LIST_DISTINCT(\"item tags\".tag, 0, 30, days) FOR EACH items.id",
         "PREDICT LIST_DISTINCT(orders.item, 0, 40, days) FOR EACH regions.id",
         "PREDICT LAST(orders.status, 0, 30, days) FOR EACH users.id",
         "PREDICT FIRST(views.seconds, 0, 30, days) CLASSIFY FOR EACH items.id",
-        "PREDICT COUNT(tags.*) > 0 AND COUNT(orders.*, 0, 5) > 0 FOR EACH items.id",
+        "PREDICT COUNT(orders.*, 0, 5) > 0 FOR EACH items.id WHERE COUNT(tags.*) > 0",
         "PREDICT SUM(lines.amount, 0, 3, weeks) FOR EACH regions.id WHERE regions.size > 0",
         "PREDICT AVG(orders.total, NEXT 2 MONTHS) / users.age FOR EACH users.id",
         "PREDICT COUNT(orders.*, NEXT 30 DAYS) = 0 FOR EACH users.id WHERE LIST_DISTINCT(orders.status, LAST 60 DAYS) CONTAINS 'a'",
         "PREDICT COUNT(orders.* WHERE users.plan = 'a', 0, 30, days) FOR EACH items.id WHERE COUNT(views.*) > 2",
-        "PREDICT COUNT(users.*, 0, 30, days) FOR EACH items.id",
+        "PREDICT COUNT(users.* VIA views.user, 0, 30, days) FOR EACH items.id",
     ],
 )  # fmt: skip
 def test_questions_of_every_kind_have_the_labels_that_loops_give(text: str) -> None:
-    try:
-        question = analyse(parse(text), SCHEMA)
-    except QueryError as error:
-        assert "needs a window" in str(error) or "ways" in str(error) or "no time" in str(error)
-        return
+    question = analyse(parse(text), SCHEMA)
     labels = 0
-    for seed in range(6):
+    for seed in range(3):
         tables = random_tables(seed)
         found = sql_labels(question, tables)
         assert same(found, slow_labels(question, tables, SEEDS)), seed
@@ -233,11 +243,14 @@ def test_a_list_of_categories_becomes_one_label_each() -> None:
     classes = ("it's", "a", "{timedelta}")
     tables = random_tables(1)
     found = sql_labels(question, tables, classes)
-    assert found and found == slow_labels(question, tables, SEEDS, classes)
+    assert found
+    assert found == slow_labels(question, tables, SEEDS, classes)
 
 
 def test_the_windows_of_a_forecast_follow_each_other() -> None:
-    whole = analyse(parse("PREDICT COUNT(orders.*, 0, 7, days) FORECAST 3 TIMEFRAMES FOR EACH users.id"), SCHEMA)
+    whole = analyse(
+        parse("PREDICT COUNT(orders.*, 0, 7, days) FORECAST 3 TIMEFRAMES FOR EACH users.id"), SCHEMA
+    )
     tables = random_tables(2)
     total = analyse(parse("PREDICT COUNT(orders.*, 0, 21, days) FOR EACH users.id"), SCHEMA)
     parts = [sql_labels(forecast_step(whole, step), tables) for step in range(3)]
@@ -246,9 +259,17 @@ def test_the_windows_of_a_forecast_follow_each_other() -> None:
 
 
 def test_a_table_may_have_the_name_of_a_part_of_the_sql() -> None:
-    tables = {"asked": _table("asked", "id:integer", "id", None), "rows_1": _table("rows_1", "asked:integer at:time", None, "at", asked="asked")}
-    question = analyse(parse("PREDICT COUNT(rows_1.*, 0, 5) FOR EACH asked.id"), QuerySchema(tables))
-    frames = {"asked": pd.DataFrame({"id": [0, 1]}), "rows_1": pd.DataFrame({"asked": [1], "at": [SEEDS[0] + DAY]})}
+    tables = {
+        "asked": _table("asked", "id:integer", "id", None),
+        "rows_1": _table("rows_1", "asked:integer at:time", None, "at", asked="asked"),
+    }
+    question = analyse(
+        parse("PREDICT COUNT(rows_1.*, 0, 5) FOR EACH asked.id"), QuerySchema(tables)
+    )
+    frames = {
+        "asked": pd.DataFrame({"id": [0, 1]}),
+        "rows_1": pd.DataFrame({"asked": [1], "at": [SEEDS[0] + DAY]}),
+    }
     db = Database({n: Table(f, {}, None, None) for n, f in frames.items()})
     frame = run_sql(compile_question(question).sql, db, SEEDS[:1], DAY)
     assert dict(zip(frame["id"], frame["label"])) == {0: 0, 1: 1}

@@ -261,12 +261,13 @@ class _Analysis:
             *({step.key for step in path} for path in paths[1:])
         )
         ways = [
-            " ".join(f"VIA {step.key}" for step in path if step.key not in common)
-            for path in paths
+            " ".join(f"VIA {step.key}" for step in path if step.key not in common) for path in paths
         ]
         told = f"{about} in {len(paths)} ways: {' or '.join(ways[:4])}"
         if hint:
-            told += f". Say which, such as ({self.query.text[span.start : span.end]} {ways[0]}, ...)"
+            told += (
+                f". Say which, such as ({self.query.text[span.start : span.end]} {ways[0]}, ...)"
+            )
         else:
             told += ", and the question cannot say which"
         raise self.fail(span, told)

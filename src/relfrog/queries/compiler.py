@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from relfrog.queries.analysis import Question, guarded
 from relfrog.queries.rows import RowsPart
-from relfrog.queries.sql import alias, column, render, table
+from relfrog.queries.sql import Node, alias, column, render, table
 from relfrog.queries.syntax import (
     AGGREGATIONS,
     Aggregation,
@@ -147,7 +147,7 @@ class _Compiler:
                     on = column(aliases[prefix[:-1]], key.column).eq(column(name_, key.refers_to))
                     select = select.join(table(key.parent, name_), on=on, join_type="left")
                     aliases[prefix] = name_
-            value: exp.Expression = column(aliases[path], column_name)
+            value: Node = column(aliases[path], column_name)
             if question.schema.kind(owner, column_name) == "time":
                 # A time that has not come yet is not known yet.
                 value = exp.Case().when(value <= column("t", "timestamp"), value.copy())
@@ -180,20 +180,20 @@ class _Compiler:
 
     # The label.
 
-    def _label(self) -> exp.Expression:
+    def _label(self) -> Node:
         label = self._render(self.query.target)
         if self.question.kind == "binary":
             return exp.cast(label, "INTEGER")
         return exp.cast(label, "DOUBLE") if self.question.kind == "regression" else label
 
-    def _render(self, item: Expression) -> exp.Expression:
+    def _render(self, item: Expression) -> Node:
         return render(item, self._leaf, self.question.times)
 
-    def _leaf(self, item: Column | Aggregation) -> exp.Expression:
+    def _leaf(self, item: Column | Aggregation) -> Node:
         if isinstance(item, Column):
             return column(self.asked, self.static[item])
         part, name = self.values[item]
-        value: exp.Expression = column(part.name, name)
+        value: Node = column(part.name, name)
         if AGGREGATIONS[item.function]:
             return exp.func("COALESCE", value, exp.Literal.number(0))
         return value
@@ -214,4 +214,3 @@ class _Compiler:
         if self.question.kind == "recommendation" and isinstance(target, Aggregation):
             wanted = self.question.columns[target.column][1]
         return entity, free_name(wanted, taken)
-

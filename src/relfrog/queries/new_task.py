@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +25,12 @@ from relfrog.queries.schema import QuerySchema, read_schema
 from relfrog.queries.sql import column, table
 from relfrog.queries.syntax import Aggregation, Column, Expression, InList, Logical, Value
 
-__all__ = ["Plan", "add_query_tasks", "add_task", "plan_query"]
+__all__ = ["Plan", "add_query_tasks", "add_task", "add_tasks", "plan_query"]
 
 #: The most values that a multilabel task decides about.
 MOST_CLASSES = 100
+#: Labels in a split that are enough to tell good from bad.
+ENOUGH_LABELS = 2_000
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,9 @@ class Plan:
         return None if only is None else [item.value for item in only]
 
 
-def plan_query(dataset: str | Path | Dataset, query: str, schema: QuerySchema | None = None) -> Plan:
+def plan_query(
+    dataset: str | Path | Dataset, query: str, schema: QuerySchema | None = None
+) -> Plan:
     """Parse, check and compile a question, without adding anything.
 
     Args:
@@ -107,7 +112,9 @@ def add_query_tasks(
     options["description"] = options.get("description") or shown
     if question.column is not None:
         target = f"{question.entity.name}.{question.column}"
-        return [new_task.add_task(dataset, name, autocomplete=target, query=shown, **options)]
+        return [new_task.add_task(dataset, name, autocomplete=target, **options)]
+    if options.get("eval_times") is None:
+        options["eval_times"] = _eval_times(open_dataset(dataset), plan)
     added = []
     for own, compiled, horizon in zip(plan.names(name), plan.compiled, plan.horizons, strict=True):
         about = {"type": question.kind, "horizon": _horizon(horizon), "query": shown, **options}
@@ -152,14 +159,20 @@ def add_task(
     """
     if query is None:
         return new_task.add_task(dataset, name, sql, **options)
+    return add_tasks(dataset, name, query, sql, **options)[0]
+
+
+def add_tasks(
+    dataset: str | Path, name: str, query: str, sql: str | None = None, **options: Any
+) -> list[AddedTask]:
+    """What `add_task` adds for a question: of a forecast all tasks, one per window."""
     given = [key for key in ("type", "entity", "source", "target", "horizon", "label", "k",
                              "autocomplete", "labels") if options.get(key) is not None]  # fmt: skip
     if sql is not None or given:
         what = "--sql" if sql is not None else f"--{given[0]}"
         raise UsageError(f"a question says everything that {what} would say. Leave it out")
     kept = {k: v for k, v in options.items() if v is not None and k != "time"}
-    added = add_query_tasks(dataset, name, query, **kept)
-    return added[0]
+    return add_query_tasks(dataset, name, query, **kept)
 
 
 def _horizon(delta: pd.Timedelta) -> str:
@@ -169,6 +182,26 @@ def _horizon(delta: pd.Timedelta) -> str:
         count = delta // day
         return f"{count} day{'' if count == 1 else 's'}"
     return str(delta)
+
+
+def _eval_times(dataset: Dataset, plan: Plan) -> int:
+    """Seed times in validation and in test: as many as give scores that mean something, or fit.
+
+    They are so many windows as have labels enough, going by those of the first.
+    """
+    horizon, compiled = plan.horizons[-1], plan.compiled[-1]
+    most = int((dataset.test_timestamp - dataset.val_timestamp) // horizon)
+    if most < 2 or plan.question.kind == "recommendation":  # RelBench has one time for lists
+        return 1
+    frame = _run(dataset, compiled.sql, dataset.val_timestamp)
+    return min(most, max(1, math.ceil(ENOUGH_LABELS / max(len(frame), 1))))
+
+
+def _run(dataset: Dataset, sql: str, time: pd.Timestamp) -> pd.DataFrame:
+    """What some SQL gives at a time, in the keys that questions are written in."""
+    db = dataset.get_db(upto_test_timestamp=False)
+    keys = find_source_keys(dataset)
+    return run_sql(sql, db if keys is None else keys.view(db, sql), [time], pd.Timedelta(days=1))
 
 
 # Classes of a multilabel task.
@@ -182,7 +215,6 @@ def _classes(dataset: Dataset, question: Question) -> Sequence[Value]:
     listed = _listed(question, target.where, (rows.name, name))
     if listed:
         return listed
-    db = dataset.get_db(upto_test_timestamp=False)
     value = column("a", name)
     select = exp.select(exp.alias_(value, "v"), exp.alias_(exp.Count(this=exp.Star()), "n"))
     select = select.from_(table(rows.name, "a")).where(value.copy().is_(exp.null()).not_())
@@ -190,10 +222,8 @@ def _classes(dataset: Dataset, question: Question) -> Sequence[Value]:
         before = exp.cast(exp.Literal.string(str(dataset.val_timestamp)), "TIMESTAMP")
         select = select.where(column("a", rows.time) <= before)
     select = select.group_by(value.copy()).order_by("n DESC", "v").limit(MOST_CLASSES + 1)
-    sql = select.sql(dialect="duckdb")
-    keys = find_source_keys(dataset)
-    seen = db if keys is None else keys.view(db, sql)
-    found = run_sql(sql, seen, [dataset.val_timestamp], pd.Timedelta(days=1))["v"].tolist()
+    frame = _run(dataset, select.sql(dialect="duckdb"), dataset.val_timestamp)
+    found: list[Value] = frame["v"].tolist()
     if len(found) > MOST_CLASSES:
         raise TaskError(
             f"{rows.name}.{name} has more than {MOST_CLASSES} values; a list of categories may "
@@ -201,13 +231,13 @@ def _classes(dataset: Dataset, question: Question) -> Sequence[Value]:
             "(...), ...)"
         )
     if len(found) < 2:
-        raise TaskError(f"{rows.name}.{name} has {len(found)} values before {dataset.val_timestamp}")
+        raise TaskError(
+            f"{rows.name}.{name} has {len(found)} values before {dataset.val_timestamp}"
+        )
     return found
 
 
-def _listed(
-    question: Question, where: Expression | None, wanted: tuple[str, str]
-) -> list[Value]:
+def _listed(question: Question, where: Expression | None, wanted: tuple[str, str]) -> list[Value]:
     """The values that the WHERE of the target allows, if it lists them."""
     parts = where.items if isinstance(where, Logical) and where.operator == "AND" else (where,)
     for part in parts:

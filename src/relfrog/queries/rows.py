@@ -8,8 +8,9 @@ from sqlglot import exp
 
 from relfrog.queries.analysis import Question, RowSource
 from relfrog.queries.paths import Path
-from relfrog.queries.sql import alias, column, literal, render, shifted, table
-from relfrog.queries.syntax import Aggregation, Column, Value
+from relfrog.queries.sql import Node, alias, column, literal, render, shifted, table
+from relfrog.queries.syntax import Aggregation, Column, Value, walk
+from relfrog.support.text import free_name
 
 __all__ = ["RowsPart"]
 
@@ -25,10 +26,11 @@ class RowsPart:
 
     def __init__(self, question: Question, source: RowSource, name: str) -> None:
         self.question, self.source, self.name = question, source, name
-        self.values: dict[str, exp.Expression] = {}
-        self.inputs: dict[str, exp.Expression] = {}
+        self.values: dict[str, Node] = {}
+        self.inputs: dict[str, Node] = {}
         self.known: dict[str, str] = {}
         self.target_joined = False
+        self.number = free_name("row", {name.lower() for name in source.table.columns})
 
     @property
     def joins_many(self) -> bool:
@@ -56,7 +58,7 @@ class RowsPart:
 
     # Values.
 
-    def _input(self, name: str) -> exp.Expression:
+    def _input(self, name: str) -> Node:
         """A column of the rows."""
         if not self.joins_many:
             return column("a", name)
@@ -67,7 +69,7 @@ class RowsPart:
         self.inputs[known] = column("a", name)
         return column("d", known)
 
-    def _value(self, item: Aggregation, listed: str, classes: Sequence[Value]) -> exp.Expression:
+    def _value(self, item: Aggregation, listed: str, classes: Sequence[Value]) -> Node:
         _, name, _ = self.question.columns[item.column]
         if name == "*":
             return exp.Count(this=exp.Star())
@@ -91,7 +93,7 @@ class RowsPart:
             return self._existing(value)
         return _distinct(value)
 
-    def _by_time(self, value: exp.Expression, function: str) -> exp.Expression:
+    def _by_time(self, value: Node, function: str) -> Node:
         """The first or last value; of rows with one time, by their key, or without one by value."""
         rows = self.source.table
         assert rows.time is not None
@@ -100,7 +102,7 @@ class RowsPart:
         name = "arg_min" if function == "FIRST" else "arg_max"
         return exp.Anonymous(this=name, expressions=[value, order])
 
-    def _existing(self, value: exp.Expression) -> exp.Expression:
+    def _existing(self, value: Node) -> Node:
         """The distinct rows that are named and exist at the seed time."""
         target = self.question.target_table
         if target is None or target.time is None:
@@ -109,7 +111,7 @@ class RowsPart:
         there = self._there()
         return _distinct(there)
 
-    def _there(self) -> exp.Expression:
+    def _there(self) -> Node:
         target = self.question.target_table
         assert target is not None
         assert target.pkey is not None
@@ -131,7 +133,7 @@ class RowsPart:
             return self._from(select).group_by(time.copy(), entity.copy())
         inputs = [alias(value, name) for name, value in self.inputs.items()]
         rows = self._from(
-            exp.select(alias(time, "t"), alias(entity, "k"), alias(column("a", "row"), "row"),
+            exp.select(alias(time, "t"), alias(entity, "k"), alias(column("a", self.number), "row"),
                        *inputs).distinct()
         )  # fmt: skip
         chosen = [alias(value, name) for name, value in self.values.items()]
@@ -144,11 +146,13 @@ class RowsPart:
     def _from(self, select: exp.Select) -> exp.Select:
         """Seed times, the rows of their windows, and the way to the entity."""
         source = self.source
-        rows: exp.Expression = table(source.table.name, "a")
+        rows: Node = table(source.table.name, "a")
         if self.joins_many:
             # Rows of a table without a key are told apart by their number.
             number = exp.Window(this=exp.Anonymous(this="row_number"))
-            inside = exp.select(exp.Star(), alias(number, "row")).from_(table(source.table.name))
+            inside = exp.select(exp.Star(), alias(number, self.number)).from_(
+                table(source.table.name)
+            )
             rows = inside.subquery(exp.to_identifier("a", quoted=True))
         time = column("t", "timestamp")
         select = select.from_(table("timestamps", "t"))
@@ -159,7 +163,7 @@ class RowsPart:
             to = "e" if last else f"w{number_}"
             key = step.key
             if step.up:
-                on = column(at, key.column).eq(column(to, key.refers_to))
+                on: Node = column(at, key.column).eq(column(to, key.refers_to))
             else:
                 on = column(to, key.column).eq(column(at, key.refers_to))
                 joined = self.question.schema.tables[key.table].time
@@ -184,7 +188,7 @@ class RowsPart:
             select = self._joined_for_where(select).where(self._condition())
         return select
 
-    def _window(self) -> exp.Expression:
+    def _window(self) -> Node:
         source = self.source
         if source.window is None or source.table.time is None:
             return exp.true()
@@ -199,8 +203,6 @@ class RowsPart:
 
     def _aliases(self) -> dict[Path, str]:
         """A name for each table that the WHERE looks at, by the way to it."""
-        from relfrog.queries.syntax import walk
-
         found: dict[Path, str] = {(): "a"}
         if self.source.where is not None:
             for item in walk(self.source.where):
@@ -219,11 +221,11 @@ class RowsPart:
                 select = select.join(table(key.parent, name), on=on, join_type="left")
         return select
 
-    def _condition(self) -> exp.Expression:
+    def _condition(self) -> Node:
         assert self.source.where is not None
         aliases = self._aliases()
 
-        def leaf(item: Column | Aggregation) -> exp.Expression:
+        def leaf(item: Column | Aggregation) -> Node:
             assert isinstance(item, Column)
             _, name, path = self.question.columns[item]
             return column(aliases[path], name)
@@ -234,16 +236,14 @@ class RowsPart:
         return "" if self.source.where is None else self._condition().sql(dialect="duckdb")
 
 
-def _distinct(value: exp.Expression) -> exp.Expression:
+def _distinct(value: Node) -> Node:
     """The distinct values in order; NULL if there are none."""
     listed = exp.Anonymous(this="list", expressions=[exp.Distinct(expressions=[value])])
     only = exp.Where(this=value.copy().is_(exp.null()).not_())
-    return exp.Anonymous(
-        this="list_sort", expressions=[exp.Filter(this=listed, expression=only)]
-    )
+    return exp.Anonymous(this="list_sort", expressions=[exp.Filter(this=listed, expression=only)])
 
 
-def _indicators(value: exp.Expression, classes: Sequence[Value]) -> exp.Expression:
+def _indicators(value: Node, classes: Sequence[Value]) -> Node:
     """For each class 1 if it occurs, else 0; NULL if there is no value at all."""
     found = [
         exp.cast(exp.func("MAX", exp.cast(value.copy().eq(literal(v)), "INTEGER")), "INTEGER")

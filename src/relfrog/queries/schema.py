@@ -158,7 +158,9 @@ class _KeyKinds:
         return self.found[table]
 
 
-def _folded(names: dict[str, object] | dict[str, QueryTable] | dict[str, str]) -> dict[str, str | None]:
+def _folded(
+    names: dict[str, object] | dict[str, QueryTable] | dict[str, str],
+) -> dict[str, str | None]:
     """Names by their lower case; None where several differ in case alone."""
     found: dict[str, str | None] = {}
     for name in names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any, TypeAlias
 
 import pandas as pd
 from sqlglot import exp
@@ -25,7 +26,10 @@ from relfrog.queries.syntax import (
 )
 from relfrog.queries.windows import CALENDAR
 
-__all__ = ["alias", "column", "literal", "render", "shifted", "table"]
+__all__ = ["Node", "alias", "column", "literal", "render", "shifted", "table"]
+
+#: A node of the tree; its class has another name in each version of sqlglot.
+Node: TypeAlias = Any
 
 _COMPARISONS = {"=": exp.EQ, "!=": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE}
 _ARITHMETIC = {"+": exp.Add, "-": exp.Sub, "*": exp.Mul}
@@ -46,21 +50,25 @@ def table(name: str, alias: str | None = None) -> exp.Table:
     return found
 
 
-def alias(value: exp.Expression, name: str) -> exp.Expression:
+def alias(value: Node, name: str) -> Node:
     """A value under a name."""
     return exp.alias_(value, name, quoted=True)
 
 
-def shifted(time: exp.Expression, count: int, unit: str) -> exp.Expression:
+def shifted(time: Node, count: int, unit: str) -> Node:
     """A time so many units later; months and years follow the calendar."""
     if not count:
         return time
     count, unit = count * CALENDAR.get(unit, 1), "MONTH" if unit in CALENDAR else unit
     length = exp.Interval(this=exp.Literal.string(str(abs(count))), unit=exp.Var(this=unit))
-    return exp.Add(this=time, expression=length) if count > 0 else exp.Sub(this=time, expression=length)
+    return (
+        exp.Add(this=time, expression=length)
+        if count > 0
+        else exp.Sub(this=time, expression=length)
+    )
 
 
-def literal(value: Value) -> exp.Expression:
+def literal(value: Value) -> Node:
     """A value."""
     if isinstance(value, bool):
         return exp.Boolean(this=value)
@@ -75,9 +83,9 @@ def literal(value: Value) -> exp.Expression:
 
 def render(
     item: Expression,
-    leaf: Callable[[Column | Aggregation], exp.Expression],
+    leaf: Callable[[Column | Aggregation], Node],
     times: Mapping[Literal, pd.Timestamp],
-) -> exp.Expression:
+) -> Node:
     """An expression as SQL.
 
     Args:
@@ -86,10 +94,10 @@ def render(
         times: Literals that are times.
     """
 
-    def inner(part: Expression) -> exp.Expression:
+    def inner(part: Expression) -> Node:
         return render(part, leaf, times)
 
-    def wrapped(part: Expression) -> exp.Expression:
+    def wrapped(part: Expression) -> Node:
         found = inner(part)
         # What is no operation needs no parentheses.
         plain = isinstance(found, exp.Column | exp.Func | exp.Literal | exp.Paren | exp.Cast)
@@ -100,7 +108,8 @@ def render(
     if isinstance(item, Column | Aggregation):
         return leaf(item)
     if isinstance(item, Arithmetic):
-        left, right = (exp.cast(inner(part), "DOUBLE") for part in (item.left, item.right))
+        left: Node = exp.cast(inner(item.left), "DOUBLE")
+        right: Node = exp.cast(inner(item.right), "DOUBLE")
         if item.operator == "/":
             # Nothing divided by nothing is no label, not infinity.
             right = exp.func("NULLIF", right, exp.Literal.number(0))
@@ -123,7 +132,7 @@ def render(
     return exp.paren(join(*(wrapped(part) for part in item.items), copy=False))
 
 
-def _match(item: Match, inner: Callable[[Expression], exp.Expression]) -> exp.Expression:
+def _match(item: Match, inner: Callable[[Expression], Node]) -> Node:
     value, pattern = inner(item.value), inner(item.pattern)
     if item.operator == "LIKE":
         return exp.Like(this=value, expression=pattern)

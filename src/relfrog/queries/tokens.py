@@ -58,8 +58,9 @@ def tokenize(text: str) -> list[Token]:
         QueryError: A quote is not closed, or a character has no meaning.
     """
     if len(text) > LONGEST:
-        place = Span(LONGEST, LONGEST + 1)
-        raise point_at(text, place, f"a question has at most {LONGEST:,} characters")
+        raise point_at(
+            text, Span(LONGEST, LONGEST + 1), f"a question has at most {LONGEST:,} characters"
+        )
     tokens, place = [], 0
     while place < len(text):
         found = _PATTERN.match(text, place)

@@ -191,12 +191,12 @@ class Typing:
             raise self.fail(mode, told)
         if kind == "boolean":
             return "binary", None
-        key = isinstance(target, Aggregation) and self._key_of(target)
-        if key:
+        key = self._key_of(target) if isinstance(target, Aggregation) else None
+        if key is not None and isinstance(target, Aggregation):
             raise self.fail(
                 target.span,
-                f"{target.column} names rows of {key.name}; to predict which, ask for a list: "  # type: ignore[union-attr]
-                f"LIST_DISTINCT({target.column}, ...) RANK TOP 1",  # type: ignore[union-attr]
+                f"{target.column} names rows of {key.name}; to predict which, ask for a list: "
+                f"LIST_DISTINCT({target.column}, ...) RANK TOP 1",
             )
         if kind == "number":
             chosen = isinstance(target, Aggregation) and target.function in ("FIRST", "LAST")
