@@ -106,7 +106,7 @@ def test_a_column_of_old_rows_gets_splits_where_they_lie(club: Path) -> None:
 def test_splits_of_a_column_can_be_chosen(club: Path) -> None:
     added = add_task(club, "early", autocomplete="visits.dues", val="2020-02-01", test="2020-03-01")
     assert [added.stats[s].rows for s in SPLITS] == [32, 29, 119]
-    with pytest.raises(UsageError, match="people has no times.*leave out --val and --test"):
+    with pytest.raises(UsageError, match=r"people has no times.*leave out --val and --test"):
         add_task(club, "town", autocomplete="people.town", val="2020-02-01")
     few = add_task(club, "town", autocomplete="people.town")
     assert any("more rows with a value are needed" in w for w in few.warnings)
