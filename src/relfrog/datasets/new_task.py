@@ -96,19 +96,24 @@ def add_task(
     Raises:
         TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
     """
-    about: _Common = {"description": description, "hide": hide, "overwrite": overwrite}
+    about: _Common = {
+        "description": description, "hide": hide, "val": val, "test": test, "overwrite": overwrite,
+    }  # fmt: skip
     if sum(given is not None for given in (sql, autocomplete, labels)) != 1:
         raise UsageError(
             "labels come from one of --sql FILE, --autocomplete TABLE.COLUMN, --labels"
         )
     if autocomplete is not None:
-        _refuse_options("--autocomplete", entity=entity, source=source, target=target, k=k,
-                        label=label, horizon=horizon)  # fmt: skip
+        _refuse_options(
+            "--autocomplete", entity=entity, source=source, target=target, k=k, label=label,
+            horizon=horizon, eval_times=_unless(eval_times, 1),
+        )  # fmt: skip
         return add_column_task(dataset, name, autocomplete, type=type, **about)
     if horizon is not None:
         _check_horizon(horizon)
     if labels is not None:
-        _refuse_options("--labels", source=source, target=target, k=k)
+        _refuse_options("--labels", source=source, target=target, k=k,
+                        eval_times=_unless(eval_times, 1))  # fmt: skip
         return add_file_task(
             dataset, name, labels, entity=entity, type=type, horizon=horizon, label=label,
             time=time, **about,
@@ -164,13 +169,19 @@ def add_task(
 class _Common(TypedDict):
     description: str | None
     hide: tuple[str, ...]
+    val: str | None
+    test: str | None
     overwrite: bool
 
 
 def _refuse_options(of: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None:
-            raise UsageError(f"{of} takes no --{name}")
+            raise UsageError(f"{of} takes no --{name.replace('_', '-')}")
+
+
+def _unless(value: int, default: int) -> int | None:
+    return None if value == default else value
 
 
 def _check_options(
