@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,7 @@ from relfrog.runs.saved_results import (
     read_roles,
     refit_before,
 )
+from relfrog.runs.what_if import beside, supposed_run
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
@@ -126,6 +128,7 @@ class Run:
         k: int | None = None,
         targets: Keys | None = None,
         exclude_known: bool = False,
+        suppose: Mapping[str, Any] | None = None,
         stamped: bool = False,
     ) -> pd.DataFrame:
         """Predictions for any time, with the source's own keys.
@@ -143,6 +146,10 @@ class Run:
                 default everything that exists at that time.
             exclude_known: for a recommendation, whether to leave out what the entity was joined to
                 before: by a row with keys to both, or by an earlier label.
+            suppose: hypothetical values by ``table.column``, for all entities that are asked about:
+                of their own table, a value of their row; of a table that refers to it, an event at
+                the time of the prediction. Predictions under them stand beside those without, in
+                columns that end in ``_supposed``; see `relfrog.runs.what_if`.
             stamped: whether to add what `relfrog predict` writes beside each prediction: the run,
                 the horizon, and when the prediction was made (`run`, `horizon`, `made_at`).
 
@@ -165,12 +172,24 @@ class Run:
         warn_outside(
             self.prepared.opened, seeds.times if len(seeds) else pd.Series([self.moment(at)])
         )
-        request = form.request(self.prepared, seeds, k, targets, exclude_known)
-        predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request))
-        beside = self.postprocessing.columns(predicted)
-        frame = form.frame(self.prepared, self.about["labels"], keys, seeds, predicted, beside)
+        frame = self._predicted(keys, seeds, k, targets, exclude_known)
+        if suppose is not None:
+            other = supposed_run(self, suppose, seeds)
+            supposed = other._predicted(keys, seeds, k, targets, exclude_known)
+            frame = beside(frame, supposed, self.kind.ranks)
         horizon = self.prepared.task.timedelta
         return stamp(frame, self.folder, horizon) if stamped else frame
+
+    def _predicted(
+        self, keys: pd.DataFrame, seeds: Seeds, k: int | None, targets: Keys | None,
+        exclude_known: bool,
+    ) -> pd.DataFrame:  # fmt: skip
+        """Answers for some seeds, as a table."""
+        form = PREDICTION_FORMATS[self.about["task_type"]]
+        request = form.request(self.prepared, seeds, k, targets, exclude_known)
+        predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request))
+        more = self.postprocessing.columns(predicted)
+        return form.frame(self.prepared, self.about["labels"], keys, seeds, predicted, more)
 
     def population(self, at: Any = None) -> Population:
         """Whom the task asks about at a time, by default the newest in the database.
