@@ -55,8 +55,8 @@ QUESTIONS: dict[str, str | None] = {
     "RANK TOP 100 FOR EACH posts.Id",
     "rel-avito/user-visits": "PREDICT COUNT_DISTINCT(VisitStream.AdID, 0, 4, days) > 1 "
     "FOR EACH UserInfo.UserID ASSUMING COUNT(VisitStream.*, 0, 4, days) > 0",
-    "rel-avito/user-clicks": "PREDICT COUNT(SearchStream.AdID WHERE SearchStream.IsClick = 1, 0, 4, "
-    "days) > 1 FOR EACH UserInfo.UserID ASSUMING COUNT(SearchInfo.*, 0, 4, days) > 0",
+    "rel-avito/user-clicks": "PREDICT COUNT(SearchStream.AdID WHERE SearchStream.IsClick = 1, 0, "
+    "4, days) > 1 FOR EACH UserInfo.UserID ASSUMING COUNT(SearchInfo.*, 0, 4, days) > 0",
     "rel-avito/ad-ctr": "PREDICT SUM(SearchStream.IsClick, 0, 4, days) / "
     "COUNT(SearchStream.SearchID, 0, 4, days) FOR EACH AdsInfo.AdID "
     "ASSUMING SUM(SearchStream.IsClick, 0, 4, days) > 0",
@@ -72,19 +72,19 @@ QUESTIONS: dict[str, str | None] = {
     "rel-event/user-attendance": "PREDICT COUNT(event_attendees.* WHERE event_attendees.status "
     "IN ('yes', 'maybe'), 0, 7, days) FOR EACH users.user_id "
     "ASSUMING COUNT(event_attendees.*, 0, 7, days) > 0",
-    "rel-trial/study-outcome": "PREDICT MIN(outcome_analyses.p_value WHERE outcome_analyses.p_value "
-    "BETWEEN 0 AND 1 AND (outcome_analyses.p_value_modifier IS NULL OR "
-    "outcome_analyses.p_value_modifier != '>') AND outcomes.outcome_type = 'Primary', 0, 365, days) "
-    "<= 0.05 FOR EACH studies.nct_id",
+    "rel-trial/study-outcome": "PREDICT MIN(outcome_analyses.p_value WHERE "
+    "outcome_analyses.p_value BETWEEN 0 AND 1 AND (outcome_analyses.p_value_modifier IS NULL OR "
+    "outcome_analyses.p_value_modifier != '>') AND outcomes.outcome_type = 'Primary', 0, 365, "
+    "days) <= 0.05 FOR EACH studies.nct_id",
     "rel-trial/study-adverse": "PREDICT SUM(reported_event_totals.subjects_affected "
     "WHERE reported_event_totals.event_type IN ('serious', 'deaths'), 0, 365, days) "
     "FOR EACH studies.nct_id ASSUMING COUNT(reported_event_totals.subjects_affected "
     "WHERE reported_event_totals.event_type IN ('serious', 'deaths'), 0, 365, days) > 0",
     "rel-trial/site-success": None,
-    "rel-trial/condition-sponsor-run": "PREDICT LIST_DISTINCT(sponsors_studies.sponsor_id, 0, 365, "
-    "days) RANK TOP 10 FOR EACH conditions.condition_id",
-    "rel-trial/site-sponsor-run": "PREDICT LIST_DISTINCT(sponsors_studies.sponsor_id, 0, 365, days) "
-    "RANK TOP 10 FOR EACH facilities.facility_id",
+    "rel-trial/condition-sponsor-run": "PREDICT LIST_DISTINCT(sponsors_studies.sponsor_id, 0, "
+    "365, days) RANK TOP 10 FOR EACH conditions.condition_id",
+    "rel-trial/site-sponsor-run": "PREDICT LIST_DISTINCT(sponsors_studies.sponsor_id, 0, 365, "
+    "days) RANK TOP 10 FOR EACH facilities.facility_id",
 }
 #: Why there is no question.
 REASONS = {
@@ -146,7 +146,9 @@ def _born(db: Any, table: str) -> dict[int, pd.Timestamp] | None:
     found = db.table_dict[table]
     if found.time_col is None:
         return None
-    return dict(zip(found.df[found.pkey_col], pd.to_datetime(found.df[found.time_col]), strict=True))
+    return dict(
+        zip(found.df[found.pkey_col], pd.to_datetime(found.df[found.time_col]), strict=True)
+    )
 
 
 def main() -> None:

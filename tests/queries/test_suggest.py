@@ -31,7 +31,9 @@ def test_suggested_questions_become_tasks(bare_shop: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_prints_questions_to_ask(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_questions_to_ask(
+    store: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     code, said, _ = inside(capfd, "suggest", str(store), "--limit", "3")
     assert code == 0
     assert "1. " in said

@@ -21,7 +21,9 @@ SETTINGS = {**QUICK, "trials": 1}
 
 
 @pytest.fixture(scope="module")
-def answered(store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, relfrog.Run, list[FirstAnswer]]:
+def answered(
+    store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, relfrog.Run, list[FirstAnswer]]:
     """A question that was asked of a database file, and what was said first."""
     folder = tmp_path_factory.mktemp("ask")
     first: list[FirstAnswer] = []
@@ -34,7 +36,9 @@ def answered(store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 
 
 @pytest.mark.slow
-def test_a_database_and_a_question_give_predictions(answered: tuple[Path, relfrog.Run, list[FirstAnswer]]) -> None:
+def test_a_database_and_a_question_give_predictions(
+    answered: tuple[Path, relfrog.Run, list[FirstAnswer]],
+) -> None:
     folder, run, first = answered
     assert (folder / "shop" / "manifest.yaml").is_file()
     assert run.config.model == "auto"
@@ -54,10 +58,14 @@ def test_a_database_and_a_question_give_predictions(answered: tuple[Path, relfro
 
 
 @pytest.mark.slow
-def test_what_was_asked_before_is_not_learned_again(answered: tuple[Path, relfrog.Run, list[FirstAnswer]], capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_was_asked_before_is_not_learned_again(
+    answered: tuple[Path, relfrog.Run, list[FirstAnswer]], capfd: pytest.CaptureFixture[str]
+) -> None:
     folder, run, _ = answered
     out = str(folder / "run")
-    code, said, errors = inside(capfd, "ask", str(folder / "shop"), QUERY, "--out", out, "--json", "--no-report")
+    code, said, errors = inside(
+        capfd, "ask", str(folder / "shop"), QUERY, "--out", out, "--json", "--no-report"
+    )
     assert code == 0
     assert "answered before" in errors
     told = json.loads(said)
@@ -74,7 +82,9 @@ def test_what_was_asked_before_is_not_learned_again(answered: tuple[Path, relfro
 
 
 @pytest.mark.slow
-def test_a_forecast_has_a_row_per_window(answered: tuple[Path, relfrog.Run, list[FirstAnswer]]) -> None:
+def test_a_forecast_has_a_row_per_window(
+    answered: tuple[Path, relfrog.Run, list[FirstAnswer]],
+) -> None:
     folder, _, _ = answered
     query = "PREDICT SUM(orders.amount, 0, 20, days) FORECAST 2 TIMEFRAMES FOR EACH people.code"
     found = relfrog.ask(folder / "shop", query, folder / "forecast", settings={"model": "mean"})
@@ -85,7 +95,9 @@ def test_a_forecast_has_a_row_per_window(answered: tuple[Path, relfrog.Run, list
     assert "step" in found._repr_html_()
 
 
-def test_where_a_dataset_comes_from(bare_shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_dataset_comes_from(
+    bare_shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert find_dataset(bare_shop) == (bare_shop, ())
     with pytest.raises(DatasetError, match="neither a dataset folder nor a database"):
         find_dataset(tmp_path / "nothing")

@@ -17,10 +17,14 @@ from small_store import QUICK
 
 
 @pytest.fixture(scope="module", params=["frog", "lightgbm"])
-def run(store: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> relfrog.Run:
+def run(
+    store: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> relfrog.Run:
     out = tmp_path_factory.mktemp("what-if") / "run"
     settings = QUICK if request.param == "frog" else {"trials": 1}
-    return relfrog.train(store, "spends", out, model=request.param, settings=settings, baselines=False)
+    return relfrog.train(
+        store, "spends", out, model=request.param, settings=settings, baselines=False
+    )
 
 
 def copied(run: relfrog.Run, folder: Path) -> tuple[Path, relfrog.Run]:
@@ -55,12 +59,23 @@ def test_a_supposed_event_is_as_if_it_had_happened(run: relfrog.Run, tmp_path: P
     things = source_keys(dataset, "things")["id"].tolist()
     path = dataset / "db" / "orders.parquet"
     frame = pd.read_parquet(path)
-    new = {"id": len(frame), "person": rows.index("P03"), "thing": things.index(2), "amount": 50.0, "channel": None, "ordered_at": time}
+    new = {
+        "id": len(frame),
+        "person": rows.index("P03"),
+        "thing": things.index(2),
+        "amount": 50.0,
+        "channel": None,
+        "ordered_at": time,
+    }
     keys = dataset / "keys" / "orders.parquet"
     pd.concat([frame, pd.DataFrame([new])], ignore_index=True).astype(frame.dtypes).to_parquet(path)
     known = pd.read_parquet(keys)
-    pd.concat([known, pd.DataFrame({"id": [known["id"].max() + 1]})], ignore_index=True).to_parquet(keys)
-    assert other.predict(time, entities=["P03"])["prediction"][0] == pytest.approx(found["prediction_supposed"][0], abs=1e-6)
+    pd.concat([known, pd.DataFrame({"id": [known["id"].max() + 1]})], ignore_index=True).to_parquet(
+        keys
+    )
+    assert other.predict(time, entities=["P03"])["prediction"][0] == pytest.approx(
+        found["prediction_supposed"][0], abs=1e-6
+    )
     assert np.isfinite(found["difference"][0])
 
 
@@ -81,9 +96,21 @@ def test_what_cannot_be_supposed(run: relfrog.Run) -> None:
         run.predict(entities=["P03"], suppose={"people.city": "Atlantis"})
 
 
-def test_the_command_shows_both(run: relfrog.Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_both(
+    run: relfrog.Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "what-if.csv"
-    code, _, said = inside(capfd, "predict", str(run.folder), "--out", str(out), "--set", "people.age=70", "--set", "orders.amount=9")
+    code, _, said = inside(
+        capfd,
+        "predict",
+        str(run.folder),
+        "--out",
+        str(out),
+        "--set",
+        "people.age=70",
+        "--set",
+        "orders.amount=9",
+    )
     assert code == 0, said
     frame = pd.read_csv(out)
     assert {"prediction", "prediction_supposed", "difference"} <= set(frame)

@@ -29,6 +29,8 @@ __all__ = ["QUESTION_COMMANDS"]
 @click.option("--name", help="Name of the task.  [default: made from the question]")
 @click.option("--minutes", default=5.0, show_default=True, type=click.FloatRange(min=0.01),
               help="Time budget of training.")  # fmt: skip
+@click.option("--size", type=click.Choice(["small", "medium", "large"]),
+              help="Size of the network.  [default: medium]")  # fmt: skip
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
               help="A setting of training (repeat).")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Random seed.  [default: 0]")

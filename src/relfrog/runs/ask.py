@@ -80,6 +80,7 @@ def ask(
     dataset: str | Path | None = None,
     name: str | None = None,
     minutes: float = MINUTES,
+    size: str | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
     overwrite: bool = False,
@@ -97,6 +98,7 @@ def ask(
         dataset: The dataset folder to import into; by default named after the source.
         name: The name of the task; by default made from the question.
         minutes: The time budget of training.
+        size: "small", "medium" (the default) or "large".
         settings: Other settings of the training; see `relfrog.config.Config`.
         seed: Of all random choices; 0 by default.
         overwrite: Whether to train again if the question was answered before.
@@ -114,7 +116,7 @@ def ask(
     if callbacks is None and is_watched():
         with TrainingProgress() as progress:
             return ask(
-                source, query, out, dataset=dataset, name=name, minutes=minutes,
+                source, query, out, dataset=dataset, name=name, minutes=minutes, size=size,
                 settings=settings, seed=seed, overwrite=overwrite, callbacks=[progress],
                 first=first,
             )  # fmt: skip
@@ -139,7 +141,8 @@ def ask(
         place.parent.mkdir(parents=True, exist_ok=True)
         runs.append(
             train(
-                asked.dataset, task, place, settings=given, seed=seed, overwrite=overwrite,
+                asked.dataset, task, place, size=size, settings=given, seed=seed,
+                overwrite=overwrite,
                 callbacks=[*callbacks, *([quick] if quick is not None else [])],
             )
         )  # fmt: skip

@@ -24,7 +24,7 @@ from relfrog.models.network_model import SELECTED, NetworkModel
 from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.models.run_folder import MEMBERS, is_run, read_run, resume_command
 from relfrog.nn.network import Network
-from relfrog.runs.describe import run_html, run_line
+from relfrog.runs.describe import Roles, run_html, run_line
 from relfrog.runs.population import Population, find_population
 from relfrog.runs.prediction_format import PREDICTION_FORMATS, stamp, warn_outside
 from relfrog.runs.prediction_seeds import moment, seeds_to_predict
@@ -215,7 +215,7 @@ class Run:
 
         Those of a blend are those of its member FROG, whatever its weight: see `roles_weight`.
         """
-        return read_roles((self.network_member or self).folder)
+        return Roles(read_roles((self.network_member or self).folder))
 
     @cached_property
     def network_member(self) -> Run | None:
