@@ -66,7 +66,7 @@ def test_without_its_future_the_source_gives_the_same_predictions(
     """Later headers are deleted, with all that names them, and the source is imported again."""
     dataset = trade(seed)
     runs = [trained(dataset, tmp_path / model, model) for model in ("frog", "lightgbm")]
-    for number, time in enumerate(TIMES):
+    for number, time in enumerate(TIMES[seed::2]):
         here = tmp_path / str(number)
         here.mkdir()
         past = write_trade(here / "past.db", without_future(make_trade(seed), time))
