@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from relfrog.cli.command import Command
 from relfrog.datasets.demo import DEMO_TASKS, build_demo
 from relfrog.errors import RelFrogError
+
+if TYPE_CHECKING:
+    from relfrog.runs.run import Run
 
 __all__ = ["demo_command", "run_demo"]
 
@@ -80,10 +83,11 @@ def _suggest(dataset: Path) -> None:
     click.echo(suggestion_lines(str(dataset), suggest(dataset, limit=3, seconds=10)))
 
 
-def _ask(dataset: Path, run: Path, settings: Mapping[str, Any]) -> Any:
+def _ask(dataset: Path, run: Path, settings: Mapping[str, Any]) -> Run:
     """Ask one question, from the words to predictions; returns the run."""
     from relfrog.cli.question_summaries import answer_lines, first_answer
     from relfrog.runs.ask import ask
+    from relfrog.runs.forecast import Forecast
     from relfrog.training.progress import TrainingProgress
 
     task = DEMO_TASKS[0]
@@ -99,12 +103,13 @@ def _ask(dataset: Path, run: Path, settings: Mapping[str, Any]) -> Any:
             callbacks=[progress],
             first=lambda answer: progress.on_message(first_answer(answer)),
         )  # fmt: skip
+    assert not isinstance(found, Forecast)
     click.echo(answer_lines(found, query, 5))
     click.echo(f"\n{_what_to_notice(found)}")
     return found
 
 
-def _look(trained: Any, predictions: Path) -> None:
+def _look(trained: Run, predictions: Path) -> None:
     """Show what was learned, and predict into a file."""
     from relfrog.cli.run_summaries import role_table
     from relfrog.io.output import write_frame
@@ -119,7 +124,7 @@ def _look(trained: Any, predictions: Path) -> None:
         click.echo("".join(line for line, _ in zip(file, range(4), strict=False)), nl=False)
 
 
-def _what_to_notice(run: Any) -> str:
+def _what_to_notice(run: Run) -> str:
     """What the scores of the members say, in a sentence."""
     from relfrog.cli.terminal import wrapped
 
