@@ -14,11 +14,11 @@ from fuzz_questions import BOUND, damage, draw, tables, try_question
 def test_damaged_questions_are_answered_or_refused() -> None:
     found = {"success": 0, "error": 0}
     connection = tables()
-    for number in range(300):
+    for number in range(150):
         rng = random.Random(f"sample {number}")
         text = damage(rng, draw(rng))
         found[try_question(text, connection if number % BOUND == 0 else None)] += 1
-    assert min(found.values()) > 50
+    assert min(found.values()) > 25
     connection.close()
 
 
