@@ -14,6 +14,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from scale_tables import paper_scale, scale
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 EXPERIMENTS = ROOT / "experiments"
@@ -393,7 +395,8 @@ def _speed(value: float) -> str:
 #: Blocks that are not the tables of a single study.
 MAKERS = {
     "summary": summary, "rel-f1": formula_one, "importing": importing, "sampling": sampling,
-    "training": training, "whole-runs": defaults, "databases": databases,
+    "training": training, "whole-runs": defaults, "databases": databases, "scale": scale,
+    "paper-scale": paper_scale,
 }  # fmt: skip
 
 
