@@ -42,11 +42,11 @@ def paper_scale() -> str:
         "memory, on made-up rows in the schemas of the paper's databases "
         f"(`{found['machine']['command']}`):",
         "",
-        "| task | rows | prepare | 100 steps | validate | score | peak memory |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| task | rows | of all | prepare | 100 steps | validate | score | peak memory |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for task, entry in sorted(largest.items()):
-        cells = [f"{entry['rows']:,}"]
+        cells = [f"{entry['rows']:,}", f"{100 * entry['scale']:g} %"]
         if "failed" in entry:
             cells += [f"failed: {entry['failed']}", "", "", ""]
         else:
