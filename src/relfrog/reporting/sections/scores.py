@@ -60,6 +60,12 @@ def own_interval(m: Material) -> Interval | None:
     return resample(np.asarray(answers.seeds.rows), score, times=BOOTSTRAP_SAMPLES)
 
 
+def sole_member(m: Material) -> str | None:
+    """Of `auto`: the member that answers alone; None if there is no such one."""
+    weights = (m.blend or {}).get("weights") or {}
+    return str(next(iter(weights))) if len(weights) == 1 else None
+
+
 def verdicts(m: Material, own: Interval | None) -> list[Verdict]:
     """Compare the model with each baseline on test, rolling."""
     metric, higher = m.metric
@@ -73,6 +79,8 @@ def verdicts(m: Material, own: Interval | None) -> list[Verdict]:
     ):  # fmt: skip
         others.append(constant)
     for name, values in (m.baselines or {}).items():
+        if name == sole_member(m):
+            continue  # a model is not compared with itself
         value = values.get("test", {}).get("rolling", {}).get(metric)
         if value is not None:
             others.append((model_name(name), float(value), None))
@@ -90,7 +98,9 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Marku
         return note("There is nothing to compare the score with.")
     name = metric_name(m.metric[0])
     best = min(found, key=lambda v: v.gain)
-    model = model_name(m.run.config.model)
+    model, sole = model_name(m.run.config.model), sole_member(m)
+    if sole is not None:
+        model = f"{model} (here {model_name(sole)} alone)"
     size = amount(abs(best.gain))
     if best.real is None:
         word = "better" if best.gain > 0 else "worse"
@@ -117,9 +127,8 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Marku
         )
     else:
         kind = "even"
-        text = (
-            f"{model} is no better than {best.name} ({amount(best.value)}): {size} {name} behind, "
-            "which may be noise."
+        text = f"{model} is no better than {best.name} ({amount(best.value)})" + (
+            f": {size} {name} behind, which may be noise." if best.gain else "."
         )
     return tag("p", text, class_=f"verdict {kind}")
 
