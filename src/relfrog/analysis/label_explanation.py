@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from relfrog.analysis.explained import Explanation, answer_words, row_keys
 from relfrog.analysis.feature_explanation import Part, assemble
 from relfrog.errors import TaskError
-from relfrog.graph.popularity import children_at
+from relfrog.graph.references import children_at
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.aggregates.sources import FeatureSource
 from relfrog.models.contributions import booster_contributions
