@@ -328,6 +328,7 @@ def test_counts_are_kept_within_bounds(shop: Path, monkeypatch: pytest.MonkeyPat
     assert 1 <= len(popularity._cache) <= 3
 
 
+@pytest.mark.slow
 def test_a_ranker_bears_many_candidates(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: dict[str, relfrog.Run]
 ) -> None:
