@@ -7,7 +7,7 @@ the validation metric are averaged.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from relfrog.errors import RunError, TaskError
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.aggregates.features import FeatureMaker
-from relfrog.models.feature_budget import make_in_time
+from relfrog.models.feature_budget import make_in_time, stop_in_time
 from relfrog.models.model import Model, TableChange
 from relfrog.support.files import read_json, write_json, write_text
 from relfrog.training.budget import UNLIMITED, Budget
@@ -305,8 +305,9 @@ class BoostedTrees(Model):
         if len(seen):
             valid = [lightgbm.Dataset(seen, z, reference=data, free_raw_data=False)]
             callbacks = [
-                lightgbm.early_stopping(self.PATIENCE, verbose=False), stop_in_time(self._budget),
-            ]  # fmt: skip
+                lightgbm.early_stopping(self.PATIENCE, verbose=False),
+                stop_in_time(lightgbm, self._budget),
+            ]
         rounds = rounds or (self.ROUNDS if valid else 200)
         return boosted(given | settings, data, rounds, valid, callbacks)
 
@@ -359,17 +360,6 @@ def load_lightgbm() -> Any:
         text = str(error).splitlines()[0]
         raise RunError(f"LightGBM cannot be loaded ({text}). pip install lightgbm") from None
     return lightgbm
-
-
-def stop_in_time(budget: Budget) -> Callable[[Any], None]:
-    """A callback of LightGBM's that ends training with the round in which time runs out."""
-    stop = load_lightgbm().callback.EarlyStopException
-
-    def callback(env: Any) -> None:
-        if budget.over:
-            raise stop(env.iteration, env.evaluation_result_list)
-
-    return callback
 
 
 def boosted(

@@ -1,4 +1,4 @@
-"""Features of as many training seeds as there is time for."""
+"""Keeping LightGBM to its time: features of as many seeds as fit, and rounds until it is over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["make_in_time"]
+from relfrog.training.budget import Budget
+
+__all__ = ["make_in_time", "stop_in_time"]
 
 #: So many seeds are always used.
 FEWEST = 5_000
@@ -58,3 +60,14 @@ def make_in_time(
     taken = np.concatenate(chosen)
     place = np.argsort(taken, kind="stable")
     return np.concatenate(parts)[place], taken[place]
+
+
+def stop_in_time(lightgbm: Any, budget: Budget) -> Callable[[Any], None]:
+    """A callback of LightGBM's that ends training with the round in which time runs out."""
+    stop = lightgbm.callback.EarlyStopException
+
+    def callback(env: Any) -> None:
+        if budget.over:
+            raise stop(env.iteration, env.evaluation_result_list)
+
+    return callback
