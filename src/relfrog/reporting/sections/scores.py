@@ -60,12 +60,6 @@ def own_interval(m: Material) -> Interval | None:
     return resample(np.asarray(answers.seeds.rows), score, times=BOOTSTRAP_SAMPLES)
 
 
-def sole_member(m: Material) -> str | None:
-    """Of `auto`: the member that answers alone; None if there is no such one."""
-    weights = (m.blend or {}).get("weights") or {}
-    return str(next(iter(weights))) if len(weights) == 1 else None
-
-
 def verdicts(m: Material, own: Interval | None) -> list[Verdict]:
     """Compare the model with each baseline on test, rolling."""
     metric, higher = m.metric
@@ -79,8 +73,6 @@ def verdicts(m: Material, own: Interval | None) -> list[Verdict]:
     ):  # fmt: skip
         others.append(constant)
     for name, values in (m.baselines or {}).items():
-        if name == sole_member(m):
-            continue  # a model is not compared with itself
         value = values.get("test", {}).get("rolling", {}).get(metric)
         if value is not None:
             others.append((model_name(name), float(value), None))
@@ -98,9 +90,7 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Marku
         return note("There is nothing to compare the score with.")
     name = metric_name(m.metric[0])
     best = min(found, key=lambda v: v.gain)
-    model, sole = model_name(m.run.config.model), sole_member(m)
-    if sole is not None:
-        model = f"{model} (here {model_name(sole)} alone)"
+    model = model_name(m.run.config.model)
     size = amount(abs(best.gain))
     if best.real is None:
         word = "better" if best.gain > 0 else "worse"
@@ -127,10 +117,43 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Marku
         )
     else:
         kind = "even"
-        text = f"{model} is no better than {best.name} ({amount(best.value)})" + (
-            f": {size} {name} behind, which may be noise." if best.gain else "."
+        text = (
+            f"{model} is no better than {best.name} ({amount(best.value)}): {size} {name} behind, "
+            "which may be noise."
         )
     return tag("p", text, class_=f"verdict {kind}")
+
+
+def _blend_statement(m: Material, found: list[Verdict]) -> Markup:
+    """Who answers for `auto`, and the model that validation would have taken otherwise.
+
+    Never the member that happens to be best on test: nobody could have chosen it.
+    """
+    blend, (metric, higher) = m.blend or {}, m.metric
+    regime, weights = str(blend.get("regime", "rolling")), list(blend.get("weights") or {})
+    names = [model_name(name) for name in weights]
+    if len(weights) == 1:
+        parts = [f"auto answers with {names[0]} alone: it is the best on validation."]
+    else:
+        parts = [f"auto averages {' and '.join(names)}, the best on validation."]
+    on_val = {
+        name: known["val"][regime][metric]
+        for name, known in (blend.get("members") or {}).items()
+        if (known.get("val") or {}).get(regime, {}).get(metric) is not None and weights != [name]
+    }
+    kind = "even"
+    if on_val:
+        best = (max if higher else min)(on_val, key=lambda name: float(on_val[name]))
+        for one in found:
+            if one.name != model_name(best):
+                continue
+            word = "ahead of" if one.gain > 0 else "behind"
+            which = "The next on validation" if len(weights) == 1 else "The better of them"
+            text = f"{which}, {one.name}, has {amount(one.value)} on test: auto is "
+            text += f"{amount(abs(one.gain))} {metric_name(metric)} {word} it"
+            parts.append(text + (", which may be noise." if not one.real else "."))
+            kind = "good" if one.real and one.gain > 0 else "bad" if one.real else "even"
+    return tag("p", " ".join(parts), class_=f"verdict {kind}")
 
 
 def scores(m: Material) -> Markup:
@@ -157,7 +180,8 @@ def scores(m: Material) -> Markup:
         )  # fmt: skip
     found = verdicts(m, own)
     if ours is not None and not np.isnan(ours):
-        parts.append(_statement(m, own, found))
+        said = _blend_statement(m, found) if m.blend else _statement(m, own, found)
+        parts.append(said)
     if m.answers is not None:
         parts.append(KIND_PARTS[m.kind].in_short(m, m.answers))
     if m.blend:
