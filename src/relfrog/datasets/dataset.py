@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import DatasetError
+from relfrog.importing.record import read_record
 from relfrog.support.files import recover
 
 if TYPE_CHECKING:
@@ -169,12 +169,8 @@ def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
 
     folder = Path(dataset).expanduser()
     path = folder / "keys" / f"{table}.parquet"
-    try:
-        record = json.loads((folder / "import.json").read_text(encoding="utf-8"))
-        known = table in record["tables"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if not known or not path.is_file():
+    record = read_record(folder)
+    if record is None or table not in record["tables"] or not path.is_file():
         return None
     try:
         schema = pq.read_schema(path)

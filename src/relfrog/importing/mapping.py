@@ -15,7 +15,7 @@ from relfrog.errors import SchemaError, UsageError, unknown
 from relfrog.importing.column_types import ColumnType
 from relfrog.importing.time_flags import apply_time_flag
 from relfrog.io.sources import SourceTable
-from relfrog.support.files import read_yaml
+from relfrog.support.forms import read_yaml
 
 __all__ = [
     "Corrections",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,9 +16,11 @@ from relfrog.errors import RunError
 from relfrog.features.columns import Features
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.model import Model
+from relfrog.models.run_forms import Epoch
 from relfrog.nn.network import Network
 from relfrog.nn.regression_head import MEAN_LOSSES
 from relfrog.support.files import load_tensors, save_tensors
+from relfrog.support.forms import read_json_lines
 from relfrog.support.threads import thread_limit
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -87,8 +88,7 @@ class NetworkModel(Model):
             if score is not None and self.kind.better(score, best.at.best):
                 best = other
         self._take(best)
-        lines = (best.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
-        self.trials = [json.loads(line) for line in lines]
+        self.trials = read_json_lines(best.folder / "history.jsonl", Epoch)
         self.facts = {
             "weights": sum(p.numel() for p in best.network.parameters()),
             "best_epoch": best.at.best_epoch, "epochs": best.at.epoch,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,12 +23,13 @@ from relfrog.models.model import Model
 from relfrog.models.network_model import SELECTED, NetworkModel
 from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.models.run_folder import MEMBERS, is_run, read_run, resume_command
+from relfrog.models.run_forms import BaselinesFile, Epoch, Metrics, RoleEntry
 from relfrog.nn.network import Network
 from relfrog.nn.roles import role_of
 from relfrog.runs.describe import run_html, run_line
 from relfrog.runs.population import Population, find_population
 from relfrog.runs.prediction_format import PREDICTION_FORMATS, stamp, warn_outside
-from relfrog.support.files import read_json
+from relfrog.support.forms import read_json, read_json_lines
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
@@ -222,11 +222,9 @@ class Run:
         """
         names = ["route", "paradigm", "u", "v", "w", "gate"]
         run = self.network_member or self
-        try:
-            found = [[entry[name] for name in names] for entry in run._read("roles.json", list)]
-            roles = [role_of(float(entry[-1])) for entry in found]
-        except (KeyError, TypeError, ValueError) as error:
-            raise run._damaged("roles.json", error) from None
+        entries = read_json(run.folder / "roles.json", list[RoleEntry])
+        found = [[entry[name] for name in names] for entry in entries]
+        roles = [role_of(float(entry[-1])) for entry in found]
         return pd.DataFrame(found, columns=names).assign(role=roles)
 
     @cached_property
@@ -254,40 +252,32 @@ class Run:
 
     def history(self) -> pd.DataFrame:
         """One row per epoch."""
-        try:
-            lines = (self.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
-            return pd.DataFrame([dict(json.loads(line)) for line in lines])
-        except (OSError, TypeError, ValueError) as error:
-            raise self._damaged("history.jsonl", error) from None
+        return pd.DataFrame(read_json_lines(self.folder / "history.jsonl", Epoch))
 
     @property
     def metrics(self) -> dict[str, dict[str, dict[str, float]]]:
         """Scores of the saved weights, as they were computed after training: split, regime."""
-        found = self._read("metrics.json", dict)
-        try:
-            return {split: _by_regime(found[split]) for split in ("val", "test")}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise self._damaged("metrics.json", error) from None
+        found = read_json(self.folder / "metrics.json", Metrics)
+        return {split: _by_regime(found[split]) for split in ("val", "test")}
 
     @property
     def metrics_before_refit(self) -> dict[str, dict[str, float]]:
         """Test scores, by regime, of what validation had selected, before the refit."""
         if not self.config.refit:
             return self.metrics["test"]
-        try:
-            return _by_regime(self.about["refit"]["before"])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise self._damaged("run.json", error) from None
+        before = (self.about.get("refit") or {}).get("before")
+        if before is None:
+            path = self.folder / "run.json"
+            raise RunError(f"{path} is damaged (no scores before the refit). Train again.")
+        return _by_regime(before)
 
     @property
     def baselines(self) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
         """Scores of the quick baselines by name, split and regime; empty if there are none."""
         if not (self.folder / "baselines.json").is_file():
             return {}
-        found = self._read("baselines.json", dict).get("models")
-        if not isinstance(found, dict):
-            raise self._damaged("baselines.json", "no models")
-        return found
+        found = read_json(self.folder / "baselines.json", BaselinesFile)
+        return dict(found["models"])
 
     def quick_scores(self) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
         """Scores of the quick models that this one is compared with: name, split, regime."""
@@ -298,15 +288,6 @@ class Run:
             for name, found in self.blend["members"].items()
             if MODELS[name].baseline and "test" in found
         }
-
-    def _read(self, name: str, kind: type) -> Any:
-        found = read_json(self.folder / name)
-        if not isinstance(found, kind):
-            raise self._damaged(name, f"a {type(found).__name__}, not a {kind.__name__}")
-        return found
-
-    def _damaged(self, name: str, why: object) -> RunError:
-        return RunError(f"{self.folder / name} is damaged ({why}). Train again.")
 
     @cached_property
     def model(self) -> Model:
@@ -445,8 +426,6 @@ def load_run(folder: str | Path, *, device: str = "cpu") -> Run:
     about, config = read_run(folder)
     if about["status"] != "complete":
         raise RunError(f"{folder}: training has not ended. Go on with: {resume_command(folder)}")
-    if not isinstance(about.get("labels"), dict):
-        raise RunError(f"{folder}: damaged (run.json has no labels). Train again.")
     return Run(folder, about, config, chosen_device(device))
 
 

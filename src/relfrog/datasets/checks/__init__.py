@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport, Finding
@@ -18,8 +16,10 @@ from relfrog.datasets.checks.tasks import check_task
 from relfrog.datasets.dataset import open_dataset, read_tables
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import task_names
-from relfrog.errors import TaskError, unknown
+from relfrog.errors import DatasetError, TaskError, unknown
 from relfrog.graph.resolution import prove_full_resolution
+from relfrog.importing.record import read_record
+from relfrog.support.forms import read_yaml
 from relfrog.support.text import folder_names
 
 __all__ = ["CheckReport", "Finding", "check"]
@@ -91,15 +91,10 @@ def _check_records(opened: Dataset, report: CheckReport) -> None:
     for path in sorted((folder / "tasks").glob("*/")):
         if not (path / "manifest.yaml").is_file() and not path.name.startswith("."):
             report.warning(f"tasks/{path.name}", "has no manifest.yaml", "Restore or remove it.")
-    if not (folder / "import.json").is_file():
+    record = read_record(folder)
+    if record is None:
         return
-    try:
-        record = json.loads((folder / "import.json").read_text(encoding="utf-8"))
-        keyed = {name: t["key"] for name, t in record["tables"].items() if t["key"]}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        text = f"cannot be read: {_first_line(error)}"
-        report.error("import.json", text, "Import the database again.")
-        return
+    keyed = {name: t["key"] for name, t in record["tables"].items() if t["key"]}
     rows = {t.name: t.rows for t in read_tables(opened)}
     for name, columns in keyed.items():
         place = f"keys/{name}.parquet"
@@ -127,9 +122,9 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
     """Whether the manifest is valid; RelBench itself would end in a traceback."""
     remedy = "See RelBench's manifest format, or import the database again."
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
-        report.error(path.name, f"is not YAML: {' '.join(str(error).split())}", remedy)
+        content = read_yaml(path, path.name, DatasetError)
+    except DatasetError as error:
+        report.error(path.name, str(error), remedy)
         return False
     if not isinstance(content, dict):
         report.error(path.name, f"holds {type(content).__name__}, not a mapping", remedy)

@@ -14,6 +14,7 @@ from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.dataset import TableFile, arrow_kind
 from relfrog.datasets.known_from import inherited_keys
 from relfrog.datasets.protocols import Dataset
+from relfrog.datasets.table_rules import foreign_key_problem, primary_key_problem
 from relfrog.support.duckdb import literal, quoted, silence
 from relfrog.support.text import is_identifier
 
@@ -74,15 +75,8 @@ def _check_pkey(table: TableFile, report: CheckReport) -> None:
     if values.null_count:
         report.error(place, f"{values.null_count:,} keys are NULL", _REIMPORT)
         return
-    numbers = np.asarray(values)
-    wrong = np.flatnonzero(numbers != np.arange(len(numbers)))
-    if len(wrong):
-        row = int(wrong[0])
-        text = (
-            f"keys must be 0..n-1 in the order of rows: {len(wrong):,} are not, "
-            f"such as {numbers[row]} in row {row:,}"
-        )
-        report.error(place, text, _REIMPORT)
+    if wrong := primary_key_problem(np.asarray(values)):
+        report.error(place, wrong, _REIMPORT)
 
 
 def _check_fkey(table: TableFile, column: str, parent: str, size: int, report: CheckReport) -> None:
@@ -92,13 +86,8 @@ def _check_fkey(table: TableFile, column: str, parent: str, size: int, report: C
         report.error(place, f"a foreign key must be integer (got {values.type})", _REIMPORT)
         return
     numbers = np.asarray(values.drop_null(), dtype=np.float64)
-    wrong = numbers[(numbers < 0) | (numbers >= size) | (numbers != np.floor(numbers))]
-    if len(wrong):
-        text = (
-            f"{len(wrong):,} of {len(numbers):,} values are not rows of {parent} "
-            f"(0 to {size - 1:,}), such as {wrong[0]:g}"
-        )
-        report.error(place, text, "Make dangling keys NULL.")
+    if wrong := foreign_key_problem(numbers, parent, size):
+        report.error(place, wrong, "Make dangling keys NULL.")
     elif len(values) and values.null_count == len(values):
         report.warning(place, f"all {len(values):,} values are NULL", "Drop the key.")
 
