@@ -112,7 +112,7 @@ def read_task_form(path: Path, name: str) -> None:
 def _no_time(value: object) -> str:
     """Why a value is not a time in UTC; empty if it is."""
     try:
-        time = pd.Timestamp(value)  # type: ignore[arg-type]
+        time = pd.Timestamp(value)
     except (ValueError, TypeError, OverflowError):
         return f"{value!r} is not a time"
     if time is pd.NaT:
