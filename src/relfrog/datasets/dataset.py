@@ -33,6 +33,10 @@ def open_dataset(name: str | Path) -> OpenedDataset:
     from relfrog.datasets.opened_dataset import OpenedDataset
 
     path = Path(name).expanduser()
+    if "://" in str(name):
+        raise DatasetError(
+            f"{name} is an address, not a dataset. Import it first: relfrog import ADDRESS FOLDER"
+        )
     if not path.exists():
         recover(path.resolve().parent, path.resolve().name)
     recover(path / "tasks")

@@ -15,8 +15,8 @@ from relfrog.errors import TaskError
 from relfrog.kinds import TASK_KINDS
 
 __all__ = [
-    "SPLITS", "LabelStats", "label_rows", "label_stats", "seed_times", "timed_first",
-    "window_problems",
+    "SPLITS", "LabelStats", "check_seed_times", "label_rows", "label_stats", "seed_times",
+    "timed_first", "window_problems",
 ]  # fmt: skip
 
 SPLITS = ("train", "val", "test")
@@ -56,8 +56,30 @@ def timed_first(db: Database, upto: pd.Timestamp | None = None) -> Database:
     return Database({name: tables[name] for name in sorted(tables, key=without)})
 
 
+#: The most seed times of a task: more are a mistake, and more than memory can hold.
+MOST_TIMES = 1_000_000
+
+
+def check_seed_times(db: Database, step: pd.Timedelta) -> None:
+    """Refuse a horizon of which too many fit into the database.
+
+    Raises:
+        TaskError: There would be too many seed times.
+    """
+    known = [t for t in db.table_dict.values() if t.time_col is not None and len(t.df)]
+    if not known:
+        return
+    first, last = min(t.min_timestamp for t in known), max(t.max_timestamp for t in known)
+    if pd.notna(first) and pd.notna(last) and (last - first) / step > MOST_TIMES:
+        raise TaskError(
+            f"a horizon of {step} fits more than {MOST_TIMES:,} times between {first} and {last}. "
+            "Take a longer horizon."
+        )
+
+
 def seed_times(dataset: Dataset, task: Task, split: str, db: Database) -> pd.DatetimeIndex:
     """The seed times of a split, as in RelBench."""
+    check_seed_times(db, task.timedelta)
     db = timed_first(db)
     step = task.timedelta
     if split == "train":

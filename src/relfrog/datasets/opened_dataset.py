@@ -77,7 +77,7 @@ class OpenedDataset(RelBenchDataset):
                 f"{self.dataset_dir}: its tables cannot be read ({text}). Restore the files, or "
                 "import the database again."
             ) from None
-        check_database(db, self.val_timestamp, self.test_timestamp, str(self.dataset_dir))
+        check_database(db, str(self.dataset_dir))
         return db
 
     def validate_and_correct_db(self, db: Database) -> None:

@@ -14,23 +14,33 @@ from relbench.base import Database, Table
 
 from relfrog.errors import DatasetError
 
-__all__ = ["check_database", "foreign_key_problem", "primary_key_problem"]
+__all__ = ["check_database", "check_split_times", "foreign_key_problem", "primary_key_problem"]
 
 
-def check_database(db: Database, val: pd.Timestamp, test: pd.Timestamp, where: str) -> None:
-    """Refuse a database that `relfrog check` would call wrong.
+def check_database(db: Database, where: str) -> None:
+    """Refuse tables that `relfrog check` would call wrong.
 
     Args:
         db: All rows.
-        val: The validation time.
-        test: The test time.
         where: The dataset, for the error.
 
     Raises:
-        DatasetError: A column is missing or of another type, a key is no row, times are not in
-            order, or the splits lie outside the data.
+        DatasetError: A column is missing or of another type, a key is no row, or times are not in
+            order.
     """
-    problem = next(_problems(db), None) or _split_problem(db, val, test)
+    _refuse(next(_problems(db), None), where)
+
+
+def check_split_times(db: Database, val: pd.Timestamp, test: pd.Timestamp, where: str) -> None:
+    """Refuse to learn where the validation or test time lies outside the data.
+
+    Raises:
+        DatasetError: It does.
+    """
+    _refuse(_split_problem(db, val, test), where)
+
+
+def _refuse(problem: str | None, where: str) -> None:
     if problem is not None:
         raise DatasetError(f"{where}: {problem}. See all findings: relfrog check {where}")
 
@@ -96,7 +106,7 @@ def _time_problem(table: Table) -> str | None:
     if not isinstance(values.dtype, np.dtype) or values.dtype.kind != "M":
         return f"a time must be a timestamp in UTC without a zone (got {values.dtype})"
     if not len(values):
-        return "an empty table cannot have a time column"
+        return None
     known = values.notna().to_numpy()
     if not known.any():
         return "no row has a time"

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
@@ -182,11 +183,17 @@ class NetworkModel(Model):
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """Predict with the network; see `Model`."""
-        loader = self.prepared.loader(seeds, cutoff=cutoff)
+        # In one order, whatever order they are asked in: in another batch, sums round otherwise.
+        order = np.lexsort((seeds.rows, seeds.times.to_numpy()))
+        loader = self.prepared.loader(seeds.take(order), cutoff=cutoff)
         with thread_limit(self.prepared.config.threads):
-            return predict_seeds(
-                self.network, loader, self.features, torch.device(self.device), request
-            )
+            found = predict_seeds(
+                self.network, loader, self.features, torch.device(self.device),
+                None if request is None else request.take(order),
+            )  # fmt: skip
+        answers = np.empty_like(found)
+        answers[order] = found
+        return answers
 
     def roles(self) -> list[dict[str, Any]]:
         """The average gate of each route."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
+from relfrog.datasets.table_rules import check_split_times
 from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.graph.routes import Route
 from relfrog.kinds import MODELS
@@ -115,6 +116,8 @@ def train(
     size = size or "medium"
     rough = default_settings(1 << 20, size) | (read_preset(preset) if preset else {}) | given
     opened = open_task(dataset, task, **rough)
+    times = opened.dataset.val_timestamp, opened.dataset.test_timestamp
+    check_split_times(opened.db, *times, str(dataset))
     try:
         count = len(opened.seeds("train"))
     except (AssertionError, ValueError, LookupError) as error:

@@ -113,8 +113,8 @@ def _check_time(table: TableFile, report: CheckReport) -> None:
         report.error(place, "no row has a time", "Set its time_col to null.")
         return
     if not len(values):
-        text = "an empty table with a time column breaks RelBench's splits"
-        report.error(place, text, "Set its time_col to null.")
+        text = "an empty table with a time column breaks RelBench's own splits"
+        report.warning(place, text, "Set its time_col to null.")
         return
     missing = np.asarray(values.is_null())
     numbers = np.asarray(values.cast(pa.int64()).fill_null(np.iinfo(np.int64).max))
