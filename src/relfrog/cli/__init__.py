@@ -59,9 +59,9 @@ def main() -> None:
         code = cli.main(standalone_mode=False, prog_name="relfrog")
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        said = io.StringIO()
-        error.show(said)
-        click.echo(_clean(said.getvalue()), err=True, nl=False)
+        buffer = io.StringIO()
+        error.show(buffer)
+        click.echo(_clean(buffer.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
         said = str(error.__cause__ or error)  # click makes Abort of it, and keeps the cause

@@ -13,7 +13,8 @@ from relfrog.datasets.protocols import Task
 from relfrog.errors import TaskError
 
 __all__ = [
-    "NoLabels", "check_entities", "check_label_frame", "check_labels", "check_stored", "need_column",
+    "NoLabels", "check_entities", "check_label_frame", "check_labels", "check_stored",
+    "need_column",
 ]  # fmt: skip
 
 
