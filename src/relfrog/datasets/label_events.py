@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from relbench.base import Database, Table
 
-from relfrog.datasets.label_rules import NoLabels
+from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.protocols import Task
 from relfrog.importing.split_proposal import main_part
 

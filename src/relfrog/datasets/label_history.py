@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from relbench.base import Database, Table
 
-from relfrog.datasets.label_rules import NoLabels
+from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.labels import SPLITS, seed_times, timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.kinds import TASK_KINDS

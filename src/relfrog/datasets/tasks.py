@@ -17,7 +17,7 @@ from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 from relfrog.datasets import autocomplete
 from relfrog.datasets.external import read_labels
 from relfrog.datasets.key_views import SourceKeys, find_source_keys
-from relfrog.datasets.label_rules import (
+from relfrog.datasets.label_checks import (
     NoLabels,
     check_entities,
     check_labels,
@@ -35,7 +35,13 @@ from relfrog.datasets.task_file import (
 )
 from relfrog.errors import TaskError
 
-__all__ = ["asked_entities", "load_task", "read_task_manifest", "task_from", "task_names"]
+__all__ = [
+    "asked_entities",
+    "load_task",
+    "read_task_manifest",
+    "task_from",
+    "task_names",
+]
 
 
 class _StoredLabels(BaseTask):

@@ -9,14 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.errors import DatasetError, SchemaError
-from relfrog.importing.mapping import (
-    Corrections,
-    ForeignKeyMapping,
-    ImportMapping,
-    Notice,
-    TableCorrections,
-    read_corrections,
-)
+from relfrog.importing.corrections import Corrections, TableCorrections, read_corrections
+from relfrog.importing.mapping import ForeignKeyMapping, ImportMapping, Notice
 from relfrog.importing.record import read_record
 from relfrog.importing.selection import Catalog, Selection, matching
 from relfrog.io.sources import SourceTable

@@ -1,4 +1,4 @@
-"""What labels must be, whatever they come from: SQL, a file beside the manifest, or a column."""
+"""Checks of labels, wherever they come from: SQL, files or a column."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def check_label_frame(task: Task, frame: pd.DataFrame) -> None:
 
 
 def check_entities(frame: pd.DataFrame, entity: str, time: str) -> None:
-    """Refuse entities that are no row numbers, or come twice at a time."""
+    """Refuse entities that are no rows of their table, or have two labels at one time."""
     values = frame[entity]
     if values.isna().any():
         raise TaskError(
