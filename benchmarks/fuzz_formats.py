@@ -29,7 +29,7 @@ from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.tasks import load_task
 from relfrog.features.columns import Columns
 from relfrog.graph.relational import build_graph, open_graph
-from relfrog.importing.mapping import read_corrections
+from relfrog.importing.corrections import read_corrections
 from relfrog.models.auto import read_blend
 from relfrog.models.booster_file import checked_model, load_lightgbm
 from relfrog.models.postprocessing.bundle import load_postprocessing
@@ -268,6 +268,9 @@ def tiny_dataset(folder: Path) -> Path:
         frame.to_parquet(task / f"{split}.parquet")
     columns = {c: {"source": [c], "role": "value"} for c in ("id", "who", "at", "x", "name")}
     record = {name: {"key": ["id"], "columns": columns} for name in ("people", "orders")}
+    (folder / "keys").mkdir()
+    for name, rows in (("people", 4), ("orders", 12)):
+        pd.DataFrame({"id": range(rows)}).to_parquet(folder / "keys" / f"{name}.parquet")
     (folder / "import.json").write_text(json.dumps({"tables": record}))
     return folder
 
