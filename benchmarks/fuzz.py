@@ -36,7 +36,7 @@ from typing import Any
 import yaml
 
 import relfrog
-from fuzz_formats import OWNED, make_formats, mangled, mutated
+from fuzz_formats import FORMATS, OWNED, make_formats, mangled, mutated
 from relfrog.config import Config, parse_settings, read_preset
 from relfrog.importing import plan_import
 from relfrog.testing import random_database
@@ -173,59 +173,69 @@ def try_case(name: str, seed: int, store: Path, folder: Path) -> Outcome:
     return Outcome("success")
 
 
-#: How long a case may take.
-HANG = 20.0
-
-
-def read_files(name: str, first: int, count: int, folder: str) -> dict[str, Any]:
-    """Read changed files of one format; runs in a process of its own."""
+def read_files(names: list[str], first: int, count: int, folder: str) -> None:
+    """Read changed files of some formats, and write what came of them; in a process of its own."""
     import os
 
-    place = Path(folder) / name.replace(" ", "-")
+    place = Path(folder) / f"formats-{os.getpid()}"
     os.chdir(folder)
-    stored = Path(__file__).parents[1] / "tests" / "stored" / "format-1" / "run"
-    form = make_formats(place, stored)[name]
-    found: Counter[str] = Counter()
-    slowest, defects = 0.0, []
-    for number in range(first, first + count):
-        began = time.monotonic()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                form.try_case(random.Random(f"{name} {number}"))
-            found["read"] += 1
-        except relfrog.RelFrogError:
-            found["refused"] += 1
-        except Exception as error:
-            at = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{Path(at.filename).name}:{at.lineno}"
-            defects.append(f"{name} {number}: {type(error).__name__}: {error} at {where}"[:300])
-        slowest = max(slowest, time.monotonic() - began)
-    shutil.rmtree(place)
-    if any(Path(folder).rglob(OWNED)):
-        defects.append(f"{name}: a file was made")
-    return {**found, "slowest_seconds": round(slowest, 2), "defects": defects}
+    formats = make_formats(place, STORED, names)
+    for name in names:
+        found: Counter[str] = Counter()
+        slowest, defects = 0.0, []
+        for number in range(first, first + count):
+            began = time.monotonic()
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    formats[name].try_case(random.Random(f"{name} {number}"))
+                found["read"] += 1
+            except relfrog.RelFrogError:
+                found["refused"] += 1
+            except Exception as error:
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{Path(at.filename).name}:{at.lineno}"
+                defects.append(f"{name} {number}: {type(error).__name__}: {error} at {where}"[:300])
+            slowest = max(slowest, time.monotonic() - began)
+        if any(Path(folder).rglob(OWNED)):
+            defects.append(f"{name}: a file was made")
+        content = {**found, "slowest_seconds": round(slowest, 2), "defects": defects}
+        Path(folder, f"{name}.result").write_text(json.dumps(content))
 
 
-def try_formats(count: int, first: int, only: str | None = None) -> dict[str, Any]:
-    """Read changed files of every format: how many were refused, and what went wrong."""
+STORED = Path(__file__).parents[1] / "tests" / "stored" / "format-1" / "run"
+
+
+def try_formats(count: int, first: int, names: list[str], minutes: float) -> dict[str, Any]:
+    """Read changed files of every format: how many were refused, and what went wrong.
+
+    A process that crashes or hangs is a defect of the format it was reading; the others go on.
+    """
     import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
 
-    stored = Path(__file__).parents[1] / "tests" / "stored" / "format-1" / "run"
     result: dict[str, Any] = {}
+    spawn = multiprocessing.get_context("spawn")
+    end = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as folder:
-        names = list(make_formats(Path(folder, "names"), stored))
-        spawn = multiprocessing.get_context("spawn")
-        for name in [only] if only else names:
-            with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-                try:
-                    job = pool.submit(read_files, name, first, count, folder)
-                    result[name] = job.result(timeout=HANG + count)
-                except (BrokenProcessPool, TimeoutError) as error:
-                    result[name] = {"defects": [f"{name}: {type(error).__name__}: {error}"]}
-            print(name, json.dumps(result[name])[:500], flush=True)
+        waiting = list(names)
+        while waiting and time.monotonic() < end:
+            process = spawn.Process(target=read_files, args=(waiting, first, count, folder))
+            process.start()
+            process.join(max(1.0, end - time.monotonic()))
+            hangs = process.is_alive()
+            if hangs:
+                process.kill()
+                process.join()
+            for name in list(waiting):
+                file = Path(folder, f"{name}.result")
+                if file.exists():
+                    result[name] = json.loads(file.read_text())
+                    waiting.remove(name)
+            if waiting and not hangs:
+                result[waiting[0]] = {"defects": [f"{waiting[0]}: ended by {process.exitcode}"]}
+                waiting.pop(0)
+    for name in waiting:
+        result[name] = {"defects": [], "not_reached": True}
     return result
 
 
@@ -290,17 +300,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--debug", action="store_true", help="say where a traceback ended")
     parser.add_argument("--formats", type=int, default=0, help="so many files of each format")
-    parser.add_argument("--format", help="of this one alone")
+    parser.add_argument("--format", action="append", help="of this one alone; may be repeated")
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from small_store import make_store
 
     if options.formats:
-        found = try_formats(options.formats, options.first, options.format)
+        names = options.format or list(FORMATS)
+        found = try_formats(options.formats, options.first, names, options.minutes)
+        print(json.dumps(found, indent=1, ensure_ascii=False))
         if options.out:
             before = json.loads(options.out.read_text()) if options.out.exists() else {}
-            entry = {"command": " ".join(["python", *sys.argv]), "formats": found}
-            text = json.dumps({**before, "formats": entry}, indent=1, ensure_ascii=False)
+            command = " ".join(["python", *sys.argv])
+            entries = {name: {"command": command, **one} for name, one in found.items()}
+            formats = {**before.get("formats", {}), **entries}
+            text = json.dumps({**before, "formats": formats}, indent=1, ensure_ascii=False)
             options.out.write_text(text + "\n", encoding="utf-8")
         sys.exit(any(one["defects"] for one in found.values()))
     if options.journeys:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -39,7 +39,7 @@ from relfrog.runs.run import Run
 from relfrog.support.files import load_tensors
 from relfrog.support.forms import read_json
 
-__all__ = ["Format", "make_formats", "mangled", "mutated", "odd"]
+__all__ = ["FORMATS", "Format", "make_formats", "mangled", "mutated", "odd"]
 
 OWNED = "relfrog-was-here"
 
@@ -204,7 +204,7 @@ def _column(rng: random.Random, values: pa.ChunkedArray) -> pa.Array:
         lambda: pa.array(rng.choices(["a", "b", None], k=count)).dictionary_encode(),
         lambda: pa.array(rng.choices([{"a": 1}, None], k=count)),
         lambda: pa.array([b"\xff"] * count),
-        lambda: values.take(pa.array(rng.sample(range(count), count))).combine_chunks(),
+        lambda: values.take(pa.array(rng.sample(range(count), count), pa.int64())).combine_chunks(),
     ])()  # fmt: skip
 
 
@@ -275,12 +275,23 @@ def tiny_dataset(folder: Path) -> Path:
     return folder
 
 
-def make_formats(folder: Path, stored: Path) -> dict[str, Format]:
-    """All formats, in a folder of their own.
+#: All formats, the quickest first.
+FORMATS = (
+    "roles.json", "metrics.json", "history.jsonl", "baselines.json", "blend.json",
+    "postprocessing.json", "baseline.json", "lightgbm.json", "database.json", "graph.json",
+    "columns.json", "columns.safetensors", "model.safetensors", "lightgbm.txt", "import.json",
+    "run.json", "labels.parquet", "table.parquet", "task manifest.yaml", "dataset manifest.yaml",
+    "mapping.yaml", "config.yaml",
+)  # fmt: skip
+
+
+def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> dict[str, Format]:
+    """Formats, in a folder of their own.
 
     Args:
         folder: Where their samples are written.
         stored: A run folder with a network.
+        names: Which.
     """
     run = Path(shutil.copytree(stored, folder / "run"))
     about, config = read_run(run)
@@ -374,4 +385,5 @@ def make_formats(folder: Path, stored: Path) -> dict[str, Format]:
         "table.parquet": (dataset / "db" / "orders.parquet", as_parquet, read_dataset),
         "labels.parquet": (task / "train.parquet", as_parquet, read_task),
     }  # fmt: skip
-    return {name: Format(*parts) for name, parts in read.items()}
+    assert set(read) == set(FORMATS)
+    return {name: Format(*read[name]) for name in names}

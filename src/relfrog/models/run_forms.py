@@ -101,7 +101,7 @@ class CompleteRun(RunFile, kw_only=True):
     labels: dict[str, Any]
     weights: Count
     epochs: Count
-    best_epoch: Count
+    best_epoch: Annotated[int, Meta(ge=-1)]
     seconds: Annotated[float, Meta(ge=0)]
     peak_memory_bytes: Count
     postprocessing: bool = False

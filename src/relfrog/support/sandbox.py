@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ class Ended(Exception):
         self.late = late
 
 
+@dataclass(frozen=True)
 class Limits:
     """What a job may use.
 
@@ -78,8 +80,9 @@ class Limits:
         disk: Bytes of any file that it writes.
     """
 
-    def __init__(self, seconds: float, memory: int, disk: int) -> None:
-        self.seconds, self.memory, self.disk = seconds, memory, disk
+    seconds: float
+    memory: int
+    disk: int
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from relfrog.errors import DatasetError, TaskError, unknown
 from relfrog.graph.resolution import prove_full_resolution
 from relfrog.importing.record import read_record
 from relfrog.support.forms import read_yaml
-from relfrog.support.text import folder_names
+from relfrog.support.text import folder_names, is_identifier
 
 __all__ = ["CheckReport", "Finding", "check"]
 
@@ -136,11 +136,13 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
         if content.get(key) is not None:
             try:
                 stamp = pd.Timestamp(content[key])
+                if stamp is pd.NaT:
+                    raise ValueError
                 if stamp.tzinfo is not None:
                     report.error(
                         path.name, f"{key} {content[key]} has a time zone", "Write it in UTC."
                     )
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, OverflowError):
                 report.error(
                     path.name, f"{key} {content[key]!r} is not a time", "Write 2024-06-30."
                 )
@@ -156,6 +158,10 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
         for key in ("pkey", "time_col"):
             if spec.get(key) is not None and not isinstance(spec[key], str):
                 report.error(f"{path.name}: {name}", f"{key} must be a column's name", remedy)
+        time = spec.get("time_col")
+        if isinstance(time, str) and not is_identifier(time):
+            text = f"RelBench cannot filter by a time column of this name: {time}"
+            report.error(f"{path.name}: {name}", text, "Rename it: letters, digits and _ only.")
         if not isinstance(spec.get("fkeys", {}), dict):
             report.error(f"{path.name}: {name}", "fkeys must map columns to tables", remedy)
         if not isinstance(name, str) or folder_names([name])[name] != name:
