@@ -139,7 +139,7 @@ def read_tables(dataset: Dataset) -> list[TableFile]:
         path = Path(dataset.db_dir) / f"{name}.parquet"
         try:
             file = pq.ParquetFile(path)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, NotImplementedError) as error:
             raise DatasetError(
                 f"table {name}: {path} cannot be read ({str(error).splitlines()[0]}). "
                 f"See all findings: relfrog check {dataset.dataset_dir}"
@@ -184,7 +184,7 @@ def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
         loose = [name for name in exact if keys[name].dtype.kind in "fO"]
         if loose:
             keys[loose] = pd.read_parquet(path, columns=loose, dtype_backend="numpy_nullable")
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, NotImplementedError) as error:
         raise DatasetError(
             f"{path} cannot be read: {str(error).splitlines()[0]}. Import the database again."
         ) from None

@@ -211,7 +211,7 @@ class SourceKeys:
             path = self._folder / "db" / f"{table}.parquet"
             try:
                 frame = pd.read_parquet(path, columns=[column], dtype_backend="numpy_nullable")
-            except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            except (OSError, ValueError, KeyError, pa.ArrowException, NotImplementedError) as error:
                 text = str(error).splitlines()[0]
                 raise DatasetError(f"{path} cannot be read: {text}.") from None
             self._values[table, column, False] = _plain(frame[column])

@@ -19,6 +19,7 @@ from relbench.base import Database, Table
 
 from relfrog.datasets.dataset import TableFile, read_tables
 from relfrog.datasets.protocols import Dataset
+from relfrog.errors import DatasetError
 from relfrog.graph.relational import ForeignKey, foreign_keys, parent_pointers
 from relfrog.importing.record import read_record
 from relfrog.support.inherited_times import Contradiction, Link, inherit_times
@@ -86,7 +87,13 @@ def read_known_from(tables: list[TableFile]) -> KnownFrom:
     for table in tables:
         wanted = [table.pkey, table.time_col, *table.fkeys]
         columns = [name for name in dict.fromkeys(wanted) if name in table.columns]
-        frame = pd.read_parquet(table.path, columns=columns)
+        try:
+            frame = pd.read_parquet(table.path, columns=columns)
+        except (OSError, ValueError, TypeError, NotImplementedError) as error:  # and Arrow's
+            text = " ".join(str(error).split())[:300]
+            raise DatasetError(
+                f"table {table.name}: {table.path} cannot be read ({text})."
+            ) from None
         frame = frame if columns else pd.DataFrame(index=range(table.rows))
         keys = {column: parent for column, parent in table.fkeys.items() if column in columns}
         time = table.time_col if table.time_col in columns else None

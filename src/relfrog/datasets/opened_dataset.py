@@ -71,7 +71,9 @@ class OpenedDataset(RelBenchDataset):
         """Read all tables."""
         try:
             db = super().make_db()
-        except (OSError, ValueError, LookupError, TypeError) as error:  # includes Arrow's
+        except (
+            OSError, ValueError, LookupError, TypeError, NotImplementedError, OverflowError
+        ) as error:  # fmt: skip
             text = " ".join(str(error).split())[:300]
             raise DatasetError(
                 f"{self.dataset_dir}: its tables cannot be read ({text}). Restore the files, or "

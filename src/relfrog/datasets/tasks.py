@@ -114,7 +114,9 @@ class _StoredLabels(BaseTask):
                 table = Table(frame, self._label_keys(), None, self.time_col)
             else:
                 table = super().get_table(split, False, self._timed_first(split, db))
-        except (OSError, LookupError, TypeError, ValueError, OverflowError) as error:  # and Arrow's
+        except (
+            OSError, LookupError, TypeError, ValueError, OverflowError, NotImplementedError
+        ) as error:  # fmt: skip
             text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise TaskError(f"{split} split: labels cannot be read ({text})") from None
         inputs = [self.time_col, self.entity_col]

@@ -100,7 +100,7 @@ def _check_records(opened: Dataset, report: CheckReport) -> None:
         place = f"keys/{name}.parquet"
         try:
             file = pq.read_table(folder / place)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, NotImplementedError) as error:
             text = f"the source's keys cannot be read: {_first_line(error)}"
             report.error(place, text, "Import the database again.")
             continue
@@ -193,7 +193,7 @@ def _check_files(opened: Dataset, report: CheckReport) -> bool:
             with pq.ParquetFile(path) as file:
                 for _ in file.iter_batches():  # damaged pages are only noticed on reading
                     pass
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, NotImplementedError) as error:
             text = f"db/{path.name} is not a Parquet file, or damaged: {str(error).splitlines()[0]}"
             report.error(name, text, "Restore the file.")
             continue
