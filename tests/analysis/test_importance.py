@@ -15,7 +15,8 @@ from relfrog.analysis.changed_tables import ChangedTask, run_on, shuffle_feature
 from relfrog.analysis.importance import importance
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.graph.sampler import TemporalSampler
-from relfrog.support.files import read_json, write_json
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 from small_store import fit
 
 
@@ -62,6 +63,7 @@ def test_shuffled_features_are_those_of_the_shuffled_table(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["orders", "labels of the task"])
 @pytest.mark.parametrize("model", ["frog", "lightgbm", "recent", "global-mean"])
 def test_what_is_hidden_cannot_matter(store: Path, tmp_path: Path, model: str, table: str) -> None:
