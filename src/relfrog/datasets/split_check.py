@@ -21,7 +21,7 @@ _SURE = 3.0
 #: Fewer labels, or labels of the rarer class, cannot be scored.
 _FEW, _FEW_RARE = 20, 5
 #: With fewer, scores are coarse.
-_COARSE, _COARSE_RARE = 100, 20
+_COARSE, _COARSE_RARE = 200, 50
 
 
 @dataclass(frozen=True)
