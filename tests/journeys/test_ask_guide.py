@@ -11,7 +11,7 @@ from helpers import blocks
 from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.demo import DEMO_TASKS
 from relfrog.datasets.key_views import find_source_keys
-from relfrog.datasets.labels import run_sql
+from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.tasks import load_task
 from relfrog.queries.new_task import plan_query
 

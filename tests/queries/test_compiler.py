@@ -15,7 +15,7 @@ from relbench.base import Database, Table
 
 from helpers import examples
 from oracles.slow_query import slow_labels
-from relfrog.datasets.labels import run_sql
+from relfrog.datasets.label_sql import run_sql
 from relfrog.errors import QueryError
 from relfrog.queries.analysis import Question, analyse
 from relfrog.queries.compiler import compile_question, forecast_step

@@ -13,7 +13,7 @@ from bare_shop import BUYS
 from helpers import inside
 from relfrog import add_task
 from relfrog.datasets.dataset import open_dataset
-from relfrog.datasets.labels import run_sql
+from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import QueryError, UsageError
 from relfrog.queries.new_task import add_tasks, plan_query

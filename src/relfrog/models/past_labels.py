@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from relfrog.errors import RunError
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.model import Model, TableChange
-from relfrog.support.files import read_json, write_json
+from relfrog.models.run_forms import Constant
+from relfrog.support.arrays import unique_pairs
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
@@ -36,6 +39,9 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+#: Labels of slices that are sorted at once, to bound the memory.
+AT_ONCE = 2_000_000
 
 
 def label_rows(kind: str, labels: NDArray[Any], about: dict[str, Any]) -> Floats:
@@ -116,10 +122,15 @@ def slice_medians(values: Floats, begin: Ints, end: Ints) -> Floats:
     """Medians of values[begin:end], NaN for empty slices. Shape [n, outputs]."""
     found = np.full((len(begin), values.shape[1]), np.nan)
     some = np.flatnonzero(end > begin)
-    pairs, place = np.unique(np.stack([begin[some], end[some]], 1), axis=0, return_inverse=True)
-    if len(pairs):
-        medians = np.stack([np.median(values[first:last], axis=0) for first, last in pairs])
-        found[some] = medians[place.ravel()]
+    first, last, place = unique_pairs(begin[some], end[some])
+    medians = np.empty((len(first), values.shape[1]))
+    lengths = last - first
+    # Slices of the same length are one array; long ones are looked at a few at a time.
+    for length in np.unique(lengths):
+        alike = np.flatnonzero(lengths == length)
+        for part in np.array_split(alike, 1 + len(alike) * length // AT_ONCE):
+            medians[part] = np.median(values[first[part, None] + np.arange(length)], axis=1)
+    found[some] = medians[place]
     return found
 
 
@@ -161,14 +172,9 @@ class PastModel(Model):
 
     def load(self, folder: Path) -> None:
         """Read JSON."""
-        found = read_json(folder / self.FILE)
-        try:
-            self.constant = np.array(found["constant"], float).reshape(-1)
-            self.last = None if found["last"] is None else int(found["last"])
-            wrong = len(self.constant) != self.past.values.shape[1]
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{folder / self.FILE} is damaged ({error}). Train again.") from None
-        if wrong:
+        found = read_json(folder / self.FILE, Constant)
+        self.constant, self.last = np.array(found["constant"], float), found["last"]
+        if len(self.constant) != self.past.values.shape[1]:
             raise RunError(f"{folder / self.FILE} does not fit the labels. Train again.")
 
     def predict(

@@ -14,7 +14,7 @@ from relbench.base import Database
 
 from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.key_views import SourceKeys, find_source_keys
-from relfrog.datasets.labels import run_sql
+from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.task_splits import need_times
 from relfrog.errors import RelFrogError

@@ -380,8 +380,6 @@ def load_run(folder: str | Path, *, device: str = "cpu") -> Run:
     about, config = read_run(folder)
     if about["status"] != "complete":
         raise RunError(f"{folder}: training has not ended. Go on with: {resume_command(folder)}")
-    if not isinstance(about.get("labels"), dict):
-        raise RunError(f"{folder}: damaged (run.json has no labels). Train again.")
     return Run(folder, about, config, chosen_device(device))
 
 
