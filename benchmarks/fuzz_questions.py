@@ -31,6 +31,8 @@ from relfrog.queries.schema import ForeignKey, QuerySchema, QueryTable
 
 #: No input may take longer, in seconds of processor time.
 LONGEST = 2.0
+#: The share of questions that could be answered before they are damaged.
+FITTING = 0.15
 #: Of questions that compile, DuckDB is asked about two in so many.
 BOUND = 40
 _TYPES = {"integer": "BIGINT", "number": "DOUBLE", "text": "VARCHAR", "boolean": "BOOLEAN",
@@ -65,9 +67,9 @@ SCHEMA = QuerySchema(
 )  # fmt: skip
 
 
-def draw(rng: random.Random) -> str:
-    """A question from pieces that fit, more or less."""
-    if rng.random() < 0.4:
+def draw(rng: random.Random, fitting: float = 0.4) -> str:
+    """A question from pieces that fit, more or less; a share of them can be answered."""
+    if rng.random() < fitting:
         return _fitting(rng)
     entity = rng.choice(["users", "users", "items", "regions", "orders"])
     target = _expression(rng, 2, True)
@@ -220,7 +222,7 @@ def try_all(seed: int, numbers: range) -> tuple[Counter[str], list[str], int, fl
     slowest, connection, bound = 0.0, tables(), 0
     for number in numbers:
         rng = random.Random(f"{seed} {number}")
-        text = damage(rng, draw(rng))
+        text = damage(rng, draw(rng, FITTING))
         began = time.process_time()
         try:
             bind = number % BOUND < 2
