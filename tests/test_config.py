@@ -12,8 +12,6 @@ import pytest
 import yaml
 
 from relfrog.config import (
-    CHOICES,
-    RANGES,
     SIZES,
     Config,
     default_settings,
@@ -23,6 +21,7 @@ from relfrog.config import (
     resolve,
 )
 from relfrog.errors import UsageError
+from relfrog.setting_values import CHOICES, RANGES
 
 NAMES = [entry.name for entry in fields(Config)]
 #: A value of every setting that is not its default.
@@ -31,7 +30,8 @@ OTHER: dict[str, Any] = {
        for name, choices in CHOICES.items()},
     **{name: (type(getattr(Config(), name)))(low if low != getattr(Config(), name) else high)
        for name, (low, high) in RANGES.items()},
-    "fd_orthonormal": True, "fd_final": True, "refit": True, "text": "hash",
+    "fd_orthonormal": True, "fd_final": True, "fd_training": True, "fd_false_negatives": True,
+    "edge_bias": True, "gate_norm": True, "seed_context": False, "refit": True, "text": "hash",
     "threshold": "cost:5",
 }  # fmt: skip
 

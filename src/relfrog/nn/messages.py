@@ -21,6 +21,7 @@ from relfrog.nn.aggregation import (
     matched_sum,
 )
 from relfrog.nn.batch_plan import Links, RouteLinks
+from relfrog.nn.pair_message import PairMessage
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
 
@@ -245,9 +246,16 @@ MESSAGES: dict[type[Paradigm], type[nn.Module]] = {
 }
 
 
-def message_for(paradigm: Paradigm) -> type[nn.Module]:
-    """The message class of a paradigm; by default Eq. (10), which fits any route."""
+def message_for(paradigm: Paradigm, kind: str = "linear") -> type[nn.Module]:
+    """The message class of a paradigm; by default Eq. (10), which fits any route.
+
+    Args:
+        paradigm: the paradigm.
+        kind: what stands in the place of Eq. (10): "linear" for itself, "pair" for `PairMessage`.
+    """
+    found: type[nn.Module] = CoOccurrenceMessage
     for base in type(paradigm).__mro__:
         if base in MESSAGES:
-            return MESSAGES[base]
-    return CoOccurrenceMessage
+            found = MESSAGES[base]
+            break
+    return PairMessage if kind == "pair" and found is CoOccurrenceMessage else found

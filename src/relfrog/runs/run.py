@@ -223,8 +223,11 @@ class Run:
         names = ["route", "paradigm", "u", "v", "w", "gate"]
         run = self.network_member or self
         try:
-            found = [[entry[name] for name in names] for entry in run._read("roles.json", list)]
-            roles = [role_of(float(entry[-1])) for entry in found]
+            entries = run._read("roles.json", list)
+            found = [[entry[name] for name in names] for entry in entries]
+            roles = [
+                role_of(float(entry["gate"]), float(entry.get("bound", 0.0))) for entry in entries
+            ]
         except (KeyError, TypeError, ValueError) as error:
             raise run._damaged("roles.json", error) from None
         return pd.DataFrame(found, columns=names).assign(role=roles)
