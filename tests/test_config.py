@@ -138,6 +138,28 @@ def test_presets_load(name: str) -> None:
     assert {key: getattr(config, key) for key in settings} == settings
 
 
+#: What the paper's authors' released code does where the paper leaves it open.
+AUTHORS = {
+    "history": "off", "aggregation": "sum", "strategy": "uniform", "completion": "against",
+    "regime": "rolling", "activation": "none", "head": "linear", "edge_bias": True,
+    "gate_mean": "all", "gate_norm": False, "gate_at": "average", "random_gates": "uniform",
+    "message": "linear", "fd_start": "normal", "fd_directions": "both", "fd_final": True,
+    "fd_negatives": 1, "fd_false_negatives": True, "fd_every": "epoch", "fd_training": True,
+    "encoder": "resnet", "encoder_depth": 4, "encoder_dropout": 0.2, "text": "glove",
+    "ages_from": "seed", "seed_context": False, "optimizer": "adam", "weight_decay": 1e-6,
+    "clip": 0.0, "average": 0.0, "schedule": "constant", "steps_per_epoch": 0, "alpha": 0.99,
+    "beta": 1e-6, "gamma": 0.1, "channels": 128,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", ["driver-dnf", "driver-top3", "driver-position"])
+def test_the_paper_as_its_authors_ran_it(task: str) -> None:
+    settings = read_preset(f"paper/rel-f1-{task}")
+    assert {name: settings[name] for name in AUTHORS} == AUTHORS
+    assert settings["hops"] == max(3, 2 * settings["layers"])
+    assert settings["patience"] == settings["epochs"]
+
+
 def test_there_are_presets() -> None:
     assert "paper/rel-f1-driver-dnf" in presets()
     assert presets() == sorted(presets())

@@ -11,7 +11,7 @@ from oracles.schemas import RACING
 from oracles.slow_network import slow_gates
 from relfrog.graph.relational import foreign_keys
 from relfrog.graph.routes import Route, find_routes
-from relfrog.nn.roles import RoleMode, Roles, role_of
+from relfrog.nn.roles import GateOptions, RoleMode, Roles, role_of, saturated
 
 SIZE = 4
 ROUTES = find_routes(foreign_keys(RACING), COMPLETION["both"])

@@ -57,7 +57,7 @@ def train_command(
     DATASET is a dataset folder or a RelBench name, TASK one of its tasks. The weights with the
     best validation metric are kept. After Ctrl-C, continue with --resume.
     """
-    from relfrog.cli.summaries import run_summary
+    from relfrog.cli.run_summaries import run_summary
     from relfrog.runs.train import train
     from relfrog.training.progress import TrainingProgress
 
@@ -115,7 +115,7 @@ def evaluate_command(
             }
         )  # fmt: skip
     else:
-        from relfrog.cli.summaries import score_table
+        from relfrog.cli.run_summaries import score_table
 
         click.echo(f"{opened.about['task']}, {split}, {regime}, {rows:,} seeds")
         click.echo(score_table(metrics))
@@ -194,7 +194,7 @@ def predict_command(
     where = write_frame(frame, out, table=table, overwrite=overwrite)
     click.echo(f"{len(frame):,} predictions written to {where}", err=True)
     if entities is None and not everyone:
-        from relfrog.cli.summaries import population_words
+        from relfrog.cli.run_summaries import population_words
 
         asked = opened.population(at)
         if asked.others or asked.rule != "sql":
@@ -217,7 +217,7 @@ def roles_command(run: tuple[Path, ...], seeds: int, as_json: bool) -> None:
     Several runs of a task, or --seeds, show on which roles they agree. A route is undecided if its
     gate is near 0.5, if it only followed the clock of its running average, or if runs disagree.
     """
-    from relfrog.cli.summaries import member_note, role_table
+    from relfrog.cli.run_summaries import member_note, role_table
     from relfrog.runs.run import load_run
 
     if len(run) > 1 or seeds > 1:
@@ -340,7 +340,7 @@ def explain_command(
     each table the newest time used is shown, which is never later than the prediction.
     """
     from relfrog.analysis.explanation import explain
-    from relfrog.cli.summaries import explanation
+    from relfrog.cli.run_summaries import explanation
     from relfrog.runs.run import load_run
 
     opened = load_run(run, device=device)

@@ -1,8 +1,8 @@
 """Row encoder of RelBench's models: columns side by side, through residual blocks.
 
 Each column has a vector of its own, and the first block reads all of them concatenated, where
-`RowEncoder` sums them. A column's vector is linear in its inputs, and so is what the first block makes
-of it, so that both maps are multiplied with each other once per step, not with every row.
+`RowEncoder` sums them. A column's vector is linear in its inputs, and so is what the first block
+makes of it, so that both maps are multiplied with each other once per step, not with every row.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ SEEDS = "seeds"
 def role_agreement(runs: Sequence[Run]) -> pd.DataFrame:
     """The role of each route on which runs agree, with their gates.
 
-    A route is undecided if it is a node in one run and an edge in another, or if half of the runs or
-    more cannot tell.
+    A route is undecided if it is a node in one run and an edge in another, or if half of the runs
+    or more cannot tell.
 
     Args:
         runs: runs of one task with learned roles, such as those of several seeds.
