@@ -93,7 +93,7 @@ def test_counts_are_those_of_a_plain_loop() -> None:
 
 
 def test_wrong_names_say_what_to_write() -> None:
-    with pytest.raises(UsageError, match=r"no text model 'bert'.*ngrams, sentence-transformers"):
+    with pytest.raises(UsageError, match=r"no text model 'bert'.*ngrams, glove, sentence"):
         text_model("bert")
     with pytest.raises(UsageError, match="takes no 'x'"):
         text_model("ngrams:x")

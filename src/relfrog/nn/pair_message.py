@@ -18,7 +18,7 @@ from relfrog.nn.aggregation import (
     add_product,
     first,
     largest,
-    linked_sum,
+    reciprocal_weight_sum,
 )
 from relfrog.nn.batch_plan import Links, RouteLinks
 from relfrog.support.jit import compiled
@@ -57,8 +57,8 @@ class PairMessage(nn.Module):
         share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
         own = self.w(first(h_w, links.v.targets)) * share
         if weights is not None:
-            total = linked_sum(weights, links.v) + 1e-9
-            return add_product(own, pair_sum(u, v, links, weights) / total, self.m.weight)
+            total = reciprocal_weight_sum(weights, links.v, {} if cache is None else cache)
+            return add_product(own, pair_sum(u, v, links, weights) * total, self.m.weight)
         if self.aggregation is Aggregation.MAX:
             sent = (u.index_select(0, links.u.source) + v.index_select(0, links.v.source)).relu_()
             each = torch.arange(len(sent), device=sent.device)
@@ -139,18 +139,21 @@ def _arrays(*tensors: Tensor) -> list[Any]:
 @compiled
 def _forward(u: Any, of_u: Any, v: Any, of_v: Any, weights: Any, begin: Any, out: Any) -> None:
     """out[w] = sum over its matches of weights[v] * relu(u + v)."""
+    zero = u.dtype.type(0)  # a plain 0 would make everything double precision
     for w in range(len(out)):
         total = out[w]
-        total[:] = 0
+        total[:] = zero
         for match in range(begin[w], begin[w + 1]):
             left, right = u[of_u[match]], v[of_v[match]]
             if len(weights):
                 weight = weights[of_v[match]]
                 for c in range(len(total)):
-                    total[c] += max(left[c] + right[c], 0) * weight[c]
+                    value = left[c] + right[c]
+                    total[c] += (value if value > zero else zero) * weight[c]
             else:
                 for c in range(len(total)):
-                    total[c] += max(left[c] + right[c], 0)
+                    value = left[c] + right[c]
+                    total[c] += value if value > zero else zero
 
 
 @compiled
@@ -159,21 +162,28 @@ def _backward(
     position: Any, begin: Any, by_mine: Any, by_weight: Any,
 ) -> None:  # fmt: skip
     """Gradients by the rows of one end, and by the weights if they are `own` to that end."""
+    zero = mine.dtype.type(0)
     for row in range(len(by_mine)):
         total, left = by_mine[row], mine[row]
-        total[:] = 0
+        total[:] = zero
         if len(by_weight):
-            by_weight[row] = 0
+            by_weight[row] = zero
         for link in range(begin[row], begin[row + 1]):
             there = of_other[position[link]]
             right, into = other[there], grad[target[link]]
             if not len(weights):
                 for c in range(len(total)):
-                    total[c] += into[c] if left[c] + right[c] > 0 else 0
+                    total[c] += into[c] if left[c] + right[c] > zero else zero
                 continue
             weight = weights[row if own else there]
-            for c in range(len(total)):
-                total[c] += into[c] * weight[c] if left[c] + right[c] > 0 else 0
             if len(by_weight):
+                weighed = by_weight[row]
                 for c in range(len(total)):
-                    by_weight[row, c] += into[c] * max(left[c] + right[c], 0)
+                    value = left[c] + right[c]
+                    back = into[c] if value > zero else zero
+                    total[c] += back * weight[c]
+                    weighed[c] += back * value
+            else:
+                for c in range(len(total)):
+                    back = into[c] if left[c] + right[c] > zero else zero
+                    total[c] += back * weight[c]
