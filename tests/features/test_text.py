@@ -10,7 +10,7 @@ import pytest
 
 from relfrog.errors import UsageError
 from relfrog.features._ngrams import as_points, count_buckets
-from relfrog.features.text import TEXT_MODELS, TextModel, restore_text_model, text_model
+from relfrog.features.text import TEXT_MODELS, Ngrams, TextModel, restore_text_model, text_model
 
 ODD = ["🐸", "张伟", "İstanbul", "\ud800 half", "a\x00b", "x" * 100_000, "!?", "  ", "é", "é", "ﬃ"]
 WORDS = "red green blue fast slow train plane ticket visa hotel cheap late".split()
@@ -208,3 +208,12 @@ def test_glove_without_its_package_says_what_to_install(monkeypatch: pytest.Monk
         text_model("glove")
     with pytest.raises(UsageError, match="takes no 'x'"):
         text_model("glove:x")
+
+
+def test_long_texts_are_fitted_by_their_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket that no text has tells how many texts there were."""
+    for letters, fitted in ((10**6, 100), (300, 10), (3, 1)):
+        monkeypatch.setattr("relfrog.features.text.MOST_FITTED", letters)
+        model = Ngrams(2)
+        model.fit([f"{number:03} {'abc def ' * 3}xy" for number in range(100)])
+        assert round(float(np.exp(model._idf.max() - 1) - 1)) == fitted
