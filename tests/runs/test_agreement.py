@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import relfrog
+from helpers import inside
 from relfrog.errors import RunError, UsageError
 from relfrog.runs.agreement import other_seeds, role_agreement
 
@@ -52,7 +53,9 @@ def test_what_cannot_be_compared() -> None:
 
 
 @pytest.mark.slow
-def test_other_seeds_are_trained_once(store: Path, tmp_path: Path) -> None:
+def test_other_seeds_are_trained_once(
+    store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     small = {"channels": 8, "epochs": 1, "steps_per_epoch": 2, "model": "frog"}
     run = relfrog.train(store, "buys", tmp_path / "run", settings=small, seed=3, baselines=False)
     runs = other_seeds(run, 2)
@@ -66,6 +69,12 @@ def test_other_seeds_are_trained_once(store: Path, tmp_path: Path) -> None:
     assert ((found["lowest"] <= found["gate"]) & (found["gate"] <= found["highest"])).all()
     bounds = [entry["bound"] for entry in json.loads((run.folder / "roles.json").read_text())]
     assert all(0 < bound <= 0.5 for bound in bounds)
+
+    code, said, _ = inside(capfd, "roles", str(run.folder), "--seeds", "2", "--json")
+    assert (code, json.loads(said)) == (0, found.to_dict("records"))
+    _, said, _ = inside(capfd, "roles", *(str(one.folder) for one in runs))
+    assert f"of {len(found)} routes have a role on which they agree" in said
+    assert all(route in said for route in found["route"])
 
     fixed = relfrog.train(store, "buys", tmp_path / "fixed", roles="edge", settings=small,
                           baselines=False)  # fmt: skip
