@@ -46,8 +46,9 @@ def test_who_can_say_it_in_one_layer(
         variant: worlds.learn(world, 0, steps=120, channels=16, **worlds.VARIANTS[variant]).score
         for variant in (*can, *cannot)
     }
-    assert min(scores[variant] for variant in can) > 0.85, scores
-    assert max(scores[variant] for variant in cannot) < 0.8, scores
+    worst, best = min(scores[one] for one in can), max(scores[one] for one in cannot)
+    assert worst > 0.85, scores
+    assert best < worst - 0.08, scores
 
 
 def test_labels_are_balanced_and_hang_on_one_thing(worlds: ModuleType) -> None:
@@ -61,11 +62,11 @@ def test_labels_are_balanced_and_hang_on_one_thing(worlds: ModuleType) -> None:
             assert orders.nunique() == 1
 
 
-def test_learned_roles_are_as_good_as_the_best_fixed_ones() -> None:
+def test_learned_roles_are_as_good_as_the_best_fixed_ones(worlds: ModuleType) -> None:
     """In the table of the page: within a deviation of the better of node and edge."""
     runs = json.loads((ROOT / "experiments" / "when-roles-matter.json").read_text("utf-8"))["runs"]
-    places = {(run["layers"], run["world"]) for run in runs}
-    assert places
+    places = {(run["layers"], run["world"]) for run in runs if run["seed"] and run["layers"] == 1}
+    assert {world for _, world in places} == set(worlds.WORLDS)
 
     def scores(layers: int, world: str, variant: str) -> list[float]:
         return [
