@@ -13,7 +13,7 @@ import yaml
 
 from relfrog.errors import UsageError, unknown
 from relfrog.kinds import LOSSES, MODELS, TASK_KINDS, models_for, parse_threshold
-from relfrog.support.files import read_yaml
+from relfrog.support.forms import read_yaml
 
 __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets",
            "read_preset", "resolve"]  # fmt: skip

@@ -17,7 +17,8 @@ from relfrog.datasets.metrics import compute_metrics
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.reporting.material import Material
 from relfrog.reporting.sections.table_importance import table_importance
-from relfrog.support.files import read_json, write_json
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 from small_store import fit
 
 

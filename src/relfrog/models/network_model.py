@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
@@ -18,9 +18,11 @@ from relfrog.errors import RunError
 from relfrog.features.columns import Features
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.model import Model, TableChange
+from relfrog.models.run_forms import Epoch
 from relfrog.nn.network import Network
 from relfrog.nn.regression_head import MEAN_LOSSES
 from relfrog.support.files import load_tensors, save_tensors
+from relfrog.support.forms import read_json_lines
 from relfrog.support.threads import thread_limit
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -95,8 +97,7 @@ class NetworkModel(Model):
             if score is not None and self.kind.better(score, best.at.best):
                 best = other
         self._take(best)
-        lines = (best.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
-        self.trials = [json.loads(line) for line in lines]
+        self.trials = read_json_lines(best.folder / "history.jsonl", Epoch)
         self.facts = {
             "weights": sum(p.numel() for p in best.network.parameters()),
             "best_epoch": best.at.best_epoch, "epochs": best.at.epoch,
@@ -193,11 +194,17 @@ class NetworkModel(Model):
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """Predict with the network; see `Model`."""
-        loader = self.prepared.loader(seeds, cutoff=cutoff)
+        # In one order, whatever order they are asked in: in another batch, sums round otherwise.
+        order = np.lexsort((seeds.rows, seeds.times.to_numpy()))
+        loader = self.prepared.loader(seeds.take(order), cutoff=cutoff)
         with thread_limit(self.prepared.config.threads):
-            return predict_seeds(
-                self.network, loader, self.features, torch.device(self.device), request
-            )
+            found = predict_seeds(
+                self.network, loader, self.features, torch.device(self.device),
+                None if request is None else request.take(order),
+            )  # fmt: skip
+        answers = np.empty_like(found)
+        answers[order] = found
+        return answers
 
     def roles(self) -> list[dict[str, Any]]:
         """The average gate of each route."""

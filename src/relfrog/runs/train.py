@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
+from relfrog.datasets.table_rules import check_split_times
 from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.graph.routes import Route
 from relfrog.kinds import MODELS
@@ -23,10 +24,12 @@ from relfrog.models.run_folder import (
     schema_fingerprint,
     versions,
 )
+from relfrog.models.run_forms import Gate
 from relfrog.nn.regression_head import default_loss
 from relfrog.runs.quick_baselines import FILE, score_baselines
 from relfrog.runs.run import Run, chosen_device, load_run
-from relfrog.support.files import locked, read_json, write_json
+from relfrog.support.files import locked, write_json
+from relfrog.support.forms import read_json
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.opened_task import OpenedTask, open_task
@@ -119,6 +122,8 @@ def train(
     size = size or "medium"
     rough = default_settings(1 << 20, size) | (read_preset(preset) if preset else {}) | given
     opened = open_task(dataset, task, **rough)
+    times = opened.dataset.val_timestamp, opened.dataset.test_timestamp
+    check_split_times(opened.db, *times, str(dataset))
     try:
         count = len(opened.seeds("train"))
     except (AssertionError, ValueError, LookupError) as error:
@@ -268,13 +273,11 @@ def _read_roles(roles: str | Path | Mapping[str, float]) -> dict[str, float] | N
         raise UsageError(
             f"roles must be learned, node, edge, random, or a file of gates (got {str(roles)!r})."
         )
-    found = read_json(path)
-    try:
-        if isinstance(found, dict):
-            return {str(route): float(gate) for route, gate in found.items()}
-        return {str(entry["route"]): float(entry["gate"]) for entry in found}
-    except (TypeError, KeyError, ValueError):
-        raise UsageError(f"{path} holds no gates by route. Take the roles.json of a run.") from None
+    remedy = "It must hold gates by route: take the roles.json of a run."
+    found = read_json(path, dict[str, float] | list[Gate], UsageError, remedy)
+    if isinstance(found, dict):
+        return {route: float(gate) for route, gate in found.items()}
+    return {entry["route"]: float(entry["gate"]) for entry in found}
 
 
 def _with_roles(config: Config) -> Config:
