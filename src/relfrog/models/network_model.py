@@ -21,6 +21,7 @@ from relfrog.models.model import Model, TableChange
 from relfrog.models.run_forms import Epoch
 from relfrog.nn.network import Network
 from relfrog.nn.regression_head import MEAN_LOSSES
+from relfrog.nn.roles import RoleMode
 from relfrog.support.files import load_tensors, save_tensors
 from relfrog.support.forms import read_json_lines
 from relfrog.support.threads import thread_limit
@@ -146,8 +147,8 @@ class NetworkModel(Model):
         if float(self.labels["low"]) < 0:
             return MEAN_LOSSES[:1]
         few = seeds is None or len(seeds) <= FEW_SEEDS
-        # Tweedie first: it is the only one if there is no time for others.
-        return MEAN_LOSSES[::-1] if few else MEAN_LOSSES[-1:]
+        # Poisson first: it is the only one if there is no time for others.
+        return ("poisson", "tweedie", "squared") if few else MEAN_LOSSES[-1:]
 
     def _take(self, trainer: Trainer) -> None:
         """Take over the weights of a trainer."""
@@ -207,13 +208,17 @@ class NetworkModel(Model):
         return answers
 
     def roles(self) -> list[dict[str, Any]]:
-        """The average gate of each route."""
+        """The average gate of each route, and the lowest that it could be by now if learned."""
         roles = self.network.roles
         gates = roles.average.tolist() if roles else []
+        learned = roles is not None and roles.mode is RoleMode.LEARNED
+        bounds = roles.bound.tolist() if roles and learned else [0.0] * len(gates)
         return [
             {
                 "route": str(route), "paradigm": route.paradigm.name,
-                **dict(zip("uvw", route.tables, strict=True)), "gate": gate,
+                **dict(zip("uvw", route.tables, strict=True)), "gate": gate, "bound": bound,
             }
-            for route, gate in zip(self.prepared.routes if gates else (), gates, strict=True)
+            for route, gate, bound in zip(
+                self.prepared.routes if gates else (), gates, bounds, strict=True
+            )
         ]  # fmt: skip
