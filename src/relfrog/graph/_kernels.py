@@ -387,6 +387,28 @@ def children_of(
 
 
 @inlined
+def visible_end(
+    low: Int, high: Int, cutoff: Int, first: Int, at: Int, children: Ints, times: Ints
+) -> Int:
+    """The end of those of children[low:high] that are visible: they stand in time order.
+
+    `cutoff` is the number of visible rows of their table, -1 where rows are not in time order;
+    their times begin at `first`.
+    """
+    left, right = low, high
+    if low < high and children[nth(high - 1)] < cutoff:  # often nothing is later
+        left = high
+    while left < right:
+        middle = (left + right) >> 1
+        child = children[nth(middle)]
+        if (child < cutoff) if cutoff >= 0 else (times[nth(first + child)] <= at):
+            left = middle + 1
+        else:
+            right = middle
+    return left
+
+
+@inlined
 def find_slot(records: Ints, slots: Ints, bits: Int, number: Int, row: Int, table: Int) -> Int:
     """The slot of a row in a hash table of 2**bits slots, or the free slot where it belongs.
 
@@ -531,21 +553,11 @@ def find_visible_children(
             first = tables[nth(below), POINTERS] + keys[nth(key), COLUMN]
             width = tables[nth(below), WIDTH]
             low, high = children_of(row, low, high, first, width, parents, children)
-        # Children stand in time order: find the end of those that are visible.
         cutoff, first = cutoffs[nth(below)], tables[nth(below), TIMES]
-        left, right = low, high
-        if low < high and children[nth(high - 1)] < cutoff:  # often nothing is later
-            left = high
-        while left < right:
-            middle = (left + right) >> 1
-            child = children[nth(middle)]
-            if (child < cutoff) if cutoff >= 0 else (times[nth(first + child)] <= at):
-                left = middle + 1
-            else:
-                right = middle
-        for j in range(low + 16, min(left, low + 128), 16):
+        end = visible_end(low, high, cutoff, first, at, children, times)
+        for j in range(low + 16, min(end, low + 128), 16):
             prefetch(children, j)
-        ranges[nth(i), 0], ranges[nth(i), 1] = low, left
+        ranges[nth(i), 0], ranges[nth(i), 1] = low, end
 
 
 @compiled
@@ -837,3 +849,102 @@ def walk(
                     end, inner = count, limit
         levels[group, hops + 2] = count
     return records, pointers, moments_found, ranges, slots, levels, seeds
+
+
+@compiled
+def latest_children(
+    tables: Ints,
+    keys: Ints,
+    parents: Ints,
+    children: Ints,
+    blocks: Ints,
+    times: Ints,
+    cutoffs: Ints,
+    moments: Ints,
+    key: Int,
+    rows: Ints,
+    groups: Ints,
+    fanout: Int,
+    strategy: Int,
+) -> tuple[Ints, Ints]:
+    """The children that each row takes by one foreign key; LAST or EVENTS, as `expand` does.
+
+    Args:
+        tables: of the graph, like the next five.
+        keys: of the graph.
+        parents: of the graph.
+        children: of the graph.
+        blocks: of the graph.
+        times: of the graph.
+        cutoffs: visible rows per time and table, -1 where rows are not in time order.
+        moments: the times.
+        key: number of the foreign key.
+        rows: rows of its parent table. Shape [rows].
+        groups: which of the times each row is seen at. Shape [rows].
+        fanout: the most children of a row; -1 for all.
+        strategy: LAST or EVENTS.
+
+    Returns:
+        begin: where the children of each row begin. Shape [rows + 1].
+        found: the children, from the earliest to the latest. Shape [children].
+    """
+    below, shift = keys[key, CHILD], keys[key, SHIFT]
+    pointers, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+    dated = tables[below, TIMES]
+    ranges = np.zeros((rows.size, 2), np.int64)
+    begin = np.zeros(rows.size + 1, np.int64)
+    for i in range(rows.size if keys[key, NUM_CHILDREN] > 0 else 0):
+        block = keys[key, BLOCKS] + (rows[i] >> shift)
+        low = keys[key, CHILDREN] + np.int64(blocks[block])
+        high = keys[key, CHILDREN] + np.int64(blocks[block + 1])
+        if shift > 0:
+            low, high = children_of(rows[i], low, high, pointers, width, parents, children)
+        cutoff, at = cutoffs[groups[i], below], moments[groups[i]]
+        high = visible_end(low, high, cutoff, dated, at, children, times)
+        ranges[i, 0], ranges[i, 1] = low, high
+        begin[i + 1] = high - low if fanout < 0 else min(high - low, fanout)
+    for i in range(rows.size):
+        begin[i + 1] += begin[i]
+    found = np.empty(begin[-1], np.int64)
+    most = max(fanout, np.int64(1))
+    chosen, seen = np.empty(most, np.int64), np.full(2 * most, -1, np.int64)
+    for i in range(rows.size):
+        low, high, taken = ranges[i, 0], ranges[i, 1], begin[i + 1] - begin[i]
+        if taken < high - low and strategy == EVENTS and dated >= 0 and taken > 0:
+            spread_over_events(low, high, dated, taken, children, times, seen, chosen)
+            for j in range(taken):
+                found[begin[i] + j] = children[low + chosen[j]]
+        else:
+            for j in range(taken):
+                found[begin[i] + j] = children[high - taken + j]
+    return begin, found
+
+
+@compiled
+def visible_parents(
+    tables: Ints,
+    keys: Ints,
+    parents: Ints,
+    times: Ints,
+    cutoffs: Ints,
+    moments: Ints,
+    key: Int,
+    rows: Ints,
+    groups: Ints,
+) -> Ints:
+    """The parent of each row by one foreign key; -1 where there is none or it is not visible.
+
+    Args are those of `latest_children`, with rows of the child table. Shape [rows].
+    """
+    below, above = keys[key, CHILD], keys[key, PARENT]
+    first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+    found = np.empty(rows.size, np.int64)
+    for i in range(rows.size):
+        parent = np.int64(parents[first + rows[i] * width])
+        group = groups[i]
+        if parent >= 0 and not is_visible(
+            parent, above, cutoffs[group], tables, times, moments[group]
+        ):
+            parent = np.int64(-1)
+        found[i] = parent
+    return found

@@ -107,6 +107,27 @@ class LayerPlan:
     down: Mapping[ForeignKey, Links]
     routes: Mapping[Route, RouteLinks]
 
+    def to(self, device: torch.device | str) -> LayerPlan:
+        """Copy to a device."""
+        if torch.device(device).type == "cpu":
+            return self
+        moved: dict[int, Links] = {}  # shared links stay shared
+
+        def move(links: Links) -> Links:
+            if id(links) not in moved:
+                moved[id(links)] = links.to(device)
+            return moved[id(links)]
+
+        return replace(
+            self,
+            up={key: move(links) for key, links in self.up.items()},
+            down={key: move(links) for key, links in self.down.items()},
+            routes={
+                route: RouteLinks(move(links.u), move(links.v))
+                for route, links in self.routes.items()
+            },
+        )
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -126,26 +147,9 @@ class Plan:
         """Copy to a device."""
         if torch.device(device).type == "cpu":
             return self
-        moved: dict[int, Links] = {}  # shared links stay shared
-
-        def move(links: Links) -> Links:
-            if id(links) not in moved:
-                moved[id(links)] = links.to(device)
-            return moved[id(links)]
-
-        layers = tuple(
-            replace(
-                layer,
-                up={key: move(links) for key, links in layer.up.items()},
-                down={key: move(links) for key, links in layer.down.items()},
-                routes={
-                    route: RouteLinks(move(links.u), move(links.v))
-                    for route, links in layer.routes.items()
-                },
-            )
-            for layer in self.layers
+        return replace(
+            self, batch=self.batch.to(device), layers=tuple(one.to(device) for one in self.layers)
         )
-        return replace(self, batch=self.batch.to(device), layers=layers)
 
 
 @compiled
