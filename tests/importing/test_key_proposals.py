@@ -11,7 +11,7 @@ import pytest
 
 from helpers import csv_folder, imported, said
 from relfrog import import_database
-from relfrog.cli.summaries import notice_lines
+from relfrog.cli.data_summaries import notice_lines
 from relfrog.datasets import source_keys
 from relfrog.errors import SchemaError, UsageError
 from relfrog.importing import plan_import

@@ -10,6 +10,7 @@ from relbench.manifest import KIND_AUTOCOMPLETE, KIND_EXTERNAL
 
 from relfrog.datasets.autocomplete import NO_KEY, NO_TIME, check_column, label_type, rows_to_fill
 from relfrog.datasets.external import assign_splits, label_frame, read_label_table
+from relfrog.datasets.label_checks import NoLabels, check_label_frame
 from relfrog.datasets.labels import SPLITS, label_stats
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.task_file import TaskFile
@@ -21,7 +22,7 @@ from relfrog.datasets.task_folder import (
     new_folder,
     write_task,
 )
-from relfrog.datasets.tasks import NoLabels, check_label_frame, task_from
+from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError, unknown
 
 __all__ = ["add_column_task", "add_file_task"]

@@ -14,6 +14,7 @@ from relbench.base import Database, TaskType
 from relbench.manifest import KIND_FORECAST
 
 from relfrog.datasets.key_views import find_source_keys
+from relfrog.datasets.label_checks import NoLabels, need_column
 from relfrog.datasets.labels import LabelStats, label_rows, label_stats, window_problems
 from relfrog.datasets.new_label_task import add_column_task, add_file_task
 from relfrog.datasets.protocols import Dataset, Task
@@ -27,7 +28,7 @@ from relfrog.datasets.task_folder import (
     write_task,
 )
 from relfrog.datasets.task_splits import fit_splits, need_times
-from relfrog.datasets.tasks import NoLabels, need_column, task_from
+from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError
 from relfrog.kinds import TASK_KINDS
 

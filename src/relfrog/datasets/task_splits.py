@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 from relbench.base import Database
 
+from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.label_events import LabelEvents, label_events
 from relfrog.datasets.labels import SPLITS, label_stats
 from relfrog.datasets.no_labels import has_events, why_no_labels
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.split_check import SplitProblem, split_problems
 from relfrog.datasets.task_file import TaskFile
-from relfrog.datasets.tasks import NoLabels, task_from
+from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError
 from relfrog.importing.split_proposal import main_part, place_splits
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import SchemaError, unknown
 from relfrog.importing.column_types import type_sql
+from relfrog.importing.corrections import TableCorrections
 from relfrog.importing.key_checks import (
     Evidence,
     KeyCheck,
@@ -25,7 +26,7 @@ from relfrog.importing.key_proposals import (
     propose_foreign_keys,
     propose_primary_key,
 )
-from relfrog.importing.mapping import ForeignKeyMapping, ImportMapping, Notice, TableCorrections
+from relfrog.importing.mapping import ForeignKeyMapping, ImportMapping, Notice
 from relfrog.importing.staging import Staging
 
 if TYPE_CHECKING:

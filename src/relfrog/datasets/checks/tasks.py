@@ -12,13 +12,14 @@ from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.checks.leaks import check_leaks
+from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.label_events import label_events
 from relfrog.datasets.labels import SPLITS, label_stats, window_problems
 from relfrog.datasets.no_labels import why_no_labels
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.split_check import split_problems
 from relfrog.datasets.task_file import TaskFile
-from relfrog.datasets.tasks import NoLabels, read_task_manifest, task_from
+from relfrog.datasets.tasks import read_task_manifest, task_from
 from relfrog.errors import TaskError, unknown
 
 __all__ = ["check_task"]
