@@ -12,7 +12,7 @@ A description is a word and its options, as in `schemas/*.yaml`:
 | `group 25` | the row's group by which foreign keys choose, as a word |
 | `one-of a:3 b:1` | one of these, with weights; numbers where all are numbers |
 | `codes 50`, `labels 50` | one of so many numbers or words, some more often than others |
-| `integer 0 9`, `number 0 1` | evenly between two bounds |
+| `integer 0 9`, `number 0 1` | between two bounds, evenly but for `skew` |
 | `amount 10` | log-normal around a median |
 | `count 2` | small whole numbers with this mean |
 | `words 3` | a text; `distinct=1000` for as many different ones |
@@ -177,7 +177,8 @@ def _integer(name: str, column: Description, chunk: Chunk, words: Words) -> pa.A
 
 def _number(name: str, column: Description, chunk: Chunk, words: Words) -> pa.Array:
     low, high = map(float, column.arguments)
-    return pa.array(chunk.rng.uniform(low, high, chunk.size))
+    uniform = chunk.rng.random(chunk.size) ** column.number("skew", 1)
+    return pa.array(low + (high - low) * uniform)
 
 
 def _amount(name: str, column: Description, chunk: Chunk, words: Words) -> pa.Array:

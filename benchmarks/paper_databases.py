@@ -146,6 +146,7 @@ class _Database:
         self.words = Words(seed)
         self.rows = {table: schema.rows(table, scale) for table in schema.tables}
         self.kept: dict[tuple[str, str], np.ndarray] = {}
+        self._orders: dict[tuple[str, str], np.ndarray] = {}
         self._wanted = self._find_wanted()
 
     def _find_wanted(self) -> set[tuple[str, str]]:
@@ -159,6 +160,8 @@ class _Database:
                     wanted.add((columns[key].arguments[0], name))
                 elif column.kind == "to":
                     parent = column.arguments[0]
+                    if "by" in column.options:
+                        wanted.add((parent, column.options["by"]))
                     time = self.schema.tables[parent].get("time")
                     if time and not {"spread", "each", "any"} & set(column.arguments):
                         wanted.add((parent, time))
@@ -180,9 +183,9 @@ class _Database:
             begins[0] = True
             starts = np.maximum.accumulate(np.where(begins, np.arange(size), 0))
             chunk = Chunk(first, size, rows, rng, starts, {})
-            arrays = {
-                name: self._column(table, name, column, chunk) for name, column in columns.items()
-            }
+            # Times first: keys depend on them.
+            drawn = sorted(columns, key=lambda name: columns[name].kind != "time")
+            arrays = {name: self._column(table, name, columns[name], chunk) for name in drawn}
             for name in columns:
                 if (table, name) in self.kept:
                     self.kept[table, name][first : first + size] = chunk.values[name]
@@ -217,6 +220,8 @@ class _Database:
         if column.kind == "to":
             keys = self._keys(table, column, chunk)
             missing = chunk.rng.random(chunk.size) < column.number("missing", 0)
+            if "session" in column.arguments:
+                missing = missing[chunk.session]
             chunk.values[name] = np.where(missing, -1, keys)
             return pa.array(chunk.values[name], mask=chunk.values[name] < 0)
         return draw(f"{table}.{name}", column, chunk, self.words)
@@ -238,9 +243,9 @@ class _Database:
         """Foreign keys.
 
         `skew` and `session` make some rows, and rows of one session, share a parent; `like` names
-        the key whose taste decides; `spread` goes through the parents in their order, `each` gives
-        every row its own; `era` lets parents come and go with time. Where the parent has a time,
-        it is not later than the row, unless `any`.
+        the key whose taste decides; `spread` goes through the parents in their order, or in that
+        of the column `by`; `each` gives every row its own; `era` lets parents come and go with
+        time. Where the parent has a time, it is not later than the row, unless `any`.
         """
         parent, how = column.arguments[0], set(column.arguments[1:])
         size = self.rows[parent]
@@ -253,7 +258,12 @@ class _Database:
         if "spread" in how:
             share = column.number("share", 1)
             among = max(1, int(size * share))
-            return np.minimum((among * at).astype(np.int64) * size // among, size - 1)
+            place = np.minimum((among * at).astype(np.int64) * size // among, size - 1)
+            return (
+                self._order(parent, column.options["by"])[place]
+                if "by" in column.options
+                else place
+            )
         if "era" in column.options:
             around = at + chunk.rng.normal(0, column.number("era", 0), chunk.size)
             return np.clip(around * size, 0, size - 1).astype(np.int64)
@@ -267,6 +277,12 @@ class _Database:
         other = chunk.rng.integers(groups, size=chunk.size)
         group = np.where(chunk.rng.random(chunk.size) < _TASTE, taste, other)
         return group + groups * skewed(uniform, size // groups, skew)
+
+    def _order(self, table: str, column: str) -> np.ndarray:
+        """The rows of a table in the order of a column."""
+        if (table, column) not in self._orders:
+            self._orders[table, column] = np.argsort(self.kept[table, column], kind="stable")
+        return self._orders[table, column]
 
     def _earlier(
         self, table: str, column: Description, chunk: Chunk, uniform: np.ndarray

@@ -8,6 +8,7 @@
     ├── DatasetError   a dataset folder is missing or damaged, or exists already
     ├── RunError       a run folder is missing, damaged, unfinished or in use
     ├── TaskError      a task is wrong: its SQL, its columns, its splits
+    │   └── QueryError    a question in words cannot be read, or not be answered
     ├── OutputError    results cannot be written
     └── UsageError     options that contradict each other
 
@@ -23,6 +24,7 @@ from collections.abc import Iterable
 __all__ = [
     "DatasetError",
     "OutputError",
+    "QueryError",
     "RelFrogError",
     "RelFrogWarning",
     "RunError",
@@ -56,6 +58,10 @@ class RunError(RelFrogError):
 
 class TaskError(RelFrogError):
     """A task is wrong: its SQL, its columns or its splits."""
+
+
+class QueryError(TaskError):
+    """A question in words cannot be read, or cannot be answered without looking ahead."""
 
 
 class OutputError(RelFrogError):

@@ -17,8 +17,8 @@ from relfrog.kinds import TASK_KINDS
 from relfrog.support.duckdb import silence
 
 __all__ = [
-    "SPLITS", "LabelStats", "label_rows", "label_stats", "run_sql", "seed_times", "timed_first",
-    "window_problems",
+    "SPLITS", "LabelStats", "fitting_times", "label_rows", "label_stats", "run_sql", "seed_times",
+    "timed_first", "window_problems",
 ]  # fmt: skip
 
 SPLITS = ("train", "val", "test")
@@ -138,6 +138,13 @@ def seed_times(dataset: Dataset, task: Task, split: str, db: Database) -> pd.Dat
     last = dataset.test_timestamp if split == "val" else db.max_timestamp
     end = min(first + step * (task.num_eval_timestamps - 1), last - step)
     return pd.date_range(first, end, freq=step)
+
+
+def fitting_times(dataset: Dataset, task: Task, db: Database) -> int:
+    """How many seed times validation and test have room for, each with a window of its own."""
+    last, step = timed_first(db).max_timestamp, task.timedelta
+    spans = (dataset.test_timestamp - dataset.val_timestamp, last - dataset.test_timestamp)
+    return int(min(spans) // step)
 
 
 @dataclass(frozen=True)

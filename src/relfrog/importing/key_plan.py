@@ -147,6 +147,8 @@ def plan_foreign_keys(
     ]
     for key in keys:
         key.parent_columns = key.parent_columns or _key_of(plan, key.parent)
+    # A source may declare a key twice, under two names.
+    keys = list({(k.columns, k.parent, k.parent_columns): k for k in keys}.values())
     taken = {k.columns for k in keys} | {k.columns for k in given.added_keys}
     keys += _proposed_keys(staging, plan, name, taken)
     found = keys
