@@ -27,7 +27,7 @@ CHOICES: dict[str, Collection[str]] = {
     "roles": ("learned", "node", "edge", "random", "fixed"),
     "completion": ("along", "against", "both", "none"),
     "strategy": ("uniform", "last", "events"),
-    "sharing": ("shared", "separate"),
+    "sharing": ("shared", "separate", "unrolled"),
     "aggregation": ("sum", "mean", "max", "recent"),
     "fd_every": ("step", "epoch"),
     "history": ("on", "off", "auto"),

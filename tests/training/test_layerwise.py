@@ -7,6 +7,7 @@ from dataclasses import replace
 import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from hypothesis import given
 
@@ -14,7 +15,8 @@ from helpers import examples
 from oracles.network_cases import AGGREGATIONS, COMPLETION, Case, cases, fit_features, make_network
 from oracles.reference_sampler import Reference
 from oracles.slow_unrolled import SlowUnrolled
-from relfrog.training import layerwise
+from relfrog.nn.batch_plan import farthest, make_plan
+from relfrog.training import layerwise, row_states
 from relfrog.training.layerwise import LayerwiseInference
 
 COMPLETIONS = st.sampled_from([None, *COMPLETION])
@@ -58,3 +60,35 @@ def test_passes_are_a_recursion_over_rows(case, layers, completion, how, strateg
         with torch.no_grad():
             slow.append(past.predict((case.sampler.table, int(row))).numpy())
     np.testing.assert_allclose(predict(found, case), np.stack(slow), rtol=1e-6, atol=1e-6)
+
+
+@examples(60)
+@given(
+    cases(), st.integers(1, 3), COMPLETIONS, st.sampled_from(AGGREGATIONS),
+    st.sampled_from(["last", "events"]), st.booleans(),
+)  # fmt: skip
+def test_passes_are_unrolled_subgraphs(case, layers, completion, how, strategy, atomic) -> None:
+    """What the network computes on batches of the sampler, for RelGNN's layers too."""
+    if atomic:
+        completion = None
+    found = inference(case, completion, strategy, layers=layers, aggregation=how, atomic=atomic)
+    routes = found.sampler.routes
+    sampler = replace(found.sampler, unrolled=True, whole=farthest(layers, routes))
+    batch = sampler.sample(case.rows, case.times, cutoffs=case.cutoffs)
+    with torch.no_grad():
+        expected = found.network(make_plan(batch, layers, routes), found.features).seeds
+    np.testing.assert_allclose(predict(found, case), expected.numpy(), rtol=1e-6, atol=1e-6)
+
+
+@examples(20)
+@given(cases(), st.integers(1, 2), COMPLETIONS, st.integers(1, 3), st.booleans())
+def test_nobody_depends_on_who_else_is_asked(case, layers, completion, block, dense) -> None:
+    """Nor on the size of blocks, nor on how rows are indexed."""
+    found = inference(case, completion, "events", layers=layers)
+    alone = [predict(found, case, slice(i, i + 1)) for i in range(len(case.rows))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layerwise, "BLOCK", block)
+        patch.setattr(layerwise, "MANY", 0 if dense else 1 << 30)
+        patch.setattr(row_states, "IN_MEMORY", 0)
+        together = predict(found, case)
+    np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-6, atol=1e-6)

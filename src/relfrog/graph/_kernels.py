@@ -172,6 +172,8 @@ def split_by_table(
     per_second: float,
     outgoing: Ints,
     num_keys: Int,
+    brought: Ints,
+    unrolled: Int,
 ) -> tuple[Ints, ...]:
     """Turn what `walk` found into arrays per table and per foreign key, ordered by hop.
 
@@ -184,6 +186,7 @@ def split_by_table(
         index, group, age, hop: per occurrence, one table after the other.
         pointers: per foreign key the parents of all occurrences, one key after the other.
         seeds: positions among the occurrences of the seed table.
+        senders: as pointers, but to the parents that brought the occurrences; only if `unrolled`.
     """
     num_tables, num_hops = tables.shape[0], levels.shape[1] - 1
     total = levels[-1, -1] if levels.shape[0] else 0
@@ -232,16 +235,20 @@ def split_by_table(
                     first[key] = size
                     size += begin[table + 1] - begin[table]
     pointers = np.empty(size, np.int64)
+    senders = np.empty(size if unrolled else 0, np.int64)
     for i in range(total):
         table = records[nth(i), 1]
         for o in range(tables[nth(table), WIDTH]):
             parent = found[nth(i), nth(o)]
             to = first[nth(outgoing[nth(table), nth(o)])] + place[nth(i)]
             pointers[nth(to)] = place[nth(parent)] if parent >= 0 else -1
+            if unrolled:
+                parent = brought[nth(i), nth(o)]
+                senders[nth(to)] = place[nth(parent)] if parent >= 0 else -1
     where = np.empty(seeds.size, np.int64)
     for i in range(seeds.size):
         where[i] = place[seeds[i]]
-    return counts, distinct, rows, index, groups, age, hops, pointers, where
+    return counts, distinct, rows, index, groups, age, hops, pointers, where, senders
 
 
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -588,10 +595,13 @@ def expand(
     count: Int,
     seen: Ints,
     chosen: Ints,
+    brought: Ints,
+    unrolled: Int,
 ) -> tuple[Int, Int, Int, Int]:
     """Add the parents and sampled children of the rows from `current` to `end`.
 
-    With `inner` >= 0 they bring parents only where one of them is before occurrence `inner`.
+    With `inner` >= 0 they bring parents only where one of them is before occurrence `inner`. If
+    `unrolled`, a child's parent is another occurrence than the one that brought the child.
 
     Stops early where memory runs out: arrays that could be replaced inside the loop would cost
     as much as the loop itself, so it is left to the caller to make room and to call again.
@@ -626,7 +636,7 @@ def expand(
         for o in range(tables[nth(table), WIDTH]):
             key = outgoing[nth(table), nth(o)]
             held = np.int64(-1)
-            if records[nth(current), 2] == key:
+            if not unrolled and records[nth(current), 2] == key:
                 held = np.int64(records[nth(current), 3])
             elif hop > 0 or is_visible(row, table, cutoffs, tables, times, at):
                 parent = np.int64(pointers[nth(current), nth(o)])
@@ -640,6 +650,8 @@ def expand(
                         records[nth(count), 2] = records[nth(count), 3] = -1
                         width = tables[nth(above), WIDTH]
                         prefetch(parents, tables[nth(above), POINTERS] + parent * width)
+                        if unrolled:
+                            brought[nth(count)] = -1
                         slots[nth(slot)] = held = count
                         count += 1
             pointers[nth(current), nth(o)] = held
@@ -684,8 +696,12 @@ def expand(
                     records[nth(count), 0], records[nth(count), 1] = child, below
                     records[nth(count), 2], records[nth(count), 3] = key, current
                     prefetch(parents, first + child * width)
+                    if unrolled:
+                        brought[nth(count)] = -1
                     slots[nth(slot)] = count
                     count += 1
+                if unrolled:
+                    brought[nth(slots[nth(slot)]), nth(keys[nth(key), COLUMN])] = current
         current += 1
     return current, reached, count, 0
 
@@ -715,12 +731,15 @@ def walk(
     moments_found: Ints,
     ranges: Ints,
     slots: Ints,
-) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
+    brought: Ints,
+    unrolled: Int,
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
     """Sample the subgraphs around the seeds, hop by hop, one group after the other.
 
-    A row joins a group once. Each row of hop h brings its visible parents and, up to the last
-    hop, `fanouts[h]` of its visible children per foreign key (-1: all). The rows of the last hop
-    still bring their parents, so that no match of a route around an inner row (within `whole`
+    A row joins a group once; if `unrolled`, once at each hop at which it is reached, and the rows
+    of the last hop bring their parents, no more. Each row of hop h brings its visible parents and,
+    up to the last hop, `fanouts[h]` of its visible children per foreign key (-1: all). The rows of
+    the last hop still bring their parents, so that no match of a route around an inner row (within `whole`
     hops) is cut in half; the rows found by that point to what is there already, and bring parents
     only where an inner row needs them: as its grandparents, or because it is one of them. A seed
     that is later than its own time is kept, for it was asked about, but what it refers to is not
@@ -750,6 +769,8 @@ def walk(
         moments_found: likewise.
         ranges: likewise: where visible children are, their parent and their foreign key.
         slots: likewise.
+        brought: likewise, as wide as pointers.
+        unrolled: whether rows occur at every hop at which they are reached.
 
     Returns:
         records: row, table, the key by which a parent brought it and that parent, or -1.
@@ -759,6 +780,8 @@ def walk(
         moments_found: the time of each occurrence. Shape [at least occurrences].
         ranges: scratch memory, grown to what was needed.
         slots: likewise.
+        brought: if `unrolled`, per occurrence and outgoing key the occurrence of the parent that
+            brought it, or -1. Shape [at least occurrences, most foreign keys].
         levels: where each hop of each group begins, and where its last one ends.
             Shape [groups, hops + 3].
         seeds: the occurrence of each seed. Shape [seeds].
@@ -790,6 +813,8 @@ def walk(
             bits += 1
         if count + room > records.shape[0]:
             records = grow_rows(records, count, count + room)
+        if unrolled and brought.shape[0] < records.shape[0]:
+            brought = grow_rows(brought, count, records.shape[0])
         if (1 << bits) > slots.size:
             slots = grow(slots, 0, 1 << bits)
         rehash(records, begin, begin, slots, bits, tables)
@@ -800,6 +825,8 @@ def walk(
             if slots[slot] < 0:
                 records[count, 0], records[count, 1] = row, seed_table
                 records[count, 2] = records[count, 3] = -1
+                if unrolled:
+                    brought[count] = -1
                 slots[slot] = count
                 count += 1
             seeds[i] = slots[slot]
@@ -813,6 +840,18 @@ def walk(
             limit = levels[group, whole + 1] if hop > hops and whole <= hops else -1
             # What the last hop has brought are parents of rows that may be inner ones themselves.
             inner = -1 if whole >= hops else limit
+            since = begin
+            if unrolled:
+                inner, since = -1, end
+                if hop <= hops:  # the next hop begins with no row
+                    rehash(records, end, end, slots, bits, tables)
+                else:
+                    if pointers.shape[0] < end:
+                        pointers = grow_rows(pointers, current, records.shape[0])
+                        moments_found = grow(moments_found, current, records.shape[0])
+                    pointers[current:end] = -1
+                    read_record_times(tables, times, records, current, end, moments_found)
+                    current = end
             while current < end:
                 if pointers.shape[0] < end:
                     pointers = grow_rows(pointers, current, records.shape[0])
@@ -833,22 +872,25 @@ def walk(
                     current, reached, count, room = expand(
                         tables, keys, parents, children, times, outgoing, incoming, visible_now, at,
                         choices, fanout, strategy, hop, inner, records, pointers, ranges,
-                        slots, bits, begin, current, end, reached, count, seen, chosen,
+                        slots, bits, since, current, end, reached, count, seen, chosen, brought,
+                        unrolled,
                     )  # fmt: skip
                     if current < end:
                         if count + room > records.shape[0]:
                             records = grow_rows(records, count, count + room)
-                        if count + room - begin > (1 << bits) >> 1:
-                            while (1 << bits) < 4 * (count + room - begin):
+                            if unrolled:
+                                brought = grow_rows(brought, count, records.shape[0])
+                        if count + room - since > (1 << bits) >> 1:
+                            while (1 << bits) < 4 * (count + room - since):
                                 bits += 1
                             if (1 << bits) > slots.size:
                                 slots = grow(slots, 0, 1 << bits)
-                            rehash(records, begin, count, slots, bits, tables)
+                            rehash(records, since, count, slots, bits, tables)
                 read_record_times(tables, times, records, level, end, moments_found)
                 if hop > hops:  # what these brought along is brought along as well
                     end, inner = count, limit
         levels[group, hops + 2] = count
-    return records, pointers, moments_found, ranges, slots, levels, seeds
+    return records, pointers, moments_found, ranges, slots, brought, levels, seeds
 
 
 @compiled

@@ -143,7 +143,9 @@ class Network(nn.Module):
                 used, index = index.unique(return_inverse=True)
                 chosen = chosen[used]
             group = rows.group[:count].long()
-            h[name] = self.encode_rows(name, features[name], chosen, index, ages.get(name), ends[group])
+            h[name] = self.encode_rows(
+                name, features[name], chosen, index, ages.get(name), ends[group]
+            )
         x, rows = h[self.seed_table], batch.tables[self.seed_table]
         hidden = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         hidden[batch.seeds] = batch.hidden()
@@ -157,7 +159,7 @@ class Network(nn.Module):
         name: str,
         features: Features,
         rows: Tensor,
-        index: Tensor,
+        index: Tensor | None,
         ages: Tensor | None,
         ends: Tensor,
     ) -> Tensor:
@@ -167,7 +169,8 @@ class Network(nn.Module):
             name: the table.
             features: its columns.
             rows: distinct rows. Shape [distinct].
-            index: which of them each occurrence is. Shape [occurrences].
+            index: which of them each occurrence is; None if each occurs once, in order. Shape
+                [occurrences].
             ages: `age_parts` of the occurrences, if the table has times.
             ends: cut-off that each occurrence is seen at, in seconds. Shape [occurrences].
         """
@@ -175,10 +178,12 @@ class Network(nn.Module):
         times = self.times[number]
         assert isinstance(times, TimeEncoder)
         own = self.encoders[number](features, rows)
-        spans = None
-        if times.moments is not None:
-            spans = ends.unsqueeze(1) - features.moments.index_select(0, rows)[index]
-        return times(own.index_select(0, index), ages, spans)  # type: ignore[no-any-return]
+        moments = None if times.moments is None else features.moments.index_select(0, rows)
+        if index is not None:
+            own = own.index_select(0, index)
+            moments = None if moments is None else moments[index]
+        spans = None if moments is None else ends.unsqueeze(1) - moments
+        return times(own, ages, spans)  # type: ignore[no-any-return]
 
 
 def dependency_pairs(

@@ -230,9 +230,7 @@ def find_rows(
     return found
 
 
-def _number(
-    asked: Sequence[tuple[Ints, Ints]], past: UnrolledPast, table: str
-) -> Occurrences:
+def _number(asked: Sequence[tuple[Ints, Ints]], past: UnrolledPast, table: str) -> Occurrences:
     """Replace rows by positions among the distinct ones, in place; return the distinct ones."""
     known = [pointers >= 0 for pointers, _ in asked]
     count, groups = past.graph.num_rows[table], len(past.moments)

@@ -166,7 +166,7 @@ class Run:
             self.prepared.opened, seeds.times if len(seeds) else pd.Series([self.moment(at)])
         )
         request = form.request(self.prepared, seeds, k, targets, exclude_known)
-        predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request))
+        predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request, alone=True))
         beside = self.postprocessing.columns(predicted)
         frame = form.frame(self.prepared, self.about["labels"], keys, seeds, predicted, beside)
         horizon = self.prepared.task.timedelta
@@ -318,9 +318,19 @@ class Run:
         return read_blend(self.folder)
 
     def predict_seeds(
-        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
+        self,
+        seeds: Seeds,
+        cutoff: pd.Timestamp | None,
+        request: ListRequest | None = None,
+        *,
+        alone: bool = False,
     ) -> NDArray[Any]:
-        """Raw predictions as the metrics want them; see `relfrog.models.Model.predict`."""
+        """Raw predictions as the metrics want them; see `relfrog.models.Model.predict`.
+
+        With `alone`, for each seed as if no other were asked about, and no cut-off.
+        """
+        if alone:
+            return self.model.predict_alone(seeds, request)
         if request is None:
             return self.model.predict_once(seeds, cutoff)
         return self.model.predict(seeds, cutoff, request)

@@ -10,9 +10,13 @@ does not depend on which other seeds are predicted with it, up to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -34,19 +38,21 @@ from relfrog.nn.unrolled_plan import (
     plan_tree,
 )
 from relfrog.support.memory import is_out_of_memory
-from relfrog.support.threads import read_ahead
 from relfrog.support.times import MISSING, PER_SECOND
 from relfrog.training.row_states import RowIndex, RowStates
 
 __all__ = ["LayerwiseInference", "is_layerwise"]
 
 Ints = NDArray[np.int64]
+T, R = TypeVar("T"), TypeVar("R")
 
 #: About how many rows a block computes, and the most that it begins with.
-BLOCK, MOST_ROOTS = 1 << 16, 1 << 14
+BLOCK, MOST_ROOTS = 1 << 15, 1 << 13
 #: Seeds of several times that are predicted together, and seeds of one time from which on the rows
 #: needed are marked in arrays over whole tables.
 SEEDS, MANY = 1 << 12, 1 << 12
+#: The most threads that compute blocks, each with memory for one.
+MOST_WORKERS = 8
 
 
 def is_layerwise(network: Network, sampler: TemporalSampler) -> bool:
@@ -116,7 +122,9 @@ def _batches(ticks: Ints, limits: Ints) -> Iterator[slice]:
 class _Passes:
     """The passes for seeds at some times."""
 
-    def __init__(self, inference: LayerwiseInference, ticks: Ints, limits: Ints, seeds: int) -> None:
+    def __init__(
+        self, inference: LayerwiseInference, ticks: Ints, limits: Ints, seeds: int
+    ) -> None:
         self.network, self.sampler = inference.network, inference.sampler
         self.features, self.device = inference.features, inference.device
         graph = self.sampler.graph
@@ -129,6 +137,10 @@ class _Passes:
         self.keys, self.routes = graph.foreign_keys, tuple(self.sampler.routes or ())
         self.seed_level = Level(self.sampler.table, 0)
         self.dense = seeds >= MANY
+        weight = self.network.seed_encoder.context.weight
+        self.channels, self.dtype = len(weight), weight.dtype
+        #: Rows per block of each level, and the rows that are looked up.
+        self.roots: dict[Level, int] = {}
         self.levels: dict[Level, RowIndex] = {}
         self.encoded: dict[str, RowIndex] = {}
         #: What rows of a level send after each layer, and what the rows of a table are encoded as.
@@ -151,23 +163,24 @@ class _Passes:
 
     def predict(self, seeds: Occurrences) -> Tensor:
         """Predict for seeds. Shape [seeds, ...]."""
-        self._mark(seeds)
-        with RowStates() as room, torch.no_grad():
+        with RowStates() as room, ThreadPoolExecutor(_workers(), "relfrog-layerwise") as pool:
+            self._mark(seeds, pool)
             for table, index in self.encoded.items():
-                self._encode_all(table, index, room)
+                self._encode_all(table, index, room, pool)
             for level, index in sorted(self.levels.items(), key=lambda item: -item[0].hop):
-                self._compute_all(level, index, room)
-            parts = []
-            for plan in self._plans(self.seed_level, seeds):
-                for states in self._computed(plan):
-                    out = self.network.head(states[-1])
-                    parts.append(self.network.head.predict(out).cpu())
+                self._compute_all(level, index, room, pool)
+
+            def predicted(some: Occurrences) -> Tensor:
+                states = self._computed(self.seed_level, some)
+                return self.network.head.predict(self.network.head(states[-1])).cpu()
+
+            found = torch.cat(_all(pool, predicted, self._blocks(self.seed_level, seeds)))
             self.states, self.encodings = {}, {}
-        return torch.cat(parts)
+        return found
 
     # Which rows are needed.
 
-    def _mark(self, seeds: Occurrences) -> None:
+    def _mark(self, seeds: Occurrences, pool: ThreadPoolExecutor) -> None:
         """Find the rows whose embeddings are looked up, from the seeds outwards."""
         counts, groups = self.past.graph.num_rows, len(self.past.moments)
         for tree in self.trees.values():
@@ -177,52 +190,55 @@ class _Passes:
                 if layer and level not in self.levels:
                     self.levels[level] = RowIndex(counts[level.table], groups, self.dense)
         for level, tree in self.trees.items():  # by hop, so all rows of a level are known by then
-            rows = seeds if level == self.seed_level else self.levels[level].rows
-            for some in _blocks(rows):
-                hidden = self._hidden(level, some)
-                found = find_rows(tree, self.past, some, hidden)
+
+            def mark(some: Occurrences, level: Level = level, tree: Tree = tree) -> int:
+                found = find_rows(tree, self.past, some, self._hidden(level, some))
                 for above, parents in found.looked_up.items():
                     self.encoded[above.table].add(parents)
                     if above in self.levels:
                         self.levels[above].add(parents)
+                return sum(map(len, found.rows.values()))
+
+            rows = seeds if level == self.seed_level else self.levels[level].rows
+            size = sum(_all(pool, mark, _parts(rows, BLOCK)))
+            # Blocks follow from the rows alone, so that any number of threads computes the same.
+            self.roots[level] = max(1, min(BLOCK * len(rows) // max(size, 1), MOST_ROOTS))
 
     def _hidden(self, level: Level, rows: Occurrences) -> NDArray[np.bool_] | None:
         """Which seeds do not exist yet; None for other rows, which all do."""
         return ~self.past.is_visible(level.table, rows) if level == self.seed_level else None
 
+    def _blocks(self, level: Level, rows: Occurrences) -> Iterator[Occurrences]:
+        """The rows of a level, in blocks of about the same work."""
+        return _parts(rows, self.roots[level])
+
     # What they send.
 
-    def _encode_all(self, table: str, index: RowIndex, room: RowStates) -> None:
-        at = 0
-        for some in _blocks(index.rows):
-            x = self._encode(table, some, self._ages(table, some))
-            if not at:
-                self.encodings[table] = room.empty(len(index), x.shape[1], x.dtype)
-            self.encodings[table][at : at + len(x)] = x.cpu()
-            at += len(x)
+    def _encode_all(
+        self, table: str, index: RowIndex, room: RowStates, pool: ThreadPoolExecutor
+    ) -> None:
+        """Encode the rows of a table that are looked up."""
+        held = self.encodings[table] = room.empty(len(index), self.channels, self.dtype)
 
-    def _compute_all(self, level: Level, index: RowIndex, room: RowStates) -> None:
-        at = 0
-        for plan in self._plans(level, index.rows):
-            for states in self._computed(plan):
-                for layer, x in enumerate(states, 1):
-                    if not at:
-                        self.states[level, layer] = room.empty(len(index), x.shape[1], x.dtype)
-                    self.states[level, layer][at : at + len(x)] = x.cpu()
-                at += len(states[0])
+        def encode(numbered: tuple[int, Occurrences]) -> None:
+            at, some = numbered[0] * BLOCK, numbered[1]
+            held[at : at + len(some)] = self._encode(table, some, self._ages(table, some))
 
-    def _plans(self, level: Level, rows: Occurrences) -> Iterator[TreePlan]:
-        """The rows of a level in blocks, planned one block ahead of the computation."""
+        _all(pool, encode, enumerate(_parts(index.rows, BLOCK)))
 
-        def planned() -> Iterator[TreePlan]:
-            at, size = 0, min(1024, MOST_ROOTS)
-            while at < len(rows):
-                plan = self._plan(level, rows.take(slice(at, at + size)))
-                yield plan
-                at += size
-                size = max(1, min(MOST_ROOTS, BLOCK * size // max(len(plan), 1)))
+    def _compute_all(
+        self, level: Level, index: RowIndex, room: RowStates, pool: ThreadPoolExecutor
+    ) -> None:
+        """Compute what the rows of a level send."""
+        for layer in range(1, self.trees[level].depth[level] + 1):
+            self.states[level, layer] = room.empty(len(index), self.channels, self.dtype)
 
-        return read_ahead(planned(), 1) if len(rows) > 1024 else planned()
+        def compute(numbered: tuple[int, Occurrences]) -> None:
+            at, some = numbered[0] * self.roots[level], numbered[1]
+            for layer, x in enumerate(self._computed(level, some), 1):
+                self.states[level, layer][at : at + len(some)] = x
+
+        _all(pool, compute, enumerate(self._blocks(level, index.rows)))
 
     def _plan(self, level: Level, some: Occurrences) -> TreePlan:
         return make_tree_plan(
@@ -230,16 +246,18 @@ class _Passes:
             hidden=self._hidden(level, some),
         )  # fmt: skip
 
-    def _computed(self, plan: TreePlan) -> Iterator[list[Tensor]]:
-        """The embeddings of the root's rows after each layer; in halves if memory runs out."""
-        roots = plan.rows[plan.tree.root]
+    def _computed(self, level: Level, some: Occurrences) -> list[Tensor]:
+        """The embeddings of rows of a level after each layer; in halves if memory runs out."""
         try:
-            yield self._compute(plan)
+            return self._compute(self._plan(level, some))
         except (RuntimeError, MemoryError) as error:
-            if len(roots) == 1 or not is_out_of_memory(error):
+            if len(some) == 1 or not is_out_of_memory(error):
                 raise
-            for half in np.array_split(np.arange(len(roots)), 2):
-                yield from self._computed(self._plan(plan.tree.root, roots.take(half)))
+        half = len(some) // 2
+        halves = [
+            self._computed(level, some.take(part)) for part in (slice(half), slice(half, None))
+        ]
+        return [torch.cat(both) for both in zip(*halves, strict=True)]
 
     def _compute(self, plan: TreePlan) -> list[Tensor]:
         network, root = self.network, plan.tree.root
@@ -252,7 +270,7 @@ class _Passes:
                 ages[table] = own
             asked = count if table == root.table and root == self.seed_level else 0
             x = self._encode(table, some, own, asked)
-            h[table] = torch.cat([x, *self._looked_up(plan, table, 0)])
+            h[table] = _joined([x, *self._looked_up(plan, table, 0)])
         found = []
         for number, layer in enumerate(network.layers[: len(plan.layers)]):
             links = plan.layers[number]
@@ -265,7 +283,7 @@ class _Passes:
             found.append(h[root.table][:count])
             if number + 1 < len(plan.layers):
                 h = {
-                    table: torch.cat([x, *self._looked_up(plan, table, number + 1)])
+                    table: _joined([x, *self._looked_up(plan, table, number + 1)])
                     for table, x in h.items()
                 }
         return found
@@ -291,17 +309,16 @@ class _Passes:
         ages[ticks == MISSING] = np.nan
         return age_parts(torch.from_numpy(ages).to(self.device))
 
-    def _encode(
-        self, table: str, rows: Occurrences, ages: Tensor | None, seeds: int = 0
-    ) -> Tensor:
+    def _encode(self, table: str, rows: Occurrences, ages: Tensor | None, seeds: int = 0) -> Tensor:
         """Embeddings before the first layer; the first few rows may be seeds. Shape [rows, c]."""
         groups = torch.from_numpy(rows.groups).to(self.device)
-        chosen, index = rows.rows, np.arange(len(rows))
-        if len(self.past.moments) > 1:
-            chosen, index = np.unique(rows.rows, return_inverse=True)
+        chosen, index = rows.rows, None
+        if len(self.past.moments) > 1:  # a row may be seen at several times
+            chosen, inverse = np.unique(rows.rows, return_inverse=True)
+            index = torch.from_numpy(inverse).to(self.device)
         x = self.network.encode_rows(
-            table, self.features[table], torch.from_numpy(chosen).to(self.device),
-            torch.from_numpy(index).to(self.device), ages, (self.seconds - self.lags)[groups],
+            table, self.features[table], torch.from_numpy(chosen).to(self.device), index, ages,
+            (self.seconds - self.lags)[groups],
         )  # fmt: skip
         if table != self.seed_level.table:
             return x
@@ -315,7 +332,37 @@ class _Passes:
         )
 
 
-def _blocks(rows: Occurrences) -> Iterator[Occurrences]:
-    """Rows in parts of the size of a block."""
-    for at in range(0, len(rows), BLOCK):
-        yield rows.take(slice(at, at + BLOCK))
+def _joined(parts: list[Tensor]) -> Tensor:
+    """One after the other; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _parts(rows: Occurrences, size: int) -> Iterator[Occurrences]:
+    """Rows in parts of some size."""
+    for at in range(0, len(rows), size):
+        yield rows.take(slice(at, at + size))
+
+
+def _workers() -> int:
+    """Threads to compute on: one per processor that this process may use."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        cores = os.cpu_count() or 1
+    return min(cores, MOST_WORKERS)
+
+
+def _all(pool: ThreadPoolExecutor, do: Callable[[T], R], parts: Iterable[T]) -> list[R]:
+    """Apply a function to all parts in threads, without gradients; results in order."""
+
+    def one(part: T) -> R:
+        with torch.no_grad():  # a thread has a switch of its own
+            return do(part)
+
+    waiting: deque[Future[R]] = deque()
+    found = []
+    for part in parts:
+        if len(waiting) > MOST_WORKERS:  # not all at once: parts take memory
+            found.append(waiting.popleft().result())
+        waiting.append(pool.submit(one, part))
+    return found + [future.result() for future in waiting]

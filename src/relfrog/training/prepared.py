@@ -164,7 +164,12 @@ class Prepared:
         )  # fmt: skip
 
     def loader(
-        self, seeds: Seeds, *, cutoff: pd.Timestamp | None = None, staleness: float = 0.0
+        self,
+        seeds: Seeds,
+        *,
+        cutoff: pd.Timestamp | None = None,
+        staleness: float = 0.0,
+        alone: bool = False,
     ) -> Loader:
         """A loader of batch plans for seeds.
 
@@ -172,6 +177,8 @@ class Prepared:
             seeds: the seeds to iterate over.
             cutoff: where the database ends for all seeds; by default at each seed's own time.
             staleness: see `Loader`.
+            alone: whether what is sampled for a seed must not depend on other seeds, as in
+                predictions; with strategy "uniform" or for a recommendation, as in training.
         """
         config = self.config
         target_table = self.target_table
@@ -181,8 +188,10 @@ class Prepared:
             whole = hops + 1  # every layer computes all rows, so all of them have to be complete
         sampler = TemporalSampler(
             self.graph, self.task.entity_table, halving(config.neighbors, hops),
-            mode=config.sharing, strategy=config.strategy, seed=config.seed, routes=self.routes,
-            whole=whole,
+            mode="separate" if config.sharing == "separate" else "shared",
+            strategy=config.strategy, seed=config.seed, routes=self.routes, whole=whole,
+            unrolled=config.sharing == "unrolled"
+            or (alone and config.strategy != "uniform" and target_table is None),
         )  # fmt: skip
         return Loader(
             sampler, seeds.rows, seeds.times, config.batch_size, config.times_per_batch,

@@ -99,7 +99,9 @@ class RowStates:
         if size <= IN_MEMORY:
             return torch.empty(rows, channels, dtype=dtype)
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="relfrog-", ignore_cleanup_errors=True)
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="relfrog-", ignore_cleanup_errors=True
+            )
         self._files += 1
         path = Path(self._folder.name) / f"{self._files}.bin"
         try:
@@ -114,5 +116,7 @@ class RowStates:
                 f"{self._folder.name}: no room for {size / 1e9:.1f} GB of intermediate results "
                 f"({error.strerror}). Set TMPDIR to a folder on a larger disk."
             ) from None
-        array = np.memmap(path, torch.empty(0, dtype=dtype).numpy().dtype, "r+", shape=(rows, channels))
+        array = np.memmap(
+            path, torch.empty(0, dtype=dtype).numpy().dtype, "r+", shape=(rows, channels)
+        )
         return torch.from_numpy(array)
