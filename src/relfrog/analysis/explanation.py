@@ -119,6 +119,9 @@ def _explain_raw(
     asked = _ListQuestion if prepared.target_table is not None else _Question
     question = asked(run, plan, output)
     before = float(question.answers(plan)[0])
+    if prepared.target_table is None:  # to the last digit what `predict` says
+        said = run.predict_seeds(seeds, None, alone=True)
+        before = float(said[0] if said.ndim == 1 else said[0, question.column])
     same = _occurrences(plan.batch)
     spots = sorted({same[spot][0] for spot in _reachable(plan)})
     seed = (prepared.task.entity_table, int(plan.batch.seeds[0]))

@@ -726,24 +726,24 @@ def walk(
     whole: Int,
     strategy: Int,
     stream: np.uint64,
+    unrolled: Int,
     records: Ints,
     pointers: Ints,
     moments_found: Ints,
     ranges: Ints,
     slots: Ints,
     brought: Ints,
-    unrolled: Int,
 ) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
     """Sample the subgraphs around the seeds, hop by hop, one group after the other.
 
     A row joins a group once; if `unrolled`, once at each hop at which it is reached, and the rows
     of the last hop bring their parents, no more. Each row of hop h brings its visible parents and,
     up to the last hop, `fanouts[h]` of its visible children per foreign key (-1: all). The rows of
-    the last hop still bring their parents, so that no match of a route around an inner row (within `whole`
-    hops) is cut in half; the rows found by that point to what is there already, and bring parents
-    only where an inner row needs them: as its grandparents, or because it is one of them. A seed
-    that is later than its own time is kept, for it was asked about, but what it refers to is not
-    looked at.
+    the last hop still bring their parents, so that no match of a route around an inner row (within
+    `whole` hops) is cut in half; the rows found by that point to what is there already, and bring
+    parents only where an inner row needs them: as its grandparents, or because it is one of them. A
+    seed that is later than its own time is kept, for it was asked about, but what it refers to is
+    not looked at.
 
     Args:
         tables: of the graph, like the next five.
@@ -764,13 +764,13 @@ def walk(
         whole: hops within which rows have whole matches, at least hops - 1; hops + 1 for all rows.
         strategy: UNIFORM, LAST or EVENTS.
         stream: selects the random choices.
+        unrolled: whether rows occur at every hop at which they are reached.
         records: memory to write to, of any length; likewise the next four.
         pointers: likewise, as wide as the most foreign keys of a table.
         moments_found: likewise.
         ranges: likewise: where visible children are, their parent and their foreign key.
         slots: likewise.
         brought: likewise, as wide as pointers.
-        unrolled: whether rows occur at every hop at which they are reached.
 
     Returns:
         records: row, table, the key by which a parent brought it and that parent, or -1.

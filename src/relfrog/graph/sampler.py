@@ -258,7 +258,7 @@ class TemporalSampler:
             graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
             outgoing, incoming, graph.table_number[self.table], rows, groups, moments,
             self._cutoffs(moments), group_moments, np.array(self.fanouts, np.int64),
-            self.whole, STRATEGIES.index(self.strategy), stream, *memory, int(self.unrolled),
+            self.whole, STRATEGIES.index(self.strategy), stream, int(self.unrolled), *memory,
         )  # fmt: skip
         arrays = _kernels.split_by_table(
             memory[0], memory[1], memory[2], levels, found, ends, graph.tables,

@@ -183,7 +183,7 @@ class Network(nn.Module):
             own = own.index_select(0, index)
             moments = None if moments is None else moments[index]
         spans = None if moments is None else ends.unsqueeze(1) - moments
-        return times(own, ages, spans)  # type: ignore[no-any-return]
+        return times(own, ages, spans)
 
 
 def dependency_pairs(

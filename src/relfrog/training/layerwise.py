@@ -44,7 +44,8 @@ from relfrog.training.row_states import RowIndex, RowStates
 __all__ = ["LayerwiseInference", "is_layerwise"]
 
 Ints = NDArray[np.int64]
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 #: About how many rows a block computes, and the most that it begins with.
 BLOCK, MOST_ROOTS = 1 << 15, 1 << 13
@@ -90,13 +91,14 @@ class LayerwiseInference:
         """
         limits = ticks if limits is None else limits
         order = np.lexsort((rows, limits, ticks))
+        rows, ticks, limits = rows[order], ticks[order], limits[order]
         parts = []
-        for chosen in _batches(ticks[order], limits[order]):
-            which = order[chosen]
-            some = np.stack([ticks[which], limits[which]])
-            times, groups = np.unique(some, axis=1, return_inverse=True)
-            passes = _Passes(self, times[0], times[1], len(which))
-            parts.append(passes.predict(Occurrences(rows[which], groups.reshape(-1))))
+        for chosen in _batches(ticks, limits):
+            times, ends = ticks[chosen], limits[chosen]
+            new = np.ones(len(times), bool)
+            new[1:] = (np.diff(times) != 0) | (np.diff(ends) != 0)
+            passes = _Passes(self, times[new], ends[new], len(times))
+            parts.append(passes.predict(Occurrences(rows[chosen], np.cumsum(new) - 1)))
         if not parts:
             return np.empty(0)
         found = torch.cat(parts)
