@@ -28,10 +28,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+import relfrog
 from measuring import machine
 from paper_databases import read_schema, write
-
-import relfrog
 from relfrog.config import resolve
 from relfrog.graph.loader import Loader
 from relfrog.models.network_model import NetworkModel

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import pandas as pd
 
@@ -60,7 +62,8 @@ def check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
     if kind in ("recommendation", "multilabel_classification"):
         if not values.map(lambda v: isinstance(v, list | np.ndarray)).all():
             raise TaskError(f"{label} must be a list, as LIST(...) gives (got {values.iloc[0]!r})")
-        if values.map(lambda v: any(i is np.ma.masked or pd.isna(i) for i in v)).any():
+        flat = list(chain.from_iterable(values))
+        if any(i is np.ma.masked for i in flat) or pd.isna(np.array(flat, object)).any():
             raise TaskError(f"{label} holds lists with NULL in them. Filter it in the SQL.")
         if kind == "recommendation" and values.map(lambda v: len(set(v)) < len(v)).any():
             raise TaskError(f"{label} names a target twice. Give each once: LIST(DISTINCT ...)")

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from relfrog.errors import RunError
 from relfrog.graph.popularity import ListRequest
-from relfrog.models.model import Model
+from relfrog.models.model import Model, TableChange
+from relfrog.support.arrays import unique_pairs
 from relfrog.support.files import read_json, write_json
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -36,6 +37,9 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+#: Labels of slices that are sorted at once, to bound the memory.
+AT_ONCE = 2_000_000
 
 
 def label_rows(kind: str, labels: NDArray[Any], about: dict[str, Any]) -> Floats:
@@ -116,14 +120,19 @@ def slice_medians(values: Floats, begin: Ints, end: Ints) -> Floats:
     """Medians of values[begin:end], NaN for empty slices. Shape [n, outputs]."""
     found = np.full((len(begin), values.shape[1]), np.nan)
     some = np.flatnonzero(end > begin)
-    pairs, place = np.unique(np.stack([begin[some], end[some]], 1), axis=0, return_inverse=True)
-    if len(pairs):
-        medians = np.stack([np.median(values[first:last], axis=0) for first, last in pairs])
-        found[some] = medians[place.ravel()]
+    first, last, place = unique_pairs(begin[some], end[some])
+    medians = np.empty((len(first), values.shape[1]))
+    lengths = last - first
+    # Slices of the same length are one array; long ones are looked at a few at a time.
+    for length in np.unique(lengths):
+        alike = np.flatnonzero(lengths == length)
+        for part in np.array_split(alike, 1 + len(alike) * length // AT_ONCE):
+            medians[part] = np.median(values[first[part, None] + np.arange(length)], axis=1)
+    found[some] = medians[place]
     return found
 
 
-class _PastModel(Model):
+class PastModel(Model):
     """Predicts from past labels of the entity; without any, from those of all entities."""
 
     FILE = "baseline.json"
@@ -177,6 +186,12 @@ class _PastModel(Model):
         """The mean or median of the known labels."""
         return self._answer(seeds, self.limits(seeds, cutoff), self.last)
 
+    def with_change(self, change: TableChange) -> PastModel:
+        """Only the past labels are looked up anew."""
+        other = self._on(change.opened)
+        other.past = PastLabels(other.prepared, other.labels)
+        return other
+
     def _answer(self, seeds: Seeds, limits: Ints, last: int | None) -> NDArray[Any]:
         found = np.full((len(seeds), len(self.constant)), np.nan)
         middle = slice_medians if self.median else slice_means
@@ -192,29 +207,29 @@ class _PastModel(Model):
         return found[:, 0] if self.kind.scalar else found
 
 
-class EntityMean(_PastModel):
+class EntityMean(PastModel):
     """The mean of the entity's past labels: a value, a share, or the shares of classes."""
 
 
-class EntityMedian(_PastModel):
+class EntityMedian(PastModel):
     """The median of the entity's past labels."""
 
     median = True
 
 
-class GlobalMean(_PastModel):
+class GlobalMean(PastModel):
     """The mean of all past labels."""
 
     own = False
 
 
-class GlobalMedian(_PastModel):
+class GlobalMedian(PastModel):
     """The median of all past labels."""
 
     own, median = False, True
 
 
-class RecentMean(_PastModel):
+class RecentMean(PastModel):
     """The mean of the entity's last n labels; n is selected by validation."""
 
     #: The candidates for n; None for all labels.

@@ -50,12 +50,13 @@ def estimate(
     import pyarrow.parquet as pq
 
     total = BASE
-    if MODELS[model].network or model == "auto":
+    entry = MODELS[model]
+    if entry.network or entry.ensemble:
         rows = min(sum(table.rows for table in tables), ROWS_PER_SEED * batch_size)
         work = NETWORK + 4 * NUMBERS * rows * channels * layers
-        total += max(work, TREES) if model == "auto" else work
+        total += max(work, TREES) if entry.ensemble else work
     else:
-        total += TREES if model == "lightgbm" else COUNTING
+        total += TREES if entry.learns else COUNTING
     for table in tables:
         file = pq.ParquetFile(table.path)
         with file:
