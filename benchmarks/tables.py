@@ -412,12 +412,13 @@ def everyone() -> str:
     lines = [
         "All customers of a made-up database like rel-hm at its newest time, FROG with default "
         "settings, two cores: layer by layer, as `predict` does it, and in batches of 512 "
-        f"customers that share a sampled past, as before ({commands}). Processor time per "
-        "customer, as the machine was busy; that of batches from a sample of customers:",
+        f"customers that share a sampled past, as before ({commands}). The "
+        "machine was busy with other work, so processor time per customer stands beside the time "
+        "that elapsed; batches are those of a sample of customers, in proportion:",
         "",
-        "| rows | customers | layer by layer | in batches | speed-up | all customers | "
-        "elapsed, of batches in proportion | memory, above what was prepared |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| rows | customers | processor: layer by layer | in batches | ratio | elapsed, all "
+        "customers: layer by layer | in batches | ratio | memory: prepared | peak |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for entry in found["speed"]:
         own, batches = entry["layerwise"], entry["batches"]
@@ -426,8 +427,8 @@ def everyone() -> str:
             f"| {entry['rows']:,} | {entry['customers']:,} | {own['cpu_us_per_seed']:.0f} µs | "
             f"{batches['cpu_us_per_seed']:.0f} µs | "
             f"{batches['cpu_us_per_seed'] / own['cpu_us_per_seed']:.1f} | "
-            f"{own['cpu_seconds']:.0f} s | {own['seconds']:.0f} s / {whole:.0f} s | "
-            f"{own['peak_mb'] - entry['prepared_mb']:,} MB |"
+            f"{own['seconds']:.0f} s | {whole:,.0f} s | {whole / own['seconds']:.1f} | "
+            f"{entry['prepared_mb']:,} MB | {own['peak_mb']:,} MB |"
         )
     lines += [
         "",

@@ -142,13 +142,9 @@ class CertifyingRun(Run):
         return self.found[-1]
 
     def predict_seeds(
-        self,
-        seeds: Seeds,
-        cutoff: pd.Timestamp | None,
-        request: ListRequest | None = None,
-        *,
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None, *,
         alone: bool = False,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Predict, and append a certificate."""
         graph = self.prepared.graph
         limits = graph.ticks(seeds.times)
@@ -196,11 +192,7 @@ class _Ask(NamedTuple):
 
 
 def _trial(
-    run: Run,
-    seeds: Seeds,
-    ask: _Ask,
-    limits: NDArray[np.int64],
-    most: int,
+    run: Run, seeds: Seeds, ask: _Ask, limits: NDArray[np.int64], most: int
 ) -> tuple[Any, dict[str, Any]]:
     """Predict, and check that predictions are identical for every altered future."""
     ticks = np.unique(limits)
