@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
-import pyarrow as pa
 import relbench.base
 from relbench import metrics
 from relbench.base import BaseTask, Database, EntityTask, RecommendationTask, Table, TaskType
@@ -18,8 +17,14 @@ from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 from relfrog.datasets import autocomplete
 from relfrog.datasets.external import read_labels
 from relfrog.datasets.key_views import SourceKeys, find_source_keys
-from relfrog.datasets.label_checks import NoLabels, check_entities, check_labels, need_column
-from relfrog.datasets.labels import label_rows, timed_first
+from relfrog.datasets.label_checks import (
+    NoLabels,
+    check_entities,
+    check_labels,
+    check_stored,
+    need_column,
+)
+from relfrog.datasets.labels import check_seed_times, label_rows, timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.task_file import (
     BegunDatabase,
@@ -103,12 +108,15 @@ class _StoredLabels(BaseTask):
         try:
             if path is not None and path.exists():
                 table = self._read(path)
+                check_stored(self, table.df, path.name, db)
             elif self._labels_file is not None:
                 frame = read_labels(self._labels_file, _as_ours(self.dataset), self, split)
                 table = Table(frame, self._label_keys(), None, self.time_col)
             else:
                 table = super().get_table(split, False, self._timed_first(split, db))
-        except (OSError, LookupError, TypeError, pa.ArrowException) as error:
+        except (
+            OSError, LookupError, TypeError, ValueError, OverflowError, NotImplementedError
+        ) as error:  # fmt: skip
             text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise TaskError(f"{split} split: labels cannot be read ({text})") from None
         inputs = [self.time_col, self.entity_col]
@@ -125,6 +133,7 @@ class _StoredLabels(BaseTask):
             return db
         if db is None:
             db = self.get_db(upto_test_timestamp=split != "test")
+        check_seed_times(db, self.timedelta)
         return timed_first(db, self.dataset.test_timestamp)
 
     def _split_db(self, split: str, db: Database | None = None) -> Database:
