@@ -338,13 +338,9 @@ class Run:
         return read_blend(self.folder)
 
     def predict_seeds(
-        self,
-        seeds: Seeds,
-        cutoff: pd.Timestamp | None,
-        request: ListRequest | None = None,
-        *,
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None, *,
         alone: bool = False,
-    ) -> NDArray[Any]:
+    ) -> NDArray[Any]:  # fmt: skip
         """Raw predictions as the metrics want them; see `relfrog.models.Model.predict`.
 
         With `alone`, for each seed as if no other were asked about, and no cut-off.
