@@ -929,10 +929,10 @@ def test_without_time_one_loss_is_trained_and_the_others_are_named(
     monkeypatch.setattr(NetworkModel, "fit", over_at_once)
     run = fit(store, tmp_path / "run", "spends", loss="mean", callbacks=[Listen()])
     assert [text for text in said if "left out" in text] == [
-        "loss=poisson left out: there is no time for it",
+        "loss=tweedie left out: there is no time for it",
         "loss=squared left out: there is no time for it",
     ]
-    assert run.about["labels"]["loss"] == "tweedie"
+    assert run.about["labels"]["loss"] == "poisson"
     assert "candidates" not in run.about
 
 
