@@ -139,8 +139,12 @@ class _Passes:
         self.keys, self.routes = graph.foreign_keys, tuple(self.sampler.routes or ())
         self.seed_level = Level(self.sampler.table, 0)
         self.dense = seeds >= MANY
-        weight = self.network.seed_encoder.context.weight
-        self.channels, self.dtype = len(weight), weight.dtype
+        unseen = self.network.seed_encoder.unseen
+        self.channels, self.dtype = len(unseen), unseen.dtype
+        # Where ages are measured from, in ticks and in seconds.
+        at_cutoff = self.network.ages_from == "cutoff"
+        self.origin = self.past.moments if at_cutoff else ticks
+        self.ends = self.seconds - self.lags if at_cutoff else self.seconds
         #: Rows per block of each level, and the rows that are looked up.
         self.roots: dict[Level, int] = {}
         self.levels: dict[Level, RowIndex] = {}
@@ -307,7 +311,7 @@ class _Passes:
         if known is None:
             return None
         ticks = known[rows.rows]
-        ages = (self.past.moments[rows.groups] - ticks) / float(PER_SECOND[graph.unit])
+        ages = (self.origin[rows.groups] - ticks) / float(PER_SECOND[graph.unit])
         ages[ticks == MISSING] = np.nan
         return age_parts(torch.from_numpy(ages).to(self.device))
 
@@ -320,7 +324,7 @@ class _Passes:
             index = torch.from_numpy(inverse).to(self.device)
         x = self.network.encode_rows(
             table, self.features[table], torch.from_numpy(chosen).to(self.device), index, ages,
-            (self.seconds - self.lags)[groups],
+            self.ends[groups],
         )  # fmt: skip
         if table != self.seed_level.table:
             return x
