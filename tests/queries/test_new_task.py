@@ -62,6 +62,7 @@ def test_every_kind_of_task_can_be_added(bare_shop: Path) -> None:
     assert load_task(open_dataset(bare_shop), "recommendation").eval_k == 3
 
 
+@pytest.mark.slow
 def test_a_forecast_is_a_task_per_window(bare_shop: Path) -> None:
     question = "PREDICT COUNT(orders.*, 0, 7, days) FORECAST 2 TIMEFRAMES FOR EACH people.id"
     tasks = add_tasks(bare_shop, "weekly", question)

@@ -21,6 +21,7 @@ from relfrog.cli.command import Command
 from relfrog.cli.data import DATA_COMMANDS
 from relfrog.cli.demo import demo_command
 from relfrog.cli.experiments import EXPERIMENT_COMMANDS
+from relfrog.cli.questions import QUESTION_COMMANDS
 from relfrog.cli.runs import RUN_COMMANDS
 from relfrog.errors import RelFrogError, UsageError, without_passwords
 
@@ -42,7 +43,13 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (*DATA_COMMANDS, *RUN_COMMANDS, *EXPERIMENT_COMMANDS, demo_command):
+for _command in (
+    *QUESTION_COMMANDS,
+    *DATA_COMMANDS,
+    *RUN_COMMANDS,
+    *EXPERIMENT_COMMANDS,
+    demo_command,
+):
     cli.add_command(_command)
 
 

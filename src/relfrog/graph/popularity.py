@@ -98,7 +98,8 @@ class Popularity:
         visible = self.visible(rows, tick)
         counts, named = self._numbers(rows, np.asarray(tick))
         there = np.flatnonzero(visible)
-        order = there[np.lexsort((there, -named[there]))]
+        # Equal ones stay in the order of their rows.
+        order = there[np.argsort(-named[there], kind="stable")]
         return Snapshot(*map(torch.from_numpy, (visible, counts, order, named)))
 
     def _numbers(

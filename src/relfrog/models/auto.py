@@ -120,6 +120,8 @@ class AutoModel(Model):
                 self._members[name], records[name] = self._member(
                     name, place, about, own, callbacks
                 )
+                for callback in callbacks:
+                    callback.on_member(name, place, self._members[name], records[name])
             except RelFrogError as error:
                 # The other members can still be used.
                 skipped[name] = str(error)

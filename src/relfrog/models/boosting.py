@@ -6,7 +6,8 @@ the validation metric are averaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ from relfrog.errors import RunError, TaskError
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.aggregates.features import FeatureMaker
 from relfrog.models.booster_file import load_lightgbm, read_boosters, write_boosters
+from relfrog.models.feature_budget import make_in_time, stop_in_time
 from relfrog.models.model import Model, TableChange
 from relfrog.models.run_forms import TreesFile
 from relfrog.support.files import write_json
@@ -121,10 +123,27 @@ class BoostedTrees(Model):
             f"lightgbm: {len(self.maker.names)} features"
             + (f"; no room for {len(left)} more, such as {left[0]}" if left else ""),
         )
-        x = self.maker.make(np.asarray(train.rows), self._stale(train, rng), train.times)
-        regime = self.prepared.config.regime
-        cutoff = self.prepared.cutoff("val", regime)
+        regime, limits = self.prepared.config.regime, self._stale(train, rng)
+        cutoff, started = self.prepared.cutoff("val", regime), time.monotonic()
         seen = self.maker.make(np.asarray(val.rows), self.limits(val, cutoff), val.times)
+        took = time.monotonic() - started
+
+        every = train
+
+        def make(some: NDArray[np.int64]) -> NDArray[Any]:
+            """Features of some training seeds."""
+            part = every if len(some) == len(every) else every.take(some)
+            return self.maker.make(np.asarray(part.rows), limits[some], part.times)
+
+        # Trials need time, too, and scores need the features of three more splits.
+        seconds = budget.share(2).left - 3 * took
+        x, some = make_in_time(make, len(train), seconds, (len(val), took), rng)
+        if len(some) < len(train):
+            announce(
+                callbacks,
+                f"lightgbm: there is time for {len(some):,} of {len(train):,} training seeds",
+            )
+            train = train.take(some)
         y, z = (self._targets(seeds) for seeds in (train, val))
         few = np.sort(rng.permutation(len(x))[: self.SEARCH_SEEDS])
         metric, higher = self.kind.metric, self.kind.higher
@@ -290,8 +309,9 @@ class BoostedTrees(Model):
         if len(seen):
             valid = [lightgbm.Dataset(seen, z, reference=data, free_raw_data=False)]
             callbacks = [
-                lightgbm.early_stopping(self.PATIENCE, verbose=False), stop_in_time(self._budget),
-            ]  # fmt: skip
+                lightgbm.early_stopping(self.PATIENCE, verbose=False),
+                stop_in_time(lightgbm, self._budget),
+            ]
         rounds = rounds or (self.ROUNDS if valid else 200)
         return boosted(given | settings, data, rounds, valid, callbacks)
 
@@ -330,17 +350,6 @@ def _some(seeds: Seeds, most: int, rng: np.random.Generator) -> Seeds:
     if len(seeds) <= most:
         return seeds
     return seeds.take(np.sort(rng.permutation(len(seeds))[:most]))
-
-
-def stop_in_time(budget: Budget) -> Callable[[Any], None]:
-    """A callback of LightGBM's that ends training with the round in which time runs out."""
-    stop = load_lightgbm().callback.EarlyStopException
-
-    def callback(env: Any) -> None:
-        if budget.over:
-            raise stop(env.iteration, env.evaluation_result_list)
-
-    return callback
 
 
 def boosted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -74,17 +75,24 @@ class NetworkModel(Model):
             return trainer
 
         candidates = self._candidates()
-        trainers = []
+        trainers: dict[str, Trainer] = {}
+        longest = 0.0
         for number, (part, words, prepared) in enumerate(candidates):
+            if trainers and budget.over_in(longest):
+                # One that is trained well says more than several that are not.
+                announce(callbacks, f"{words} left out: there is no time for it")
+                continue
             if words:
                 announce(callbacks, f"{number + 1} of {len(candidates)}: {words}")
             labels = self.labels
             if prepared.config.loss != self.prepared.config.loss:
                 assert prepared.train_seeds is not None
                 labels = prepared.describe_labels(prepared.train_seeds)
-            trainers.append(train(part, prepared, labels, budget.share(len(candidates) - number)))
-        best = trainers[0]
-        for other in trainers[1:]:
+            started = time.monotonic()
+            trainers[words] = train(part, prepared, labels, budget)
+            longest = max(longest, time.monotonic() - started)
+        best, *others = trainers.values()
+        for other in others:
             score = other.at.best
             if score is not None and self.kind.better(score, best.at.best):
                 best = other
@@ -95,9 +103,7 @@ class NetworkModel(Model):
             "best_epoch": best.at.best_epoch, "epochs": best.at.epoch,
         }  # fmt: skip
         if len(trainers) > 1:
-            self.facts["candidates"] = {
-                words: one.at.best for (_, words, _), one in zip(candidates, trainers, strict=True)
-            }
+            self.facts["candidates"] = {words: one.at.best for words, one in trainers.items()}
         if self.prepared.config.refit:
             announce(callbacks, "refit on training and validation labels ...")
             assert self.prepared.train_seeds is not None
@@ -140,7 +146,8 @@ class NetworkModel(Model):
         if float(self.labels["low"]) < 0:
             return MEAN_LOSSES[:1]
         few = seeds is None or len(seeds) <= FEW_SEEDS
-        return MEAN_LOSSES if few else MEAN_LOSSES[-1:]
+        # Poisson first: it is the only one if there is no time for others.
+        return ("poisson", "tweedie", "squared") if few else MEAN_LOSSES[-1:]
 
     def _take(self, trainer: Trainer) -> None:
         """Take over the weights of a trainer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -30,12 +31,17 @@ from relfrog.runs.quick_baselines import FILE, score_baselines
 from relfrog.runs.run import Run, chosen_device, load_run
 from relfrog.support.files import locked, write_json
 from relfrog.support.forms import read_json
+from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared, routes_of
 from relfrog.training.progress import TrainingProgress, is_watched
 
 __all__ = ["RunInterrupted", "train"]
+
+
+#: The share of the minutes of `auto` for its members; the rest is for scores and the report.
+TRAINING_SHARE = 0.9
 
 
 def train(
@@ -93,7 +99,7 @@ def train(
                 settings=settings, seed=seed, resume=resume, overwrite=overwrite, device=device,
                 baselines=baselines, members=members, callbacks=[progress],
             )  # fmt: skip
-    callbacks = callbacks or ()
+    callbacks, begun = callbacks or (), time.monotonic()
     folder = Path(out).expanduser()
     gates = None if roles is None else _read_roles(roles)
     named = {"model": model, "seed": seed, "roles": roles if roles is None else str(roles)}
@@ -140,7 +146,7 @@ def train(
         folder, prepared, config, overwrite=overwrite, dataset=_place(dataset), task=task,
         gates=gates,
     )  # fmt: skip
-    return _fit(folder, about, prepared, device, callbacks, baselines, members or {})
+    return _fit(folder, about, prepared, device, callbacks, baselines, members or {}, begun=begun)
 
 
 def _chosen_loss(opened: OpenedTask, config: Config) -> str:
@@ -170,12 +176,18 @@ def _fit(
     baselines: bool,
     members: Mapping[str, str | Path],
     resume: bool = False,
+    begun: float | None = None,
 ) -> Run:
     """Fit the model of a run, and score quick baselines."""
     model = make_model(prepared, about, device)
+    budget = UNLIMITED
     if isinstance(model, AutoModel):
         model.finished = members
-    about = fit_model(model, folder, about, callbacks=callbacks, resume=resume)
+        # Reading the data counts, and so do the scores and the report that follow.
+        now = time.monotonic()
+        minutes = TRAINING_SHARE * prepared.config.minutes
+        budget = Budget((now if begun is None else begun) + 60 * minutes)
+    about = fit_model(model, folder, about, budget=budget, callbacks=callbacks, resume=resume)
     run = Run(folder, about, model.prepared.config, device, opened=prepared.opened, fitted=model)
     if baselines and not model.members:  # members are compared with each other
         _score_baselines(run, callbacks)
