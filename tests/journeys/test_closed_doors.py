@@ -491,7 +491,6 @@ def test_a_really_full_disk_is_said_and_loses_nothing(store: Path, disk: Path) -
         ),
         lambda: relfrog.train(small, "buys", disk / "run", model="mean", baselines=False),
         lambda: run.predict("2020-01-09").pipe(write_frame, str(disk / "p.csv")),
-        lambda: run.report(disk / "report.html"),
     ):
         with pytest.raises((RelFrogError, OSError)) as caught:
             call()

@@ -713,7 +713,7 @@ def test_roles_fit_another_task_of_the_same_database(
         ('[{"route": "a"}]', "gates by route"),
         ('{"a": "much"}', "gates by route"),
         ("5", "gates by route"),
-        ("", "cannot be read"),
+        (("", "damaged")),
     ],
 )
 def test_wrong_gates_are_refused(content: str, words: str, store: Path, tmp_path: Path) -> None:
