@@ -21,6 +21,7 @@ from relfrog.models.model import Model, TableChange
 from relfrog.models.run_forms import Epoch
 from relfrog.nn.network import Network
 from relfrog.nn.regression_head import MEAN_LOSSES
+from relfrog.nn.roles import RoleMode
 from relfrog.support.files import load_tensors, save_tensors
 from relfrog.support.forms import read_json_lines
 from relfrog.support.threads import thread_limit
@@ -207,13 +208,17 @@ class NetworkModel(Model):
         return answers
 
     def roles(self) -> list[dict[str, Any]]:
-        """The average gate of each route."""
+        """The average gate of each route, and the lowest that it could be by now if learned."""
         roles = self.network.roles
         gates = roles.average.tolist() if roles else []
+        learned = roles is not None and roles.mode is RoleMode.LEARNED
+        bounds = roles.bound.tolist() if roles and learned else [0.0] * len(gates)
         return [
             {
                 "route": str(route), "paradigm": route.paradigm.name,
-                **dict(zip("uvw", route.tables, strict=True)), "gate": gate,
+                **dict(zip("uvw", route.tables, strict=True)), "gate": gate, "bound": bound,
             }
-            for route, gate in zip(self.prepared.routes if gates else (), gates, strict=True)
+            for route, gate, bound in zip(
+                self.prepared.routes if gates else (), gates, bounds, strict=True
+            )
         ]  # fmt: skip

@@ -21,6 +21,7 @@ __all__ = [
     "largest",
     "linked_sum",
     "matched_sum",
+    "reciprocal_weight_sum",
 ]  # fmt: skip
 
 
@@ -227,3 +228,14 @@ def aggregate(
     if how in (Aggregation.MEAN, Aggregation.RECENT):
         total = total / links.counts.clamp(min=1).unsqueeze(1)
     return total
+
+
+def reciprocal_weight_sum(weights: Tensor, links: Links, cache: AggregateCache) -> Tensor:
+    """1 / (sum of the weights that reach each target), cached per links. Shape [targets, c].
+
+    Several weighted means share it: a product is cheaper than a division, also in the gradient.
+    """
+    found = cache.get(-id(links))
+    if found is None:
+        found = cache[-id(links)] = (linked_sum(weights, links) + 1e-9).reciprocal()
+    return found
