@@ -107,10 +107,11 @@ class _StoredLabels(BaseTask):
             TaskError: A file, a column or the SQL is wrong.
         """
         path = None if self._folder is None else self._folder / f"{split}.parquet"
+        masked = split == "test" if mask_input_cols is None else mask_input_cols
         try:
             if path is not None and path.exists():
                 table = self._read(path)
-                check_stored(self, table.df, path.name, db)
+                check_stored(self, table.df, path.name, db, masked)
             elif self._labels_file is not None:
                 frame = read_labels(self._labels_file, _as_ours(self.dataset), self, split)
                 table = Table(frame, self._label_keys(), None, self.time_col)
@@ -122,7 +123,6 @@ class _StoredLabels(BaseTask):
             text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise TaskError(f"{split} split: labels cannot be read ({text})") from None
         inputs = [self.time_col, self.entity_col]
-        masked = split == "test" if mask_input_cols is None else mask_input_cols
         for name in inputs if masked else [*inputs, self.target_col]:
             need_column(table.df, name)
         if not masked:
