@@ -8,6 +8,7 @@
     ├── DatasetError   a dataset folder is missing or damaged, or exists already
     ├── RunError       a run folder is missing, damaged, unfinished or in use
     ├── TaskError      a task is wrong: its SQL, its columns, its splits
+    ├── StoreError     what was prepared cannot be kept: a full or read-only disk
     ├── OutputError    results cannot be written
     └── UsageError     options that contradict each other
 
@@ -28,6 +29,7 @@ __all__ = [
     "RunError",
     "SchemaError",
     "SourceError",
+    "StoreError",
     "TaskError",
     "UsageError",
     "unknown",
@@ -56,6 +58,10 @@ class RunError(RelFrogError):
 
 class TaskError(RelFrogError):
     """A task is wrong: its SQL, its columns or its splits."""
+
+
+class StoreError(RelFrogError):
+    """What was prepared cannot be kept in the cache folder: the disk is full or read-only."""
 
 
 class OutputError(RelFrogError):

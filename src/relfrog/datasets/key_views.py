@@ -25,6 +25,7 @@ from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.protocols import Dataset
 from relfrog.errors import DatasetError, TaskError
 from relfrog.support.duckdb import quoted
+from relfrog.support.lists import holds_lists, unflatten
 
 __all__ = ["SourceKeys", "find_source_keys"]
 
@@ -251,10 +252,8 @@ class SourceKeys:
         if flat.null_count or lists.null_count:
             return values  # said by the check of labels
         rows = _find(keys, pd.DataFrame({"k0": flat.to_pandas()}), column, table)
-        ends = np.cumsum(lists.value_lengths().to_numpy(zero_copy_only=False))
-        out = np.empty(len(values), object)
-        out[:] = np.split(np.asarray(rows, np.int64), ends[:-1])
-        return pd.Series(out, values.index, name=column)
+        lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+        return unflatten(lengths, np.asarray(rows, np.int64)).set_axis(values.index)
 
     def _composite_rows(self, frame: pd.DataFrame, parts: list[str], table: str) -> pd.Series:
         """The row of each combination of values, as the SQL sees them."""
@@ -271,6 +270,8 @@ class SourceKeys:
 
 def _as_lists(values: pd.Series) -> pa.ListArray | None:
     """A column of lists; None if it holds anything else."""
+    if holds_lists(values):
+        return pa.chunked_array(pa.array(values)).combine_chunks()
     if values.dtype != object or not len(values) or not np.ndim(values.iloc[0]):
         return None
     # NULL in a list makes it a masked array, which Arrow would take for a plain one.

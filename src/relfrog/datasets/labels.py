@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pandas as pd
-from relbench.base import Database
+import pyarrow as pa
+from relbench.base import BaseTask, Database
 
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError
 from relfrog.kinds import TASK_KINDS
-from relfrog.support.duckdb import silence
+from relfrog.store.file_table import FileTable
+from relfrog.support.duckdb import literal, quoted, silence
+from relfrog.support.lists import flatten
 
 __all__ = [
-    "SPLITS", "LabelStats", "label_rows", "label_stats", "run_sql", "seed_times", "timed_first",
+    "SPLITS", "LabelStats", "label_rows", "label_stats", "run_sql", "seed_times",
+    "split_times", "timed_first",
     "window_problems",
 ]  # fmt: skip
 
@@ -62,11 +67,17 @@ def run_sql(
         connection.execute("SET TimeZone = 'UTC'")
         silence(connection)
         connection.register("timestamps", pd.DataFrame({"timestamp": timestamps}))
+        files = []
         for name, table in db.table_dict.items():
-            connection.register(name, table.df)
+            if isinstance(table, FileTable):
+                connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {table.sql()}")
+                files += [literal(str(file)) for file in table.files]
+            else:
+                connection.register(name, table.df)
         # Lock down the database before running untrusted SQL.
         for setting, value in {
             "memory_limit": f"'{memory}'",
+            "allowed_paths": f"[{', '.join(files)}]",
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "python_enable_replacements": "false",
@@ -80,7 +91,7 @@ def run_sql(
             raise TaskError("label SQL must be one SELECT statement")
         timer.start()
         # execute, not sql: only its errors contain the position.
-        return connection.execute(filled).df()
+        return _fetched(connection.execute(filled))
     except duckdb.Error as error:
         if stopped.is_set():
             raise TaskError(f"label SQL was stopped after {seconds:.0f} s") from None
@@ -89,6 +100,36 @@ def run_sql(
     finally:
         timer.cancel()
         connection.close()
+
+
+def _fetched(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+    """What a query gave; lists stay Arrow's, as one object each would be slow and large."""
+    kinds = [str(kind) for _, kind, *_ in connection.description or ()]
+    if not any(kind.endswith("[]") or kind == "list" for kind in kinds):
+        return connection.df()
+    found = _arrow(connection)
+    parts = {}
+    for name, column in zip(found.column_names, found.columns, strict=True):
+        kind = column.type
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            if pa.types.is_decimal(kind.value_type):  # as DuckDB gives sums of integers
+                column = column.cast(pa.list_(pa.float64()))
+            parts[name] = pd.Series(pd.arrays.ArrowExtensionArray(column))
+        elif pa.types.is_decimal(kind):
+            parts[name] = column.cast(pa.float64()).to_pandas()
+        elif pa.types.is_date(kind):
+            parts[name] = column.cast(pa.timestamp("us")).to_pandas()
+        else:
+            parts[name] = column.to_pandas()
+    return pd.DataFrame(parts)
+
+
+def _arrow(connection: Any) -> pa.Table:
+    """The result of a query as a table; the method has had other names."""
+    name = "to_arrow_table" if hasattr(connection, "to_arrow_table") else "fetch_arrow_table"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the way without a copy gives no position in errors
+        return getattr(connection, name)()
 
 
 def label_rows(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> pd.DataFrame:
@@ -116,11 +157,11 @@ def timed_first(db: Database, upto: pd.Timestamp | None = None) -> Database:
     tables = db.table_dict
 
     def without(name: str) -> tuple[bool, bool]:
-        column = tables[name].time_col
-        if column is None:
+        table = tables[name]
+        if table.time_col is None:
             return True, True
-        times = tables[name].df[column]
-        return upto is not None and not (times <= upto).any(), not times.notna().any()
+        first = table.min_timestamp
+        return upto is not None and not first <= upto, bool(pd.isna(first))
 
     return Database({name: tables[name] for name in sorted(tables, key=without)})
 
@@ -138,6 +179,32 @@ def seed_times(dataset: Dataset, task: Task, split: str, db: Database) -> pd.Dat
     last = dataset.test_timestamp if split == "val" else db.max_timestamp
     end = min(first + step * (task.num_eval_timestamps - 1), last - step)
     return pd.date_range(first, end, freq=step)
+
+
+def split_times(task: BaseTask, split: str, db: Database) -> pd.DatetimeIndex:
+    """The seed times of a split's labels, as RelBench makes them.
+
+    Raises:
+        RuntimeError: The rows do not reach as far as the windows.
+    """
+    val, test, step = task.dataset.val_timestamp, task.dataset.test_timestamp, task.timedelta
+    if split == "train":
+        times = pd.date_range(start=val - step, end=db.min_timestamp, freq=-step)
+        if len(times) < 3:
+            raise RuntimeError(
+                f"The number of training time frames is too few. ({len(times)} given)"
+            )
+        return times
+    last = db.max_timestamp
+    start = val if split == "val" else test
+    if start + step > last:
+        raise RuntimeError(
+            f"{split} timestamp + timedelta is larger than max timestamp! This would cause "
+            f"{split} labels to be generated with insufficient aggregation time."
+        )
+    end = (test if split == "val" else last) - step
+    end = min(start + step * (task.num_eval_timestamps - 1), end)
+    return pd.date_range(start=start, end=end, freq=step)
 
 
 @dataclass(frozen=True)
@@ -169,7 +236,7 @@ def label_stats(task: Task, frame: pd.DataFrame) -> LabelStats:
     label: dict[str, float] = {}
     constant, missing = False, int(values.isna().sum())
     if kind == "recommendation":
-        label["targets"] = float(values.map(len).mean()) if len(frame) else 0.0
+        label["targets"] = float(flatten(values)[0].mean()) if len(frame) else 0.0
     elif kind == "multilabel_classification":
         label["classes"] = float(len(values.iloc[0])) if len(frame) else 0.0
     else:

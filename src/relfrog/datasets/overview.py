@@ -192,10 +192,10 @@ def _tasks(opened: Dataset, labels: bool) -> list[dict[str, Any]]:
             task = task_from(opened, manifest, folder)
             stored = all((folder / f"{split}.parquet").exists() for split in SPLITS)
             if full is None and not stored:
-                full = opened.get_db(upto_test_timestamp=False)
+                full = opened.get_files()
             entry["splits"] = {
                 split: dataclasses.asdict(
-                    label_stats(task, task.get_table(split, mask_input_cols=False, db=full).df)
+                    label_stats(task, task.get_labels(split, full))
                 )
                 for split in SPLITS
             }

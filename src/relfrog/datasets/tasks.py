@@ -19,7 +19,7 @@ from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 from relfrog.datasets import autocomplete
 from relfrog.datasets.external import read_labels
 from relfrog.datasets.key_views import SourceKeys, find_source_keys
-from relfrog.datasets.labels import label_rows, timed_first
+from relfrog.datasets.labels import label_rows, split_times, timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.task_file import (
     BegunDatabase,
@@ -29,6 +29,8 @@ from relfrog.datasets.task_file import (
     with_own_splits,
 )
 from relfrog.errors import TaskError
+from relfrog.store.file_table import without_columns
+from relfrog.support.lists import as_objects, flatten, holds_lists, sort_lists, unflatten
 
 __all__ = [
     "NoLabels",
@@ -106,6 +108,25 @@ class _StoredLabels(BaseTask):
         Raises:
             TaskError: A file, a column or the SQL is wrong.
         """
+        masked = split == "test" if mask_input_cols is None else mask_input_cols
+        frame = self.get_labels(split, db, masked)
+        if masked:
+            keys = {self.entity_col: self.entity_table}
+            return Table(frame[[self.time_col, self.entity_col]], keys, None, self.time_col)
+        if holds_lists(frame[self.target_col]):
+            frame = frame.assign(**{self.target_col: as_objects(frame[self.target_col])})
+        return Table(frame, self._label_keys(), None, self.time_col)
+
+    def get_labels(
+        self, split: str, db: Database | None = None, masked: bool = False
+    ) -> pd.DataFrame:
+        """The labels of a split as a frame, lists as Arrow's; see `get_table`.
+
+        Args:
+            split: The split.
+            db: The whole database without the columns that the task hides, if it is open.
+            masked: Whether it does not matter that there are labels.
+        """
         path = None if self._folder is None else self._folder / f"{split}.parquet"
         try:
             if path is not None and path.exists():
@@ -114,30 +135,40 @@ class _StoredLabels(BaseTask):
                 frame = read_labels(self._labels_file, _as_ours(self.dataset), self, split)
                 table = Table(frame, self._label_keys(), None, self.time_col)
             else:
-                table = super().get_table(split, False, self._timed_first(split, db))
+                table = self._get_table(split, self._timed_first(split, db))
         except (OSError, LookupError, TypeError, pa.ArrowException) as error:
             text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise TaskError(f"{split} split: labels cannot be read ({text})") from None
-        inputs = [self.time_col, self.entity_col]
-        masked = split == "test" if mask_input_cols is None else mask_input_cols
-        for name in inputs if masked else [*inputs, self.target_col]:
+        for name in [self.time_col, self.entity_col, *([] if masked else [self.target_col])]:
             need_column(table.df, name)
-        if not masked:
-            return table
-        return Table(table.df[inputs], {self.entity_col: self.entity_table}, None, self.time_col)
+        return table.df
 
     def _timed_first(self, split: str, db: Database | None) -> Database | None:
         """The database for the label SQL, in an order in which RelBench finds its time span."""
         if self.sql is None:
             return db
         if db is None:
-            db = self.get_db(upto_test_timestamp=split != "test")
+            db = without_columns(_as_ours(self.dataset).get_files(), self.remove_columns)
         return timed_first(db, self.dataset.test_timestamp)
 
     def _split_db(self, split: str, db: Database | None = None) -> Database:
         db = super()._split_db(split, db)
         begins = split == "train" and self.train_from is not None
         return BegunDatabase(db.table_dict, self.train_from) if begins else db
+
+    def _get_table(self, split: str, db: Database | None = None) -> Table:
+        """RelBench's labels of a split, in RelBench's order, without a loop over rows."""
+        db = self._split_db(split, db)
+        table = self.make_table(db, split_times(self, split, db))
+        known = db if split != "test" else db.upto(self.dataset.test_timestamp)
+        return self.filter_dangling_entities(table, known)
+
+    def filter_dangling_entities(self, table: Table, db: Database) -> Table:
+        """The labels of rows that are there, in order of time and entity."""
+        frame = table.df[table.df[self.entity_col] < len(db.table_dict[self.entity_table])]
+        by = [self.time_col, self.entity_col]
+        frame = frame.sort_values(by, kind="stable").reset_index(drop=True)
+        return Table(frame, table.fkey_col_to_pkey_table, None, self.time_col)
 
     def _read(self, path: Path) -> Table:
         frame = pd.read_parquet(path)
@@ -188,7 +219,8 @@ class _EntityTask(_StoredLabels, EntityTask):
         frame = _label_frame(self, db, timestamps)
         if self.task_type is TaskType.MULTILABEL_CLASSIFICATION:
             # RelBench sorts lists, as they may be sets; here the position identifies the label.
-            frame[self.target_col] = frame[self.target_col].map(tuple)
+            lists = as_objects(frame[self.target_col])
+            frame[self.target_col] = pd.Series(list(map(tuple, lists)), frame.index, object)
         return Table(frame, self._label_keys(), None, self.time_col)
 
 
@@ -209,6 +241,17 @@ class _RecommendationTask(_StoredLabels, RecommendationTask):
     def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:
         frame = _label_frame(self, db, timestamps)
         return Table(frame, self._label_keys(), None, self.time_col)
+
+    def filter_dangling_entities(self, table: Table, db: Database) -> Table:
+        """The same, each list in order, without targets that are not there."""
+        frame = table.df
+        lengths, flat = flatten(frame[self.target_col])
+        there = flat < len(db.table_dict[self.dst_entity_table])
+        rows = np.repeat(np.arange(len(lengths)), lengths)[there]
+        lengths = np.bincount(rows, minlength=len(lengths))
+        frame = frame.assign(**{self.target_col: unflatten(lengths, sort_lists(lengths, flat[there]))})
+        frame = frame[lengths > 0]
+        return super().filter_dangling_entities(Table(frame, self._label_keys(), None), db)
 
     def _label_keys(self) -> dict[str, str]:
         return {self.entity_col: self.entity_table, self.target_col: self.dst_entity_table}
@@ -239,7 +282,7 @@ class _AutoCompleteTask(_EntityTask):
 
     def _get_table(self, split: str, db: Database | None = None) -> Table:
         if db is None:
-            db = self.dataset.get_db(upto_test_timestamp=False)
+            db = _as_ours(self.dataset).get_files()
         frame = autocomplete.completed_labels(_as_ours(self.dataset), self, db, split)
         if not len(frame):
             raise NoLabels(f"no row of {self.entity_table} has a value there")
@@ -293,7 +336,7 @@ def _label_frame(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -
     _check_labels(frame, task.target_col, task.task_type.value)
     if task.dst_entity_table:
         size = len(db.table_dict[task.dst_entity_table])
-        if not frame[task.target_col].map(lambda v: any(i < size for i in v)).any():
+        if not (flatten(frame[task.target_col])[1] < size).any():
             raise NoLabels("the SQL gives no label")
     return frame
 
@@ -339,16 +382,22 @@ def _check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
             f"Filter them in the SQL: {label} IS NOT NULL"
         )
     if kind in ("recommendation", "multilabel_classification"):
-        if not values.map(lambda v: isinstance(v, list | np.ndarray)).all():
+        types = {list} if holds_lists(values) else set(map(type, values))
+        if not all(issubclass(one, list | np.ndarray) for one in types):
             raise TaskError(f"{label} must be a list, as LIST(...) gives (got {values.iloc[0]!r})")
-        if values.map(lambda v: any(i is np.ma.masked or pd.isna(i) for i in v)).any():
+        lengths, flat = flatten(values)
+        # DuckDB gives lists with NULL as masked arrays.
+        masked = any(issubclass(one, np.ma.MaskedArray) for one in types)
+        if (masked and any(map(np.ma.is_masked, values))) or pd.isna(flat).any():
             raise TaskError(f"{label} holds lists with NULL in them. Filter it in the SQL.")
-        if kind == "recommendation" and values.map(lambda v: len(set(v)) < len(v)).any():
-            raise TaskError(f"{label} names a target twice. Give each once: LIST(DISTINCT ...)")
-        lengths = values.map(len)
-        if kind == "multilabel_classification" and lengths.nunique() > 1:
+        if kind == "recommendation":
+            rows = np.repeat(np.arange(len(lengths)), lengths)
+            if pd.DataFrame({"row": rows, "target": flat}).duplicated().any():
+                raise TaskError(f"{label} names a target twice. Give each once: LIST(DISTINCT ...)")
+            return
+        if len(np.unique(lengths)) > 1:
             raise TaskError(f"{label}: lists of 0 and 1 must all have one length")
-        if kind == "multilabel_classification" and not values.map(lambda v: set(v) <= {0, 1}).all():
+        if not np.isin(flat, [0, 1]).all():
             raise TaskError(f"{label}: lists must hold 0 and 1 (got {list(values.iloc[0])})")
         return
     if kind == "multiclass_classification":

@@ -28,6 +28,7 @@ __all__ = [
     "jsonable",
     "load_tensors",
     "locked",
+    "process_runs",
     "read_json",
     "read_yaml",
     "recover",
@@ -198,7 +199,7 @@ def _remove_stale(dest: Path) -> None:
     """Remove partial files and folders left behind by killed processes."""
     for stale in dest.parent.glob(f".{_escaped(dest.name)}.partial-*"):
         number, _, old = stale.name.rpartition("partial-")[2].partition("-")
-        if not number.isdigit() or _alive(int(number)) or (old and not dest.exists()):
+        if not number.isdigit() or process_runs(int(number)) or (old and not dest.exists()):
             continue
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
@@ -210,7 +211,8 @@ def _escaped(name: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 
 
-def _alive(process: int) -> bool:
+def process_runs(process: int) -> bool:
+    """Whether another process is running; this one does not count."""
     if process == os.getpid():
         return False
     if os.name == "nt":  # signal 0 would end the process on Windows
