@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers import csv_folder, inside
-from relfrog.cli.summaries import notice_lines
+from relfrog.cli.data_summaries import notice_lines
 from relfrog.importing.mapping import Notice
 
 

@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from relfrog.cli.summaries import check_lines, notice_lines
+from relfrog.cli.data_summaries import check_lines, notice_lines
 from relfrog.cli.terminal import ROLE_STYLES, coloured, styled, table
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.importing.mapping import Notice

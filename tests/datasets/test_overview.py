@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relfrog import import_database, inspect
-from relfrog.cli.summaries import inspection
+from relfrog.cli.data_summaries import inspection
 from relfrog.errors import DatasetError
 from relfrog.reporting.schema_drawing import schema_svg
 from relfrog.testing import random_database

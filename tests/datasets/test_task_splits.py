@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from helpers import csv_folder
 from relfrog import add_task, check, import_database, inspect, load_run, open_dataset, train
-from relfrog.cli.summaries import inspection, task_summary
+from relfrog.cli.data_summaries import inspection, task_summary
 from relfrog.datasets.label_events import LabelEvents, label_events
 from relfrog.datasets.task_splits import place_windows
 from relfrog.datasets.tasks import load_task

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from helpers import csv_folder, imported, said
+from helpers import csv_folder, imported, said, sqlite
 from relfrog import import_database
-from relfrog.cli.summaries import notice_lines
+from relfrog.cli.data_summaries import notice_lines
 from relfrog.datasets import source_keys
 from relfrog.errors import SchemaError, UsageError
 from relfrog.importing import plan_import
@@ -397,3 +397,17 @@ def test_declared_keys_are_found_without_their_declaration(
     tables = plan_import(str(tmp_path / "csv")).mapping.tables
     found = {(t, k.columns[0], k.parent) for t, m in tables.items() for k in m.used_keys()}
     assert found == declared
+
+
+def test_a_key_that_is_declared_twice_is_one_key(tmp_path: Path) -> None:
+    """By the column and by the table, as some databases allow."""
+    script = """
+    CREATE TABLE countries (id INTEGER PRIMARY KEY, name TEXT);
+    CREATE TABLE cities (id INTEGER PRIMARY KEY, country_id INTEGER REFERENCES countries (id),
+        FOREIGN KEY (country_id) REFERENCES countries (id));
+    INSERT INTO countries VALUES (1, 'a'), (2, 'b');
+    INSERT INTO cities VALUES (1, 2), (2, 2), (3, 1);
+    """
+    result = import_database(sqlite(tmp_path / "s.db", script), tmp_path / "ds")
+    assert [k.columns for k in result.mapping.tables["cities"].foreign_keys] == [("country_id",)]
+    assert list(pd.read_parquet(tmp_path / "ds" / "db" / "cities.parquet")) == ["id", "country_id"]

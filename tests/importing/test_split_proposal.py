@@ -128,6 +128,12 @@ def test_events_name_rows_and_are_not_named_by_as_many() -> None:
         "refunds": (40, True, ["orders"]),
     }
     assert event_tables(shop) == ["orders", "refunds"]
+    # Keys of the largest table may be unknown: it is where things happen nevertheless.
+    scans = {"scans": (90_000, True, []), "migrations": (30, True, [])}
+    assert event_tables(shop | scans) == ["orders", "refunds", "scans"]
+    # People are no events, however many there are.
+    people = {"customers": (500_000, True, []), "orders": (9000, True, ["customers"])}
+    assert event_tables(people) == ["orders"]
     assert event_tables({"log": (10, True, []), "kinds": (3, False, [])}) == ["log"]
     assert event_tables({"kinds": (3, False, [])}) == []
 

@@ -22,7 +22,7 @@ import torch
 
 import relfrog
 from relfrog import load_run
-from relfrog.cli.summaries import run_summary
+from relfrog.cli.run_summaries import run_summary
 from relfrog.config import Config, resolve
 from relfrog.datasets import source_keys
 from relfrog.datasets.tasks import load_task

@@ -106,7 +106,7 @@ def import_command(
     if as_json:
         print_json({"folder": str(result.folder), **import_record(result), "tasks": tasks})
         return
-    from relfrog.cli.summaries import import_summary
+    from relfrog.cli.data_summaries import import_summary
 
     click.echo(import_summary(result, tasks))
 
@@ -127,7 +127,7 @@ def _shown(source: str) -> str:
 
 
 def _show_notices(notices: Any) -> None:
-    from relfrog.cli.summaries import notice_lines
+    from relfrog.cli.data_summaries import notice_lines
 
     for line in notice_lines(notices):
         click.echo(line, err=True)
@@ -157,7 +157,7 @@ def inspect_command(dataset: str, as_json: bool, svg: Path | None, no_labels: bo
     if as_json:
         print_json(found)
     elif svg is None:
-        from relfrog.cli.summaries import inspection
+        from relfrog.cli.data_summaries import inspection
 
         click.echo(inspection(found))
 
@@ -179,7 +179,7 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"ok": report.ok, **dataclasses.asdict(report)})
     else:
-        from relfrog.cli.summaries import check_lines
+        from relfrog.cli.data_summaries import check_lines
 
         click.echo(check_lines(report))
     if not report.ok:
@@ -239,7 +239,7 @@ def task_command(
     """
     import dataclasses
 
-    from relfrog.cli.summaries import task_summary
+    from relfrog.cli.data_summaries import task_summary
     from relfrog.datasets.new_task import add_task
 
     text = None if sql is None else sql.read()

@@ -26,7 +26,7 @@ def run_demo(
         settings: Of the training.
         report: Whether to write the report.
     """
-    from relfrog.cli.summaries import check_lines, import_summary, inspection
+    from relfrog.cli.data_summaries import check_lines, import_summary, inspection
     from relfrog.cli.terminal import TerminalProgress
     from relfrog.datasets.checks import check
     from relfrog.datasets.overview import inspect
@@ -69,7 +69,7 @@ def run_demo(
 
 def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, Any]) -> Any:
     """Train on one task, show what was learned, and predict; returns the run."""
-    from relfrog.cli.summaries import role_table, run_summary
+    from relfrog.cli.run_summaries import role_table, run_summary
     from relfrog.io.output import write_frame
     from relfrog.runs.train import train
     from relfrog.training.progress import TrainingProgress

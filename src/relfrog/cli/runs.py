@@ -57,7 +57,7 @@ def train_command(
     DATASET is a dataset folder or a RelBench name, TASK one of its tasks. The weights with the
     best validation metric are kept. After Ctrl-C, continue with --resume.
     """
-    from relfrog.cli.summaries import run_summary
+    from relfrog.cli.run_summaries import run_summary
     from relfrog.runs.train import train
     from relfrog.training.progress import TrainingProgress
 
@@ -115,7 +115,7 @@ def evaluate_command(
             }
         )  # fmt: skip
     else:
-        from relfrog.cli.summaries import score_table
+        from relfrog.cli.run_summaries import score_table
 
         click.echo(f"{opened.about['task']}, {split}, {regime}, {rows:,} seeds")
         click.echo(score_table(metrics))
@@ -194,7 +194,7 @@ def predict_command(
     where = write_frame(frame, out, table=table, overwrite=overwrite)
     click.echo(f"{len(frame):,} predictions written to {where}", err=True)
     if entities is None and not everyone:
-        from relfrog.cli.summaries import population_words
+        from relfrog.cli.run_summaries import population_words
 
         asked = opened.population(at)
         if asked.others or asked.rule != "sql":
@@ -210,7 +210,7 @@ def predict_command(
 @click.option("--json", "as_json", is_flag=True, help="Print the roles as JSON.")
 def roles_command(run: Path, as_json: bool) -> None:
     """Show the learned role of each route: how much its middle table acts as an edge."""
-    from relfrog.cli.summaries import member_note, role_table
+    from relfrog.cli.run_summaries import member_note, role_table
     from relfrog.runs.run import load_run
 
     opened = load_run(run)
@@ -313,7 +313,7 @@ def explain_command(
     each table the newest time used is shown, which is never later than the prediction.
     """
     from relfrog.analysis.explanation import explain
-    from relfrog.cli.summaries import explanation
+    from relfrog.cli.run_summaries import explanation
     from relfrog.runs.run import load_run
 
     opened = load_run(run, device=device)

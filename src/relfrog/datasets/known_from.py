@@ -130,7 +130,9 @@ def find_known_from(db: Database) -> KnownFrom:
     earliest = min((t[t != MISSING].min() for t in own.values() if (t != MISSING).any()), default=0)
     columns, times = {}, {}
     for name, known in found.known.items():
-        columns[name] = free_name("known_from", {str(c).lower() for c in column_names(tables[name])})
+        columns[name] = free_name(
+            "known_from", {str(c).lower() for c in column_names(tables[name])}
+        )
         filled = np.where(known == MISSING, earliest, known)
         times[name] = filled.view(f"datetime64[{unit}]")
     along = {name: [link.columns[0] for link in some] for name, some in found.links.items()}

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from relbench.base import Database, Table
 
+from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.protocols import Task
-from relfrog.datasets.tasks import NoLabels
 from relfrog.importing.split_proposal import main_part
 
 __all__ = ["LabelEvents", "label_events"]

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from relbench.base import Database, Table
 
+from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.labels import SPLITS, seed_times, timed_first
 from relfrog.datasets.protocols import Dataset, Task
-from relfrog.datasets.tasks import NoLabels
 from relfrog.kinds import TASK_KINDS
 from relfrog.store.file_table import read_column
 from relfrog.support.lists import flatten

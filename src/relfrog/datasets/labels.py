@@ -21,9 +21,8 @@ from relfrog.support.duckdb import literal, quoted, silence
 from relfrog.support.lists import flatten
 
 __all__ = [
-    "SPLITS", "LabelStats", "label_rows", "label_stats", "run_sql", "seed_times",
-    "split_times", "timed_first",
-    "window_problems",
+    "SPLITS", "LabelStats", "fitting_times", "label_rows", "label_stats", "run_sql", "seed_times",
+    "split_times", "timed_first", "window_problems",
 ]  # fmt: skip
 
 SPLITS = ("train", "val", "test")
@@ -205,6 +204,13 @@ def split_times(task: BaseTask, split: str, db: Database) -> pd.DatetimeIndex:
     end = (test if split == "val" else last) - step
     end = min(start + step * (task.num_eval_timestamps - 1), end)
     return pd.date_range(start=start, end=end, freq=step)
+
+
+def fitting_times(dataset: Dataset, task: Task, db: Database) -> int:
+    """How many seed times validation and test have room for, each with a window of its own."""
+    last, step = timed_first(db).max_timestamp, task.timedelta
+    spans = (dataset.test_timestamp - dataset.val_timestamp, last - dataset.test_timestamp)
+    return int(min(spans) // step)
 
 
 @dataclass(frozen=True)

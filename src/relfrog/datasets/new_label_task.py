@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-from relbench.base import Database
+from relbench.base import Database, Table
 from relbench.manifest import KIND_AUTOCOMPLETE, KIND_EXTERNAL
 
 from relfrog.datasets.autocomplete import NO_KEY, NO_TIME, check_column, label_type, rows_to_fill
+from relfrog.datasets.entities import Entities
 from relfrog.datasets.external import assign_splits, label_frame, read_label_table
+from relfrog.datasets.label_checks import NoLabels, check_label_frame
+from relfrog.datasets.label_splits import choose_splits, own_splits, place_labels
 from relfrog.datasets.labels import SPLITS, label_stats
 from relfrog.datasets.protocols import Dataset, Task
+from relfrog.datasets.split_check import few_labels
 from relfrog.datasets.task_file import TaskFile
 from relfrog.datasets.task_folder import (
     TYPES,
@@ -21,7 +26,7 @@ from relfrog.datasets.task_folder import (
     new_folder,
     write_task,
 )
-from relfrog.datasets.tasks import NoLabels, check_label_frame, task_from
+from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError, unknown
 
 __all__ = ["add_column_task", "add_file_task"]
@@ -35,6 +40,8 @@ def add_column_task(
     type: str | None = None,
     description: str | None = None,
     hide: tuple[str, ...] = (),
+    val: str | None = None,
+    test: str | None = None,
     overwrite: bool = False,
 ) -> AddedTask:
     """Add a task that fills in a column; see `relfrog.datasets.autocomplete`.
@@ -46,6 +53,9 @@ def add_column_task(
         type: The type of task; by default the one that suits the column's values.
         description: The task in words.
         hide: Further columns the model must not see, as ``table.column``.
+        val: Rows up to this time are for training; the dataset's validation time if None, or
+            where rows with a value lie if a split has none.
+        test: Rows up to this time are for validation, later ones for test; likewise.
         overwrite: Whether to replace a task of this name.
 
     Raises:
@@ -70,13 +80,26 @@ def add_column_task(
         remove_columns=hidden_columns(opened, hide),
     )
     if spec.time_col is None:
-        # Unknown to RelBench, which must then be told all of it.
-        manifest.labels = "column"
-        manifest.entity_col, manifest.time_col = spec.pkey or NO_KEY, NO_TIME
-        manifest.timedelta = "1 second"
-        manifest.remove_columns.append([table, target])
-    task = task_from(opened, manifest)
-    frames = {split: _split(task, split, full) for split in SPLITS}
+        if val is not None or test is not None:
+            raise UsageError(
+                f"{table} has no times, so its rows are split by the hash of their key: leave out "
+                "--val and --test"
+            )
+        manifest = _told_relbench(manifest, spec.pkey, NO_TIME)
+    elif val is not None or test is not None:
+        manifest = _told_relbench(manifest, spec.pkey, spec.time_col)
+        manifest = choose_splits(opened, manifest, val, test)
+    chosen: tuple[str, ...] = ()
+    try:
+        task, frames = _column_frames(opened, manifest, full)
+    except TaskError as error:
+        own = None if manifest.split_reason else _own_column_splits(found, target)
+        if own is None:
+            raise
+        manifest = _told_relbench(manifest, spec.pkey, str(spec.time_col))
+        manifest = own_splits(manifest, *own, "proposed: where rows with a value lie")
+        task, frames = _column_frames(opened, manifest, full)
+        chosen = (_instead(str(error).split(". ")[0], f"rows with a {target}", manifest),)
     missing = len(rows_to_fill(opened, task, full))
     notes = [f"{missing:,} rows of {table} have no {target}: predict fills them in"]
     if not missing:
@@ -86,7 +109,44 @@ def add_column_task(
             f"{table} has no times: splits are by the hash of the key, and everything in the "
             "database may be used"
         )
-    return _added(folder, manifest, task, frames, overwrite, tuple(notes))
+    return _added(folder, manifest, task, frames, overwrite, (*chosen, *notes))
+
+
+def _told_relbench(manifest: TaskFile, pkey: str | None, time: str) -> TaskFile:
+    """A task that is external to RelBench, which must then be told all of it."""
+    hidden = [*manifest.remove_columns, [str(manifest.entity_table), str(manifest.target_col)]]
+    return replace(
+        manifest, labels="column", entity_col=pkey or NO_KEY, time_col=time, timedelta="1 second",
+        remove_columns=hidden,
+    )  # fmt: skip
+
+
+def _column_frames(
+    dataset: Dataset, manifest: TaskFile, full: Database
+) -> tuple[Task, dict[str, pd.DataFrame]]:
+    task = task_from(dataset, manifest)
+    return task, {split: _split(task, split, full) for split in SPLITS}
+
+
+def _own_column_splits(table: Table, target: str) -> tuple[pd.Timestamp, pd.Timestamp] | None:
+    """Splits by the times of the rows that have a value; None if there is no room for three."""
+    if table.time_col is None:
+        return None
+    times = pd.to_datetime(table.df[table.time_col])[table.df[target].notna()]
+    placed = place_labels(times, pd.Timedelta("1 us"))
+    if placed is None:
+        return None
+    # Here a row at the validation time is for training, so the times are those just before.
+    before = [times[times < time].max() for time in placed]
+    return before[0], before[1]
+
+
+def _instead(wrong: str, what: str, manifest: TaskFile) -> str:
+    return (
+        f"the dataset's splits do not suit this task ({wrong}). It has splits of its own, where "
+        f"{what} lie: validation from {manifest.val_timestamp}, test from "
+        f"{manifest.test_timestamp}. Choose others with --val and --test"
+    )
 
 
 def _place(dataset: Dataset, text: str) -> tuple[str, str]:
@@ -106,7 +166,7 @@ def _split(task: Task, split: str, full: Database) -> pd.DataFrame:
     except NoLabels:
         raise TaskError(
             f"no row of {task.entity_table} with a {task.target_col} belongs to the {split} split. "
-            "Choose a column with more values, or other splits: relfrog import ... --val --test"
+            "Choose a column with more values, or other splits: --val TIME --test TIME"
         ) from None
 
 
@@ -124,7 +184,8 @@ def _added(
         rows = stats["train"].rows
         raise TaskError(f"task {manifest.name}: all {rows:,} labels of the train split are equal")
     write_task(folder, manifest, frames, overwrite, given)
-    return AddedTask(manifest, folder, stats, notes)
+    warnings = tuple(f"{p.text}. {p.remedy}" for p in few_labels(task, frames))
+    return AddedTask(manifest, folder, stats, notes, warnings)
 
 
 def add_file_task(
@@ -139,6 +200,8 @@ def add_file_task(
     time: str = "timestamp",
     description: str | None = None,
     hide: tuple[str, ...] = (),
+    val: str | None = None,
+    test: str | None = None,
     overwrite: bool = False,
 ) -> AddedTask:
     """Add a task from the user's own labels: a table of entity, time and label.
@@ -154,6 +217,9 @@ def add_file_task(
         time: The column with the time.
         description: The task in words.
         hide: Columns the model must not see, as ``table.column``.
+        val: The task's own validation time; the dataset's if None, or where the labels lie if a
+            split has none of them.
+        test: The task's own test time, likewise.
         overwrite: Whether to replace a task of this name.
 
     Raises:
@@ -181,26 +247,43 @@ def add_file_task(
         keys="source",
         labels="file",
     )
-    task = task_from(opened, manifest)
-    frames = {}
-    for split in SPLITS:
-        frame = label_frame(opened, task, asked, values, split)
-        if not len(frame):
-            raise TaskError(_no_labels(opened, split, asked.times, task.timedelta))
-        check_label_frame(task, frame)
-        frames[split] = frame
     assert asked.times is not None
-    outside = int((assign_splits(opened, asked.times, task.timedelta) == "").sum())
-    notes = (
-        (
+    if val is not None or test is not None:
+        manifest = choose_splits(opened, manifest, val, test)
+    notes: tuple[str, ...] = ()
+    try:
+        task, frames = _file_frames(opened, manifest, asked, values)
+    except NoLabels as error:
+        own = place_labels(asked.times, pd.Timedelta(horizon))
+        if manifest.split_reason or own is None:
+            raise TaskError(
+                f"{error}. Choose other splits (--val TIME --test TIME), a shorter --horizon, or "
+                "bring labels of more times."
+            ) from None
+        manifest = own_splits(manifest, *own, "proposed: where the labels lie")
+        task, frames = _file_frames(opened, manifest, asked, values)
+        notes = (_instead(str(error), "the labels", manifest),)
+    outside = int((assign_splits(task.dataset, asked.times, task.timedelta) == "").sum())
+    if outside:
+        notes += (
             f"{outside:,} of {len(asked):,} labels belong to no split: their windows reach past "
             "the validation or test time",
         )
-        if outside
-        else ()
-    )
     given = asked.keys.assign(**{time: asked.times.to_numpy(), target: values.to_numpy()})
     return _added(folder, manifest, task, frames, overwrite, notes, given)
+
+
+def _file_frames(
+    dataset: Dataset, manifest: TaskFile, asked: Entities, values: pd.Series
+) -> tuple[Task, dict[str, pd.DataFrame]]:
+    task, frames = task_from(dataset, manifest), {}
+    for split in SPLITS:
+        frame = label_frame(task.dataset, task, asked, values, split)
+        if not len(frame):
+            raise NoLabels(_no_labels(task.dataset, split, asked.times, task.timedelta))
+        check_label_frame(task, frame)
+        frames[split] = frame
+    return task, frames
 
 
 def _no_labels(dataset: Dataset, split: str, times: pd.Series | None, horizon: pd.Timedelta) -> str:

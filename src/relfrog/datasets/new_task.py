@@ -14,6 +14,7 @@ from relbench.base import Database, TaskType
 from relbench.manifest import KIND_FORECAST
 
 from relfrog.datasets.key_views import find_source_keys
+from relfrog.datasets.label_checks import NoLabels, need_column
 from relfrog.datasets.labels import LabelStats, label_rows, label_stats, window_problems
 from relfrog.datasets.new_label_task import add_column_task, add_file_task
 from relfrog.datasets.protocols import Dataset, Task
@@ -27,7 +28,7 @@ from relfrog.datasets.task_folder import (
     write_task,
 )
 from relfrog.datasets.task_splits import fit_splits, need_times
-from relfrog.datasets.tasks import NoLabels, need_column, task_from
+from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError
 from relfrog.kinds import TASK_KINDS
 
@@ -91,19 +92,24 @@ def add_task(
     Raises:
         TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
     """
-    about: _Common = {"description": description, "hide": hide, "overwrite": overwrite}
+    about: _Common = {
+        "description": description, "hide": hide, "val": val, "test": test, "overwrite": overwrite,
+    }  # fmt: skip
     if sum(given is not None for given in (sql, autocomplete, labels)) != 1:
         raise UsageError(
             "labels come from one of --sql FILE, --autocomplete TABLE.COLUMN, --labels"
         )
     if autocomplete is not None:
-        _refuse_options("--autocomplete", entity=entity, source=source, target=target, k=k,
-                        label=label, horizon=horizon)  # fmt: skip
+        _refuse_options(
+            "--autocomplete", entity=entity, source=source, target=target, k=k, label=label,
+            horizon=horizon, eval_times=_unless(eval_times, 1),
+        )  # fmt: skip
         return add_column_task(dataset, name, autocomplete, type=type, **about)
     if horizon is not None:
         _check_horizon(horizon)
     if labels is not None:
-        _refuse_options("--labels", source=source, target=target, k=k)
+        _refuse_options("--labels", source=source, target=target, k=k,
+                        eval_times=_unless(eval_times, 1))  # fmt: skip
         return add_file_task(
             dataset, name, labels, entity=entity, type=type, horizon=horizon, label=label,
             time=time, **about,
@@ -156,13 +162,19 @@ def add_task(
 class _Common(TypedDict):
     description: str | None
     hide: tuple[str, ...]
+    val: str | None
+    test: str | None
     overwrite: bool
 
 
 def _refuse_options(of: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None:
-            raise UsageError(f"{of} takes no --{name}")
+            raise UsageError(f"{of} takes no --{name.replace('_', '-')}")
+
+
+def _unless(value: int, default: int) -> int | None:
+    return None if value == default else value
 
 
 def _check_options(

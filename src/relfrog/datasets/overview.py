@@ -194,9 +194,7 @@ def _tasks(opened: Dataset, labels: bool) -> list[dict[str, Any]]:
             if full is None and not stored:
                 full = opened.get_files()
             entry["splits"] = {
-                split: dataclasses.asdict(
-                    label_stats(task, task.get_labels(split, full))
-                )
+                split: dataclasses.asdict(label_stats(task, task.get_labels(split, full)))
                 for split in SPLITS
             }
         except (TaskError, RuntimeError) as error:

@@ -12,7 +12,7 @@ from relfrog.datasets.label_events import LabelEvents
 from relfrog.datasets.protocols import Task
 from relfrog.support.text import counted, number, percent
 
-__all__ = ["SplitProblem", "split_problems"]
+__all__ = ["SplitProblem", "coarse_scores", "few_labels", "split_problems"]
 
 #: Odds of a label, or means, that differ by this factor are far apart.
 _FAR = 4.0
@@ -20,6 +20,8 @@ _FAR = 4.0
 _SURE = 3.0
 #: Fewer labels, or labels of the rarer class, cannot be scored.
 _FEW, _FEW_RARE = 20, 5
+#: With fewer, scores are coarse.
+_COARSE, _COARSE_RARE = 100, 20
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ _OTHER_SPLITS = "Choose other splits: relfrog task ... --val TIME --test TIME"
 
 
 def split_problems(
-    task: Task, frames: Mapping[str, pd.DataFrame], events: LabelEvents
+    task: Task, frames: Mapping[str, pd.DataFrame], events: LabelEvents, fitting: int = 1
 ) -> list[SplitProblem]:
     """What is wrong with the labels of the three splits.
 
@@ -49,29 +51,67 @@ def split_problems(
         task: The task.
         frames: The labels of each split.
         events: The rows that decide labels.
+        fitting: How many seed times validation and test have room for.
     """
-    found = [
-        problem
-        for split in ("val", "test")
-        for problem in (_too_few(task, split, frames[split]), _missing_times(task, split, frames))
-        if problem is not None
-    ]
+    missing = [_missing_times(task, split, frames) for split in ("val", "test")]
+    found = few_labels(task, frames, fitting) + [problem for problem in missing if problem]
     apart = _far_apart(task, frames)
     empty = _empty_windows(task, frames["train"], events)
     return [*found, *([apart] if apart else []), *([empty] if empty else [])]
 
 
-def _too_few(task: Task, split: str, frame: pd.DataFrame) -> SplitProblem | None:
+def few_labels(
+    task: Task, frames: Mapping[str, pd.DataFrame], fitting: int = 1
+) -> list[SplitProblem]:
+    """The splits with too few labels to be scored; arguments as for `split_problems`."""
+    found = [_too_few(task, split, frames[split], fitting) for split in ("val", "test")]
+    return [problem for problem in found if problem is not None]
+
+
+def coarse_scores(task: Task, frames: Mapping[str, pd.DataFrame], fitting: int) -> str:
+    """A note that scores are coarse where more seed times would give more labels; "" if not."""
+    if fitting <= task.num_eval_timestamps:
+        return ""
+    few = min(("val", "test"), key=lambda split: _rarer(task, frames[split])[0])
+    rarer, which = _rarer(task, frames[few])
+    if rarer >= (_COARSE if which == "label" else _COARSE_RARE) or _too_few(
+        task, few, frames[few], fitting
+    ):
+        return ""
+    return (
+        f"the {few} split has {counted(rarer, which)} only, so that scores, and the choice of a "
+        f"model by them, are coarse. {_more_times(task, fitting)}"
+    )
+
+
+def _more_times(task: Task, fitting: int) -> str:
+    times = fitting / task.num_eval_timestamps
+    more = "twice" if times == 2 else f"{number(times)} times"
+    return f"There is room for --eval-times {fitting}, which gives {more} as many"
+
+
+def _rarer(task: Task, frame: pd.DataFrame) -> tuple[int, str]:
+    """How many labels there are; of binary ones those of the rarer class, with its name."""
+    if task.task_type.value != "binary_classification":
+        return len(frame), "label"
+    positive = int(frame[task.target_col].astype(float).sum())
+    rarer = min(positive, len(frame) - positive)
+    return rarer, "positive label" if positive == rarer else "negative label"
+
+
+def _too_few(task: Task, split: str, frame: pd.DataFrame, fitting: int) -> SplitProblem | None:
+    remedy = f"Scores will be chance. {_OTHER_SPLITS}"
+    if task.completes and task.dataset.manifest.tables[task.entity_table].time_col is None:
+        remedy = "Scores will be chance: more rows with a value are needed."
+    if task.sql is not None and fitting > task.num_eval_timestamps:
+        remedy = f"Scores will be chance. {_more_times(task, fitting)}; or choose --val and --test"
     if len(frame) < _FEW:
         text = f"the {split} split has {counted(len(frame), 'label')} only"
-        return SplitProblem(10, text, f"Scores will be chance. {_OTHER_SPLITS}")
-    if task.task_type.value == "binary_classification":
-        positive = int(frame[task.target_col].astype(float).sum())
-        rarer = min(positive, len(frame) - positive)
-        if rarer < _FEW_RARE:
-            which = "positive" if positive == rarer else "negative"
-            text = f"the {split} split has {counted(rarer, f'{which} label')} of {len(frame):,}"
-            return SplitProblem(10, text, f"Scores will be chance. {_OTHER_SPLITS}")
+        return SplitProblem(10, text, remedy)
+    rarer, which = _rarer(task, frame)
+    if which != "label" and rarer < _FEW_RARE:
+        text = f"the {split} split has {counted(rarer, which)} of {len(frame):,}"
+        return SplitProblem(10, text, remedy)
     return None
 
 

@@ -9,13 +9,15 @@ import numpy as np
 import pandas as pd
 from relbench.base import Database
 
+from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.label_events import LabelEvents, label_events
-from relfrog.datasets.labels import SPLITS, label_stats
+from relfrog.datasets.label_splits import choose_splits, own_splits, shown_time
+from relfrog.datasets.labels import SPLITS, fitting_times, label_stats
 from relfrog.datasets.no_labels import has_events, why_no_labels
 from relfrog.datasets.protocols import Dataset, Task
-from relfrog.datasets.split_check import SplitProblem, split_problems
+from relfrog.datasets.split_check import SplitProblem, coarse_scores, split_problems
 from relfrog.datasets.task_file import TaskFile
-from relfrog.datasets.tasks import NoLabels, task_from
+from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError
 from relfrog.importing.split_proposal import main_part, place_splits
 
@@ -147,7 +149,7 @@ def fit_splits(
     gap = dataset.test_timestamp - dataset.val_timestamp
     manifest = replace(manifest, longest_in_relbench=str(gap))
     if val is not None or test is not None:
-        given = _chosen(dataset, manifest, val, test)
+        given = choose_splits(dataset, manifest, val, test)
         return _attempt(dataset, given, full, events, make_labels)
     found: FittedTask | None = None
     try:
@@ -156,9 +158,10 @@ def fit_splits(
     except TaskError as error:
         wrong = str(error)
         if gap < horizon:
+            ends = [shown_time(t) for t in (dataset.val_timestamp, dataset.test_timestamp)]
             wrong = (
-                f"no window of {manifest.timedelta} fits between its validation "
-                f"({_shown(dataset.val_timestamp)}) and test ({_shown(dataset.test_timestamp)})"
+                f"no window of {manifest.timedelta} fits between its validation ({ends[0]}) and "
+                f"test ({ends[1]})"
             )
     if not wrong:
         assert found is not None
@@ -168,10 +171,7 @@ def fit_splits(
         if places is None or places == (dataset.val_timestamp, dataset.test_timestamp):
             continue
         reason = f"where rows of {', '.join(events.tables)} lie"
-        own = replace(
-            manifest, val_timestamp=_shown(places[0]), test_timestamp=_shown(places[1]),
-            split_reason=f"proposed: {reason}",
-        )  # fmt: skip
+        own = own_splits(manifest, *places, f"proposed: {reason}")
         try:
             other = _attempt(dataset, own, full, events, make_labels)
         except TaskError:
@@ -197,31 +197,6 @@ def _weight(found: FittedTask) -> int:
     return sum(problem.weight for problem in found.problems)
 
 
-def _shown(time: pd.Timestamp) -> str:
-    return str(time.date()) if time == time.normalize() else str(time)
-
-
-def _chosen(dataset: Dataset, manifest: TaskFile, val: str | None, test: str | None) -> TaskFile:
-    times = {"val": dataset.val_timestamp, "test": dataset.test_timestamp}
-    for name, text in (("val", val), ("test", test)):
-        if text is not None:
-            try:
-                time = pd.Timestamp(text)
-            except ValueError:
-                time = pd.NaT
-            if time is pd.NaT:
-                raise UsageError(f"--{name} {text}: write a date such as 2024-06-30")
-            times[name] = time if time.tz is None else time.tz_convert("UTC").tz_localize(None)
-    if times["val"] >= times["test"]:
-        raise UsageError(
-            f"the validation time {times['val']} must lie before the test time {times['test']}"
-        )
-    return replace(
-        manifest, val_timestamp=_shown(times["val"]), test_timestamp=_shown(times["test"]),
-        split_reason="chosen",
-    )  # fmt: skip
-
-
 def _attempt(
     dataset: Dataset,
     manifest: TaskFile,
@@ -239,9 +214,9 @@ def _attempt(
             manifest = replace(manifest, train_from=str(begin))
             task = task_from(dataset, manifest)
             notes.append(
-                f"training times begin at {_shown(begin)}, with the first rows of "
-                f"{', '.join(events.tables)}; {before:,} earlier ones, back to {_shown(first)}, "
-                "have no label to learn from"
+                f"training times begin at {shown_time(begin)}, with the first rows of "
+                f"{', '.join(events.tables)}; {before:,} earlier ones, back to "
+                f"{shown_time(first)}, have no label to learn from"
             )
             first = begin
     count = int((val - first) / step) if first is not pd.NaT else 0
@@ -266,5 +241,8 @@ def _attempt(
         equal = label_stats(task, frames[split]).constant
         if equal and not has_events(task, split, full, events):
             raise TaskError(why_no_labels(task, split, full, events, "all labels are equal"))
-    problems = tuple(split_problems(task, frames, events))
+    fitting = fitting_times(task.dataset, task, full)
+    problems = tuple(split_problems(task, frames, events, fitting))
+    coarse = coarse_scores(task, frames, fitting)
+    notes += [coarse] if coarse else []
     return FittedTask(task, manifest, frames, tuple(notes), problems)

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import relbench.base
@@ -19,6 +18,7 @@ from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 from relfrog.datasets import autocomplete
 from relfrog.datasets.external import read_labels
 from relfrog.datasets.key_views import SourceKeys, find_source_keys
+from relfrog.datasets.label_checks import NoLabels, check_entities, check_labels, need_column
 from relfrog.datasets.labels import label_rows, split_times, timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.task_file import (
@@ -33,19 +33,12 @@ from relfrog.store.file_table import without_columns
 from relfrog.support.lists import as_objects, flatten, holds_lists, sort_lists, unflatten
 
 __all__ = [
-    "NoLabels",
     "asked_entities",
-    "check_label_frame",
     "load_task",
-    "need_column",
     "read_task_manifest",
     "task_from",
     "task_names",
 ]
-
-
-class NoLabels(TaskError):
-    """The label SQL returns no usable row."""
 
 
 class _StoredLabels(BaseTask):
@@ -249,7 +242,9 @@ class _RecommendationTask(_StoredLabels, RecommendationTask):
         there = flat < len(db.table_dict[self.dst_entity_table])
         rows = np.repeat(np.arange(len(lengths)), lengths)[there]
         lengths = np.bincount(rows, minlength=len(lengths))
-        frame = frame.assign(**{self.target_col: unflatten(lengths, sort_lists(lengths, flat[there]))})
+        frame = frame.assign(
+            **{self.target_col: unflatten(lengths, sort_lists(lengths, flat[there]))}
+        )
         frame = frame[lengths > 0]
         return super().filter_dangling_entities(Table(frame, self._label_keys(), None), db)
 
@@ -286,7 +281,7 @@ class _AutoCompleteTask(_EntityTask):
         frame = autocomplete.completed_labels(_as_ours(self.dataset), self, db, split)
         if not len(frame):
             raise NoLabels(f"no row of {self.entity_table} has a value there")
-        _check_labels(frame, self.target_col, self.task_type.value)
+        check_labels(frame, self.target_col, self.task_type.value)
         return Table(frame, self._label_keys(), None, self.time_col)
 
     def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:
@@ -322,7 +317,7 @@ def asked_entities(task: Task, db: Database, timestamps: Sequence[pd.Timestamp])
     for column in (task.time_col, task.entity_col, task.target_col):
         need_column(frame, column)
     if len(frame):
-        _check_entities(frame, task.entity_col, task.time_col)
+        check_entities(frame, task.entity_col, task.time_col)
     return frame
 
 
@@ -333,90 +328,12 @@ def _label_frame(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -
         raise NoLabels("the SQL gives no label")
     if not (frame[task.entity_col] < len(db.table_dict[task.entity_table])).any():
         raise NoLabels("the SQL gives no label")
-    _check_labels(frame, task.target_col, task.task_type.value)
+    check_labels(frame, task.target_col, task.task_type.value)
     if task.dst_entity_table:
         size = len(db.table_dict[task.dst_entity_table])
         if not (flatten(frame[task.target_col])[1] < size).any():
             raise NoLabels("the SQL gives no label")
     return frame
-
-
-def check_label_frame(task: Task, frame: pd.DataFrame) -> None:
-    """Refuse labels that are unusable, whatever they come from.
-
-    Raises:
-        TaskError: Labels repeat, are NULL, or are not of the task's type.
-    """
-    _check_entities(frame, task.entity_col, task.time_col)
-    _check_labels(frame, task.target_col, task.task_type.value)
-
-
-def _check_entities(frame: pd.DataFrame, entity: str, time: str) -> None:
-    values = frame[entity]
-    if values.isna().any():
-        raise TaskError(
-            f"{int(values.isna().sum()):,} rows have no {entity}. "
-            f"Add to the SQL: WHERE {entity} IS NOT NULL"
-        )
-    if not pd.api.types.is_numeric_dtype(values) or (values.astype(float) % 1 != 0).any():
-        raise TaskError(
-            f"{entity} must hold row numbers of its table (got {values.iloc[0]!r}). "
-            "Keys in a dataset are numbers from 0; join the table and take its primary key."
-        )
-    if (values < 0).any():
-        raise TaskError(f"{entity} must hold row numbers of its table (got {values.min()})")
-    repeated = frame.duplicated([time, entity])
-    if repeated.any():
-        row = frame[repeated].iloc[0]
-        raise TaskError(
-            f"{int(repeated.sum()):,} labels repeat a seed time and {entity}, such as {row[time]} "
-            f"and {row[entity]}. Give one row for each: GROUP BY timestamp, {entity}"
-        )
-
-
-def _check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
-    values = frame[label]
-    if values.isna().any():
-        raise TaskError(
-            f"{int(values.isna().sum()):,} labels are NULL. "
-            f"Filter them in the SQL: {label} IS NOT NULL"
-        )
-    if kind in ("recommendation", "multilabel_classification"):
-        types = {list} if holds_lists(values) else set(map(type, values))
-        if not all(issubclass(one, list | np.ndarray) for one in types):
-            raise TaskError(f"{label} must be a list, as LIST(...) gives (got {values.iloc[0]!r})")
-        lengths, flat = flatten(values)
-        # DuckDB gives lists with NULL as masked arrays.
-        masked = any(issubclass(one, np.ma.MaskedArray) for one in types)
-        if (masked and any(map(np.ma.is_masked, values))) or pd.isna(flat).any():
-            raise TaskError(f"{label} holds lists with NULL in them. Filter it in the SQL.")
-        if kind == "recommendation":
-            rows = np.repeat(np.arange(len(lengths)), lengths)
-            if pd.DataFrame({"row": rows, "target": flat}).duplicated().any():
-                raise TaskError(f"{label} names a target twice. Give each once: LIST(DISTINCT ...)")
-            return
-        if len(np.unique(lengths)) > 1:
-            raise TaskError(f"{label}: lists of 0 and 1 must all have one length")
-        if not np.isin(flat, [0, 1]).all():
-            raise TaskError(f"{label}: lists must hold 0 and 1 (got {list(values.iloc[0])})")
-        return
-    if kind == "multiclass_classification":
-        return
-    if not pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
-        raise TaskError(f"{label} must be a number (got {values.iloc[0]!r})")
-    if kind == "binary_classification" and not set(values.unique()) <= {0, 1}:
-        odd = sorted(set(values.unique()), key=str)[:5]
-        raise TaskError(f"binary labels must be 0 and 1 (got {', '.join(map(str, odd))})")
-    if not np.isfinite(values.astype(float)).all():
-        raise TaskError(f"{label} has infinite labels. Filter them in the SQL.")
-
-
-def need_column(frame: pd.DataFrame, column: str) -> None:
-    """Raise TaskError if the SQL does not return a column."""
-    if column not in frame.columns:
-        raise TaskError(
-            f"label SQL gives no column {column!r}; it gives {', '.join(map(repr, frame.columns))}"
-        )
 
 
 def task_from(

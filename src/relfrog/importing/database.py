@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 from relfrog.errors import DatasetError, RelFrogError, SchemaError, UsageError
+from relfrog.importing.corrections import Corrections, apply_flags, read_corrections
 from relfrog.importing.entity_tables import plan_entities, stage_entity
 from relfrog.importing.kept import Kept, confirm, read_kept
 from relfrog.importing.key_plan import ImportPlan
-from relfrog.importing.mapping import Corrections, Notice, apply_flags, read_corrections
+from relfrog.importing.mapping import Notice
 from relfrog.importing.plan import make_import_plan
 from relfrog.importing.result import ImportResult, check_split, time_span, write_records
 from relfrog.importing.selection import Catalog, Selection, select_tables

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from relfrog.errors import SchemaError, UsageError, unknown
 from relfrog.importing.column_types import ColumnType, find_type, type_sql
+from relfrog.importing.corrections import Corrections
 from relfrog.importing.key_plan import ImportPlan
-from relfrog.importing.mapping import Corrections, ForeignKeyMapping, Notice
+from relfrog.importing.mapping import ForeignKeyMapping, Notice
 from relfrog.importing.staging import StagedTable, Staging
 from relfrog.io.sources import SourceColumn, SourceTable
 from relfrog.io.sources.base import Kind

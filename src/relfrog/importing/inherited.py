@@ -11,13 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import SchemaError
+from relfrog.importing.corrections import Corrections, TableCorrections
 from relfrog.importing.key_plan import ImportPlan
-from relfrog.importing.mapping import (
-    Corrections,
-    ForeignKeyMapping,
-    Notice,
-    TableCorrections,
-)
+from relfrog.importing.mapping import ForeignKeyMapping, Notice
 from relfrog.importing.pointers import parent_rows
 from relfrog.importing.staging import Staging
 from relfrog.support.inherited_times import Contradiction, Link, inherit_times

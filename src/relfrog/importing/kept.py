@@ -10,14 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.errors import SchemaError
-from relfrog.importing.mapping import (
-    Corrections,
-    ForeignKeyMapping,
-    ImportMapping,
-    Notice,
-    TableCorrections,
-    read_corrections,
-)
+from relfrog.importing.corrections import Corrections, TableCorrections, read_corrections
+from relfrog.importing.mapping import ForeignKeyMapping, ImportMapping, Notice
 from relfrog.importing.selection import Catalog, Selection, matching
 from relfrog.io.sources import SourceTable
 from relfrog.support.text import folder_names

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import SchemaError, unknown
 from relfrog.importing.column_types import type_sql
+from relfrog.importing.corrections import TableCorrections
 from relfrog.importing.key_checks import (
     Evidence,
     KeyCheck,
@@ -25,7 +26,7 @@ from relfrog.importing.key_proposals import (
     propose_foreign_keys,
     propose_primary_key,
 )
-from relfrog.importing.mapping import ForeignKeyMapping, ImportMapping, Notice, TableCorrections
+from relfrog.importing.mapping import ForeignKeyMapping, ImportMapping, Notice
 from relfrog.importing.staging import Staging
 
 if TYPE_CHECKING:
@@ -146,6 +147,8 @@ def plan_foreign_keys(
     ]
     for key in keys:
         key.parent_columns = key.parent_columns or _key_of(plan, key.parent)
+    # A source may declare a key twice, under two names.
+    keys = list({(k.columns, k.parent, k.parent_columns): k for k in keys}.values())
     taken = {k.columns for k in keys} | {k.columns for k in given.added_keys}
     keys += _proposed_keys(staging, plan, name, taken)
     found = keys

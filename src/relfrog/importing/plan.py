@@ -16,18 +16,13 @@ from relfrog.importing.column_types import (
     type_sql,
     unusable,
 )
+from relfrog.importing.corrections import Corrections, TableCorrections
 from relfrog.importing.entity_tables import suggest_entities
 from relfrog.importing.inherited import name_time_keys, plan_inherited_times
 from relfrog.importing.key_checks import TypedTable
 from relfrog.importing.key_plan import ImportPlan, plan_foreign_keys, plan_primary_key
 from relfrog.importing.key_proposals import add_words
-from relfrog.importing.mapping import (
-    Corrections,
-    ImportMapping,
-    Notice,
-    TableCorrections,
-    TableMapping,
-)
+from relfrog.importing.mapping import ImportMapping, Notice, TableMapping
 from relfrog.importing.split_proposal import event_tables, propose_split
 from relfrog.importing.staging import StagedTable, Staging
 from relfrog.importing.time_evidence import TimedChild, contradiction, varies

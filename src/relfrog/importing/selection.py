@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from relfrog.errors import SourceError, UsageError, unknown
-from relfrog.importing.mapping import Corrections, Notice
+from relfrog.importing.corrections import Corrections
+from relfrog.importing.mapping import Notice
 from relfrog.importing.views import choose_views, other_views
 from relfrog.io.sources import Source, SourceTable
 

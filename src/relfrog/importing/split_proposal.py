@@ -78,7 +78,9 @@ def event_tables(tables: Mapping[str, tuple[int, bool, Iterable[str]]]) -> list[
     """The tables whose rows are events: those with a time that name rows of other tables.
 
     A table that other event tables name is left out, unless they are much smaller: customers who
-    place orders are no events, orders that are sometimes refunded are.
+    place orders are no events, orders that are sometimes refunded are. A table that names none,
+    such as a log whose keys are not known, counts if it has more rows than all of these, and no
+    row with a time names it.
 
     Args:
         tables: Of each table the rows, whether it has a time, and the tables it names.
@@ -92,6 +94,13 @@ def event_tables(tables: Mapping[str, tuple[int, bool, Iterable[str]]]) -> list[
         if timed and rows
     }
     events = [name for name, parents in named.items() if parents]
+    most, parents_of_timed = sum(tables[name][0] for name in events), set().union(*named.values())
+    if events:
+        events += [
+            name
+            for name, parents in named.items()
+            if not parents and tables[name][0] > most and name not in parents_of_timed
+        ]
     ends = [
         name
         for name in events

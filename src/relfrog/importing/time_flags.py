@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from relfrog.errors import unknown
 
 if TYPE_CHECKING:
-    from relfrog.importing.mapping import Corrections
+    from relfrog.importing.corrections import Corrections
 
 __all__ = ["apply_time_flag"]
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.config import Config
-from relfrog.datasets.entities import Keys, key_frame, read_entities
+from relfrog.datasets.entities import Keys
 from relfrog.datasets.metrics import REGIMES
 from relfrog.errors import RunError, UsageError
 from relfrog.graph.popularity import ListRequest
@@ -25,11 +23,17 @@ from relfrog.models.network_model import SELECTED, NetworkModel
 from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.models.run_folder import MEMBERS, is_run, read_run, resume_command
 from relfrog.nn.network import Network
-from relfrog.nn.roles import role_of
 from relfrog.runs.describe import run_html, run_line
 from relfrog.runs.population import Population, find_population
 from relfrog.runs.prediction_format import PREDICTION_FORMATS, stamp, warn_outside
-from relfrog.support.files import read_json
+from relfrog.runs.prediction_seeds import moment, seeds_to_predict
+from relfrog.runs.saved_results import (
+    read_baselines,
+    read_history,
+    read_metrics,
+    read_roles,
+    refit_before,
+)
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
@@ -155,46 +159,18 @@ class Run:
         """
         form = PREDICTION_FORMATS[self.about["task_type"]]
         form.check(k=k, targets=targets, exclude_known=exclude_known)
-        task = self.prepared.task
-        table = task.entity_table
-        time = self.moment(at)
-        where = self.prepared.dataset.dataset_dir
-        count = self.prepared.graph.num_rows[table]
-        primary = self.prepared.dataset.manifest.tables[table].pkey
-        if entities is not None and everyone:
-            raise UsageError("predict for some entities or for all: leave one of them out.")
-        fill = self.prepared.opened.seeds_to_fill(None if at is None else time)
-        if entities is None and fill is not None and not everyone:
-            if not len(fill):
-                raise UsageError(
-                    f"every row of {table} has a {task.target_col} by then: there is nothing to "
-                    "fill in. To predict it anyway, say for which rows: --entities FILE"
-                )
-            rows, times = fill.rows, fill.times
-            keys = key_frame(where, table, primary, rows)
-        elif entities is None:
-            rows = (
-                np.flatnonzero(self.prepared.graph.visible(table, time))
-                if everyone
-                else self.population(time).rows
-            )
-            keys = key_frame(where, table, primary, rows)
-            times = pd.Series(np.repeat(time.to_datetime64(), len(rows)))
-        else:
-            asked = read_entities(
-                where, table, primary, count, entities, time_names=(task.time_col, "time", "at")
-            )
-            rows, keys = asked.rows, asked.keys
-            own = self.prepared.opened.own_times(rows) if at is None else None
-            one = pd.Series(np.repeat(time.to_datetime64(), len(rows)))
-            times = asked.times if asked.times is not None else one if own is None else own
-        seeds = Seeds(rows, times)
-        warn_outside(self.prepared.opened, times if len(times) else pd.Series([time]))
+        keys, seeds = seeds_to_predict(
+            self.prepared, at, entities, everyone, lambda time: self.population(time).rows
+        )
+        warn_outside(
+            self.prepared.opened, seeds.times if len(seeds) else pd.Series([self.moment(at)])
+        )
         request = form.request(self.prepared, seeds, k, targets, exclude_known)
         predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request))
         beside = self.postprocessing.columns(predicted)
         frame = form.frame(self.prepared, self.about["labels"], keys, seeds, predicted, beside)
-        return stamp(frame, self.folder, task.timedelta) if stamped else frame
+        horizon = self.prepared.task.timedelta
+        return stamp(frame, self.folder, horizon) if stamped else frame
 
     def population(self, at: Any = None) -> Population:
         """Whom the task asks about at a time, by default the newest in the database.
@@ -220,14 +196,7 @@ class Run:
 
         Those of a blend are those of its member FROG, whatever its weight: see `roles_weight`.
         """
-        names = ["route", "paradigm", "u", "v", "w", "gate"]
-        run = self.network_member or self
-        try:
-            found = [[entry[name] for name in names] for entry in run._read("roles.json", list)]
-            roles = [role_of(float(entry[-1])) for entry in found]
-        except (KeyError, TypeError, ValueError) as error:
-            raise run._damaged("roles.json", error) from None
-        return pd.DataFrame(found, columns=names).assign(role=roles)
+        return read_roles((self.network_member or self).folder)
 
     @cached_property
     def network_member(self) -> Run | None:
@@ -254,40 +223,24 @@ class Run:
 
     def history(self) -> pd.DataFrame:
         """One row per epoch."""
-        try:
-            lines = (self.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
-            return pd.DataFrame([dict(json.loads(line)) for line in lines])
-        except (OSError, TypeError, ValueError) as error:
-            raise self._damaged("history.jsonl", error) from None
+        return read_history(self.folder)
 
     @property
     def metrics(self) -> dict[str, dict[str, dict[str, float]]]:
         """Scores of the saved weights, as they were computed after training: split, regime."""
-        found = self._read("metrics.json", dict)
-        try:
-            return {split: _by_regime(found[split]) for split in ("val", "test")}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise self._damaged("metrics.json", error) from None
+        return read_metrics(self.folder)
 
     @property
     def metrics_before_refit(self) -> dict[str, dict[str, float]]:
         """Test scores, by regime, of what validation had selected, before the refit."""
         if not self.config.refit:
             return self.metrics["test"]
-        try:
-            return _by_regime(self.about["refit"]["before"])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise self._damaged("run.json", error) from None
+        return refit_before(self.folder, self.about)
 
     @property
     def baselines(self) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
         """Scores of the quick baselines by name, split and regime; empty if there are none."""
-        if not (self.folder / "baselines.json").is_file():
-            return {}
-        found = self._read("baselines.json", dict).get("models")
-        if not isinstance(found, dict):
-            raise self._damaged("baselines.json", "no models")
-        return found
+        return read_baselines(self.folder)
 
     def quick_scores(self) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
         """Scores of the quick models that this one is compared with: name, split, regime."""
@@ -298,15 +251,6 @@ class Run:
             for name, found in self.blend["members"].items()
             if MODELS[name].baseline and "test" in found
         }
-
-    def _read(self, name: str, kind: type) -> Any:
-        found = read_json(self.folder / name)
-        if not isinstance(found, kind):
-            raise self._damaged(name, f"a {type(found).__name__}, not a {kind.__name__}")
-        return found
-
-    def _damaged(self, name: str, why: object) -> RunError:
-        return RunError(f"{self.folder / name} is damaged ({why}). Train again.")
 
     @cached_property
     def model(self) -> Model:
@@ -403,36 +347,7 @@ class Run:
 
     def moment(self, at: Any = None) -> pd.Timestamp:
         """A time as predictions take it; by default the newest in the database."""
-        if at is None:
-            newest = self.prepared.newest
-            if newest is None and self.prepared.task.completes:
-                return self.prepared.dataset.test_timestamp
-            if newest is None:
-                raise UsageError("the database has no times. Say which: --at 2026-01-01")
-            return newest
-        try:
-            time = pd.Timestamp(at)
-        except (ValueError, TypeError):
-            raise UsageError(
-                f"{at!r} is no time. Write it as 2026-01-01 or 2026-01-01T12:00."
-            ) from None
-        if time is pd.NaT:
-            raise UsageError(f"{at!r} is no time. Write it as 2026-01-01.")
-        if time.tzinfo:
-            time = time.tz_convert("UTC").tz_localize(None)
-        # Microseconds cover all times; nanoseconds only those until 2262.
-        return time.as_unit("ns" if time.nanosecond else "us")
-
-
-def _by_regime(found: Any) -> dict[str, dict[str, float]]:
-    """Scores from JSON, NaN where there is none."""
-    return {
-        regime: {
-            name: float("nan") if value is None else float(value)
-            for name, value in found[regime].items()
-        }
-        for regime in REGIMES
-    }
+        return moment(self.prepared, at)
 
 
 def load_run(folder: str | Path, *, device: str = "cpu") -> Run:

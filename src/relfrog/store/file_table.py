@@ -234,9 +234,7 @@ class FileTable(Table):
 
     def sql(self) -> str:
         """A SELECT over the files with the values that `df` has, of the same types."""
-        columns = ", ".join(
-            f"{self._expression(name)} AS {quoted(name)}" for name in self.columns
-        )
+        columns = ", ".join(f"{self._expression(name)} AS {quoted(name)}" for name in self.columns)
         source = f"read_parquet({literal(str(self.layout.path))}) AS t"
         for number, (name, file) in enumerate(self.layout.added.items()):
             source += f" POSITIONAL JOIN read_parquet({literal(str(file))}) AS a{number}"
@@ -271,14 +269,14 @@ class FileTable(Table):
     def _facts(self, name: str) -> tuple[int, int | None]:
         """How many values of a column of integers are NULL, and the highest; from the header."""
         metadata = self._header[0]
-        at = next(
-            i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name
-        )
+        at = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name)
         nulls, highest = 0, None
         for group in range(metadata.num_row_groups):
             stats = metadata.row_group(group).column(at).statistics
-            if stats is None or not stats.has_null_count or not (
-                stats.has_min_max or stats.num_values == 0
+            if (
+                stats is None
+                or not stats.has_null_count
+                or not (stats.has_min_max or stats.num_values == 0)
             ):
                 values = self._whole(name)
                 return int(values.isna().sum()), None if not len(values) else _highest(values)

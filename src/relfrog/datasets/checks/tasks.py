@@ -12,13 +12,14 @@ from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.checks.leaks import check_leaks
+from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.label_events import label_events
-from relfrog.datasets.labels import SPLITS, label_stats, window_problems
+from relfrog.datasets.labels import SPLITS, fitting_times, label_stats, window_problems
 from relfrog.datasets.no_labels import why_no_labels
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.split_check import split_problems
 from relfrog.datasets.task_file import TaskFile
-from relfrog.datasets.tasks import NoLabels, read_task_manifest, task_from
+from relfrog.datasets.tasks import read_task_manifest, task_from
 from relfrog.errors import TaskError, unknown
 
 __all__ = ["check_task"]
@@ -63,7 +64,9 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
         if manifest.kind == "forecast" and len(frames) == len(SPLITS):
             for is_error, text, remedy in window_problems(task.dataset, task, full):
                 (report.error if is_error else report.warning)(place, text, remedy)
-            for problem in split_problems(task, frames, label_events(task, full)):
+            for problem in split_problems(
+                task, frames, label_events(task, full), fitting_times(task.dataset, task, full)
+            ):
                 report.warning(place, problem.text, problem.remedy)
         check_leaks(task, frames, full, report, place)
     except TaskError as error:
