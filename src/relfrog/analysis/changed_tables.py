@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from relbench.base import Database, Table
 
+from relfrog.features.blocks import Blocks
 from relfrog.features.columns import Columns, Features, TableColumns
 from relfrog.graph import _kernels
 from relfrog.graph.relational import RelationalGraph
@@ -189,11 +190,16 @@ def shuffle_features(
     def moves(name: str | None) -> bool:
         return name != columns.time_col if column is None else name == column
 
-    dense, codes, moments = old.dense.clone(), old.codes.clone(), old.moments.clone()
+    codes, moments = old.codes.clone(), old.moments.clone()
     places = [i for i, name in enumerate(columns.dense_columns) if moves(name)]
     coded = [i for i, c in enumerate(columns.categories) if moves(c.name)]
     timed = [i for i, name in enumerate(columns.moment_names) if moves(name)]
-    for tensor, chosen in ((dense, places), (codes, coded), (moments, timed)):
+    if isinstance(old.dense, Blocks):
+        dense: Any = old.dense.reordered(chosen_rows, places)
+    else:
+        dense = old.dense.clone()
+        dense[:, places] = old.dense[chosen_rows][:, places]
+    for tensor, chosen in ((codes, coded), (moments, timed)):
         if chosen:
             tensor[:, chosen] = tensor[chosen_rows][:, chosen]
     offsets, values = old.bag_offsets, old.bag_values

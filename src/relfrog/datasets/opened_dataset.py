@@ -48,12 +48,6 @@ class OpenedDataset(RelBenchDataset):
         self.validate_and_correct_db(db)
         return found.name_columns(db)
 
-    def get_files(self) -> Database:
-        """The same database, up to its end, with all rows left in their files."""
-        from relfrog.datasets.files import database_in_files
-
-        return database_in_files(self)
-
     def _known_from(self, db: Database) -> KnownFrom:
         if recorded_keys(self.dataset_dir) is not None:  # the files say it
             return KnownFrom()

@@ -46,10 +46,6 @@ class Dataset(Protocol):
         """Read the database, by default without rows after the test time."""
         ...
 
-    def get_files(self) -> Database:
-        """The whole database, with all rows left in their files."""
-        ...
-
     def get_task_names(self) -> list[str]:
         """Names of all tasks."""
         ...
@@ -97,12 +93,6 @@ class Task(Protocol):
         self, split: str, mask_input_cols: bool | None = None, db: Database | None = None
     ) -> Table:
         """The label table of a split; without the label column if it is masked."""
-        ...
-
-    def get_labels(
-        self, split: str, db: Database | None = None, masked: bool = False
-    ) -> pd.DataFrame:
-        """The label table of a split as a frame, lists as Arrow's."""
         ...
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import relbench.base
@@ -17,6 +18,7 @@ from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 
 from relfrog.datasets import autocomplete
 from relfrog.datasets.external import read_labels
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import SourceKeys, find_source_keys
 from relfrog.datasets.label_checks import NoLabels, check_entities, check_labels, need_column
 from relfrog.datasets.labels import label_rows, split_times, timed_first
@@ -34,6 +36,7 @@ from relfrog.support.lists import as_objects, flatten, holds_lists, sort_lists, 
 
 __all__ = [
     "asked_entities",
+    "labels_of",
     "load_task",
     "read_task_manifest",
     "task_from",
@@ -68,6 +71,7 @@ class _StoredLabels(BaseTask):
         """Set the attributes that RelBench's constructor does not take; called before it."""
         self.name, self.kind, self.evaluator = manifest.name, manifest.kind, manifest.evaluator
         self.task_type = TaskType(manifest.task_type)
+        self._manifest, self._home = manifest, folder
         self._folder = None if regenerate else folder
         first = manifest.train_from
         self.train_from = None if first is None else pd.Timestamp(first)
@@ -136,12 +140,29 @@ class _StoredLabels(BaseTask):
             need_column(table.df, name)
         return table.df
 
+    def content(self, hashed: Callable[[Path], str]) -> dict[str, Any]:
+        """What the labels depend on besides the database, for the names of parts.
+
+        Args:
+            hashed: gives a hash of the bytes of a file.
+        """
+        files = [] if self._home is None else sorted(self._home.glob("*.parquet"))
+        if self.source_keys is not None or self._labels_file is not None:
+            base = Path(self.dataset.dataset_dir)
+            files += [base / "import.json", *sorted((base / "keys").glob("*.parquet"))]
+        return {
+            "manifest": {name: str(value) for name, value in vars(self._manifest).items()},
+            "stored": self._folder is not None,
+            "files": [[file.name, hashed(file)] for file in files if file.is_file()],
+            "splits": [str(self.dataset.val_timestamp), str(self.dataset.test_timestamp)],
+        }
+
     def _timed_first(self, split: str, db: Database | None) -> Database | None:
         """The database for the label SQL, in an order in which RelBench finds its time span."""
         if self.sql is None:
             return db
         if db is None:
-            db = without_columns(_as_ours(self.dataset).get_files(), self.remove_columns)
+            db = without_columns(database_in_files(_as_ours(self.dataset)), self.remove_columns)
         return timed_first(db, self.dataset.test_timestamp)
 
     def _split_db(self, split: str, db: Database | None = None) -> Database:
@@ -277,7 +298,7 @@ class _AutoCompleteTask(_EntityTask):
 
     def _get_table(self, split: str, db: Database | None = None) -> Table:
         if db is None:
-            db = _as_ours(self.dataset).get_files()
+            db = database_in_files(_as_ours(self.dataset))
         frame = autocomplete.completed_labels(_as_ours(self.dataset), self, db, split)
         if not len(frame):
             raise NoLabels(f"no row of {self.entity_table} has a value there")
@@ -304,6 +325,14 @@ def _needed(manifest: TaskManifest, key: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"the manifest does not say its {key}")
     return value
+
+
+def labels_of(task: Task, split: str, db: Database | None = None) -> pd.DataFrame:
+    """The labels of a split; of our own tasks lists are Arrow's, and nothing is copied."""
+    if isinstance(task, _StoredLabels):
+        return task.get_labels(split, db)
+    frame: pd.DataFrame = task.get_table(split, mask_input_cols=False, db=db).df
+    return frame
 
 
 def asked_entities(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> pd.DataFrame:

@@ -7,11 +7,11 @@ touches the columns that it needs, one at a time, and no table is ever whole in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,15 @@ from relbench.base import Database, Table
 
 from relfrog.support.duckdb import literal, quoted
 
-__all__ = ["FileTable", "column_names", "concrete", "read_column", "retimed", "without_columns"]
+__all__ = [
+    "FileTable",
+    "column_names",
+    "concrete",
+    "is_whole",
+    "read_column",
+    "retimed",
+    "without_columns",
+]
 
 
 @dataclass(frozen=True)
@@ -225,6 +233,18 @@ class FileTable(Table):
         """The last time."""
         return self._ends()[1]
 
+    def content(self, hashed: Callable[[Path], str]) -> dict[str, Any]:
+        """What the table is, for the names of parts, with hashes of its files."""
+        layout = self.layout
+        return {
+            "file": hashed(layout.path),
+            "added": {name: hashed(file) for name, file in layout.added.items()},
+            "hidden": sorted(layout.hidden & set(self._header[1].names)),
+            "limits": dict(layout.limits),
+            "cuts": [[cut.column, str(cut.time)] for cut in layout.cuts],
+            "keys": [self.pkey_col, self.time_col, sorted(self.fkey_col_to_pkey_table.items())],
+        }
+
     # For DuckDB.
 
     @property
@@ -236,7 +256,7 @@ class FileTable(Table):
         """A SELECT over the files with the values that `df` has, of the same types."""
         columns = ", ".join(f"{self._expression(name)} AS {quoted(name)}" for name in self.columns)
         source = f"read_parquet({literal(str(self.layout.path))}) AS t"
-        for number, (name, file) in enumerate(self.layout.added.items()):
+        for number, file in enumerate(self.layout.added.values()):
             source += f" POSITIONAL JOIN read_parquet({literal(str(file))}) AS a{number}"
         cuts = [
             f"{self._expression(cut.column)} <= TIMESTAMP {literal(str(cut.time))}"
@@ -314,6 +334,11 @@ def read_column(table: Table, name: str) -> pd.Series:
     if isinstance(table, FileTable):
         return table.column(name)
     return table.df[name]
+
+
+def is_whole(table: Table) -> TypeGuard[FileTable]:
+    """Whether a table is a file with all of its rows."""
+    return isinstance(table, FileTable) and not table.layout.cuts
 
 
 def concrete(table: Table) -> Table:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relfrog._version import __version__
-from relfrog.errors import RelFrogWarning, StoreError
+from relfrog.errors import DatasetError, RelFrogWarning, StoreError
 from relfrog.store.fingerprint import fingerprint, hash_file
 from relfrog.store.location import FOLDER, LIMIT, cache_folder, size_limit
 from relfrog.support.files import process_runs
@@ -139,7 +139,7 @@ class Store:
                 continue
             try:
                 found = load(folder)
-            except (OSError, ValueError, KeyError, TypeError, EOFError):
+            except (OSError, ValueError, KeyError, TypeError, EOFError, DatasetError):
                 if self._there(name) is not None:
                     self.remove(name)  # damaged, though its sizes are right
                 continue  # or removed by another process in this very moment

@@ -16,6 +16,7 @@ from relfrog.models.aggregates.encoded_columns import EncodedColumn, days, fit_e
 from relfrog.models.aggregates.feature_plan import Anchor, FeaturePlan, Stream, plan_features
 from relfrog.models.aggregates.query import Aggregator
 from relfrog.models.past_labels import label_rows
+from relfrog.store.file_table import column_names, read_column
 from relfrog.support.times import MISSING, PER_SECOND
 from relfrog.training.prepared import Prepared
 
@@ -240,9 +241,11 @@ class FeatureMaker:
             before = slice(None) if known is None else known < cut
             encodings[name] = [
                 encoded
-                for column in table.df
+                for column in column_names(table)
                 if column not in keys
-                for encoded in fit_encoded_columns(name, str(column), table.df[column][before])
+                for encoded in fit_encoded_columns(
+                    name, str(column), read_column(table, column)[before]
+                )
             ]
         return sizes, encodings
 
@@ -266,7 +269,7 @@ class FeatureMaker:
         for encoded in encodings:
             table = self.history if encoded.table == was else encoded.table
             there = self.prepared.db.table_dict.get(table)
-            if there is None or encoded.column not in there.df:
+            if there is None or encoded.column not in column_names(there):
                 raise RunError(f"{table}.{encoded.column} is no longer there: train again.")
             moved = EncodedColumn(
                 table, encoded.column, encoded.kind, encoded.center, encoded.levels, encoded.part
@@ -293,14 +296,14 @@ class FeatureMaker:
         return found
 
     def _label_outputs(self, about: dict[str, Any]) -> NDArray[np.float64]:
-        frame = self.prepared.db.table_dict[self.history].df
-        kind = self.prepared.task.task_type.value
-        return label_rows(kind, frame["label"].to_numpy(), about)
+        labels = read_column(self.prepared.db.table_dict[self.history], "label")
+        return label_rows(self.prepared.task.task_type.value, labels.to_numpy(), about)
 
     def _encode(self, encoded: EncodedColumn) -> NDArray[np.float64]:
         if encoded.kind == "label":
             return self._outputs[:, encoded.part] - encoded.center
-        return encoded.encode(self.prepared.db.table_dict[encoded.table].df[encoded.column])
+        table = self.prepared.db.table_dict[encoded.table]
+        return encoded.encode(read_column(table, encoded.column))
 
     # Parts of the features.
 
