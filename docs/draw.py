@@ -178,6 +178,7 @@ LAYERS = {
     "importing": "source to dataset folder",
     "graph": "row pointers, the sampler",
     "datasets": "tasks, labels, entities, checks",
+    "queries": "questions to label SQL",
     "features": "columns as tensors",
     "nn": "the network",
     "training": "prepared tasks, the trainer",
@@ -252,7 +253,7 @@ def architecture() -> str:
     (x0, y0), (x1, y1) = places["run folder"], places["certificate"]
     parts.append(arrow(x0 - wide / 4, y0 + 17, x1 + wide / 2, y1 - 6))
     return picture(
-        "Architecture: fourteen folders in layers, each importing only from those above it, and "
+        "Architecture: folders in layers, each importing only from those above it, and "
         "the data that flow through them: database, dataset folder, graph, batch of seeds, row "
         "vectors, role-gated layers, prediction, run folder, report.",
         830, at["cli"] + line + 4, *parts,

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from relfrog.config import Config
     from relfrog.datasets.checks import check
     from relfrog.datasets.dataset import open_dataset
-    from relfrog.datasets.new_task import add_task
     from relfrog.datasets.overview import inspect
     from relfrog.graph.batch import Batch
     from relfrog.graph.relational import RelationalGraph
     from relfrog.graph.sampler import TemporalSampler
     from relfrog.importing.database import import_database
+    from relfrog.queries.new_task import add_task
     from relfrog.runs.run import Run, load_run
     from relfrog.runs.train import train
     from relfrog.training.callbacks import Callback
@@ -52,7 +52,7 @@ __getattr__, __dir__ = lazy_exports(
         "RelationalGraph": "relfrog.graph.relational",
         "Run": "relfrog.runs.run",
         "TemporalSampler": "relfrog.graph.sampler",
-        "add_task": "relfrog.datasets.new_task",
+        "add_task": "relfrog.queries.new_task",
         "check": "relfrog.datasets.checks",
         "import_database": "relfrog.importing.database",
         "inspect": "relfrog.datasets.overview",

@@ -8,6 +8,7 @@
     ├── DatasetError   a dataset folder is missing or damaged, or exists already
     ├── RunError       a run folder is missing, damaged, unfinished or in use
     ├── TaskError      a task is wrong: its SQL, its columns, its splits
+    │   └── QueryError    a question in words cannot be read, or not be answered
     ├── StoreError     what was prepared cannot be kept: a full or read-only disk
     ├── OutputError    results cannot be written
     └── UsageError     options that contradict each other
@@ -24,6 +25,7 @@ from collections.abc import Iterable
 __all__ = [
     "DatasetError",
     "OutputError",
+    "QueryError",
     "RelFrogError",
     "RelFrogWarning",
     "RunError",
@@ -58,6 +60,10 @@ class RunError(RelFrogError):
 
 class TaskError(RelFrogError):
     """A task is wrong: its SQL, its columns or its splits."""
+
+
+class QueryError(TaskError):
+    """A question in words cannot be read, or cannot be answered without looking ahead."""
 
 
 class StoreError(RelFrogError):

@@ -189,11 +189,16 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 @click.command(
     "task",
     cls=Command,
-    example="relfrog task shop churn --sql churn.sql --type binary --entity customers "
-    "--horizon '30 days'",
+    example='relfrog task shop churn --query "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH '
+    'customers.id"\n'
+    "relfrog task shop churn --sql churn.sql --type binary --entity customers --horizon '30 days'",
 )
 @click.argument("dataset")
 @click.argument("name")
+@click.option("--query", metavar="QUESTION", help="The question in words: PREDICT ... FOR EACH "
+              "...; it says everything else, too.")  # fmt: skip
+@click.option("--explain", is_flag=True, help="With --query: print what it becomes, the SQL "
+              "included, and add nothing.")  # fmt: skip
 @click.option("--sql", type=click.File("r", encoding="utf-8"),
               help="File with the label SQL, or - for standard input.")  # fmt: skip
 @click.option("--autocomplete", metavar="TABLE.COL", help="Column to fill in, instead of SQL: its "
@@ -217,8 +222,8 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
     "--label", metavar="COL", help="The SQL's label column.  [default: the remaining one]"
 )
 @click.option("--time", default="timestamp", show_default=True, help="The SQL's seed time column.")
-@click.option("--eval-times", default=1, show_default=True, type=click.IntRange(min=1),
-              help="Seed times in validation and in test.")  # fmt: skip
+@click.option("--eval-times", type=click.IntRange(min=1), help="Seed times in validation and in "
+              "test.  [default: 1; of a question, as many as its scores need]")  # fmt: skip
 @click.option("--k", type=click.IntRange(min=1), help="Recommendation: length of the list.  "
               "[default: 10]")  # fmt: skip
 @click.option("--val", metavar="TIME", help="The task's own validation time.  [default: the "
@@ -229,28 +234,48 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a task of this name.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was added as JSON.")
 def task_command(
-    dataset: str, name: str, sql: Any, type_: str | None, hide: Any, as_json: bool, **options: Any
-) -> None:
+    dataset: str, name: str, sql: Any, type_: str | None, hide: Any, as_json: bool,
+    query: str | None, explain: bool, **options: Any,
+) -> None:  # fmt: skip
     """Add a prediction task, after trying it on all splits.
 
-    Labels are written in DuckDB SQL, which sees every table, the relation timestamps(timestamp)
-    with the seed times, and {timedelta}. It returns one row per seed time and entity. Keys have the
-    values of the source. Or they are the values of a column, or come from a file.
+    What is predicted is asked in words, or labels are written in DuckDB SQL, which sees every
+    table, the relation timestamps(timestamp) with the seed times, and {timedelta}, and returns one
+    row per seed time and entity. Keys have the values of the source. Or labels are the values of a
+    column, or come from a file.
     """
+    from relfrog.cli.data_summaries import task_summary
+    from relfrog.queries.new_task import add_task, add_tasks, plan_query
+
+    if explain:
+        if query is None:
+            raise UsageError("--explain goes with --query")
+        from relfrog.cli.question_summaries import plan_lines, plan_record
+
+        plan = plan_query(dataset, query)
+        print_json(plan_record(plan)) if as_json else click.echo(plan_lines(plan))
+        return
+    text = None if sql is None else sql.read()
+    given = {"type": type_, "hide": tuple(hide), **options}
+    if query is None:
+        given["eval_times"] = given["eval_times"] or 1
+        tasks = [add_task(dataset, name, text, **given)]
+    else:
+        tasks = add_tasks(dataset, name, query, text, **given)
+    if as_json:
+        records = [_task_record(added) for added in tasks]
+        print_json(records[0] if len(records) == 1 else records)
+    else:
+        click.echo("\n\n".join(task_summary(dataset, added) for added in tasks))
+
+
+def _task_record(added: Any) -> dict[str, Any]:
     import dataclasses
 
-    from relfrog.cli.data_summaries import task_summary
-    from relfrog.datasets.new_task import add_task
-
-    text = None if sql is None else sql.read()
-    added = add_task(dataset, name, text, type=type_, hide=tuple(hide), **options)
-    if as_json:
-        splits = {split: dataclasses.asdict(stats) for split, stats in added.stats.items()}
-        about = {"task": added.manifest.name, "task_type": added.manifest.task_type}
-        said = {"notes": list(added.notes), "warnings": list(added.warnings)}
-        print_json({**about, "folder": str(added.folder), "splits": splits, **said})
-    else:
-        click.echo(task_summary(dataset, added))
+    splits = {split: dataclasses.asdict(stats) for split, stats in added.stats.items()}
+    about = {"task": added.manifest.name, "task_type": added.manifest.task_type}
+    said = {"notes": list(added.notes), "warnings": list(added.warnings)}
+    return {**about, "folder": str(added.folder), "splits": splits, **said}
 
 
 DATA_COMMANDS = (import_command, inspect_command, check_command, task_command)

@@ -112,6 +112,15 @@ class SourceKeys:
             for source, column in (values.items() if len(whole) else ())
         }
 
+    def referred_column(self, table: str, column: str, parent: str) -> str | None:
+        """The column of a parent that has the values of a foreign key, as SQL sees both.
+
+        None if that is the primary key.
+        """
+        about = self._records[table].columns.get(column, _ColumnRecord((column,)))
+        found = self._referred(parent, about)
+        return None if found is None or found[2] else found[1]
+
     def view(self, db: Database, sql: str) -> Database:
         """The tables that some SQL mentions, keys with the source's values.
 

@@ -13,7 +13,9 @@ import pyarrow as pa
 from relbench.base import Database, TaskType
 from relbench.manifest import KIND_FORECAST
 
+from relfrog.datasets.dataset import read_tables
 from relfrog.datasets.key_views import find_source_keys
+from relfrog.datasets.known_from import read_known_from, recorded_keys
 from relfrog.datasets.label_checks import NoLabels, need_column
 from relfrog.datasets.labels import LabelStats, label_rows, label_stats, window_problems
 from relfrog.datasets.new_label_task import add_column_task, add_file_task
@@ -56,6 +58,7 @@ def add_task(
     val: str | None = None,
     test: str | None = None,
     overwrite: bool = False,
+    query: str | None = None,
 ) -> AddedTask:
     """Add a prediction task to a dataset folder, after trying it on all splits.
 
@@ -88,6 +91,7 @@ def add_task(
             rates that are far apart.
         test: The task's own test time, likewise.
         overwrite: Whether to replace a task of this name.
+        query: The question in words that the SQL was made from, to be kept beside it.
 
     Raises:
         TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
@@ -130,6 +134,7 @@ def add_task(
         remove_columns=hidden_columns(opened, hide),
         sql=sql,
         keys="source" if find_source_keys(opened) is not None else None,
+        query=query,
     )
     if TASK_KINDS[TYPES[type]].ranks:
         assert source is not None
@@ -151,8 +156,10 @@ def add_task(
     for is_error, text, remedy in window_problems(task.dataset, task, full):
         if is_error:
             raise TaskError(f"{text}. {remedy}")
-    manifest.relbench_agrees = manifest.keys is None or _relbench_agrees(
-        opened, manifest, frames, full
+    manifest.relbench_agrees = (
+        not _names_added_times(opened, str(sql))
+        if manifest.keys is None
+        else _relbench_agrees(opened, manifest, frames, full)
     )
     write_task(folder, manifest, frames, overwrite)
     warnings = tuple(f"{p.text}. {p.remedy}" for p in fitted.problems)
@@ -239,6 +246,13 @@ def split_labels(task: Task, split: str, full: Database) -> pd.DataFrame:
     if task.task_type is TaskType.BINARY_CLASSIFICATION:
         frame[task.target_col] = frame[task.target_col].astype("int64")
     return frame
+
+
+def _names_added_times(dataset: Dataset, sql: str) -> bool:
+    """Whether the SQL names a time column that the files do not have; RelBench could not run it."""
+    if recorded_keys(dataset.dataset_dir) is not None or "known_from" not in sql:
+        return False
+    return any(name in sql for name in read_known_from(read_tables(dataset)).columns.values())
 
 
 def _relbench_agrees(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import keyword
 import re
 import unicodedata
@@ -14,6 +15,7 @@ __all__ = [
     "free_name",
     "horizon",
     "is_identifier",
+    "nearest",
     "number",
     "percent",
     "plural",
@@ -155,3 +157,14 @@ def horizon(seconds: float) -> str:
     if hours >= 1 and hours == int(hours):
         return "1 hour" if hours == 1 else f"{hours:.0f} hours"
     return duration(seconds)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is spelled most like another, whatever its case; None if none is.
+
+    >>> nearest("tota", ["id", "Total"]), nearest("x", ["id"])
+    ('Total', None)
+    """
+    by_case = {k.casefold(): k for k in sorted(known, reverse=True)}
+    found = difflib.get_close_matches(name.casefold(), sorted(by_case), n=1, cutoff=0.6)
+    return by_case[found[0]] if found else None

@@ -1,0 +1,1 @@
+"""Questions in words: parsed, checked against a dataset's schema, and compiled to label SQL."""

@@ -1,0 +1,85 @@
+"""The words of a question, each with its place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from relfrog.queries.syntax import Span, point_at
+
+__all__ = ["LONGEST", "Token", "tokenize"]
+
+#: The most characters of a question.
+LONGEST = 20_000
+
+_PATTERN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*)
+    |(?P<date>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?(?![\w-]))
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?!\w))
+    |(?P<name>[^\W\d]\w*)
+    |(?P<string>'(?:[^']|'')*')
+    |(?P<quoted>"(?:[^"]|"")*"|`(?:[^`]|``)*`)
+    |(?P<mark><=|>=|<>|!=|==|[-+*/(),.;=<>])""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word.
+
+    Attributes:
+        kind: "name", "quoted", "string", "number", "date", "mark" or "end".
+        text: What it says; of a quoted one, without quotes.
+        span: Where it stands.
+    """
+
+    kind: str
+    text: str
+    span: Span
+
+    @property
+    def word(self) -> str:
+        """In capitals if it may be a keyword, a sign as it is; empty otherwise."""
+        if self.kind == "name":
+            return self.text.upper()
+        return self.text if self.kind == "mark" else ""
+
+    @property
+    def shown(self) -> str:
+        """For an error message."""
+        return "the end" if self.kind == "end" else repr(self.text)
+
+
+def tokenize(text: str) -> list[Token]:
+    """Split a question into words; the last is of the kind "end".
+
+    Raises:
+        QueryError: A quote is not closed, or a character has no meaning.
+    """
+    if len(text) > LONGEST:
+        raise point_at(
+            text, Span(LONGEST, LONGEST + 1), f"a question has at most {LONGEST:,} characters"
+        )
+    tokens, place = [], 0
+    while place < len(text):
+        found = _PATTERN.match(text, place)
+        if found is None:
+            raise point_at(text, Span(place, place + 1), _unreadable(text[place:]))
+        kind, said, span = str(found.lastgroup), found.group(), Span(place, found.end())
+        place = found.end()
+        if kind in ("string", "quoted"):
+            said = said[1:-1].replace(said[0] * 2, said[0])
+        if kind == "quoted" and not said:
+            raise point_at(text, span, "a name is empty")
+        if kind != "space":
+            tokens.append(Token(kind, said, span))
+    return [*tokens, Token("end", "", Span(len(text), len(text) + 1))]
+
+
+def _unreadable(rest: str) -> str:
+    if rest[0] in "'\"`":
+        return f"the quote {rest[0]} is not closed"
+    if rest[0].isdigit():
+        return "neither a number nor a date; write a date as 2024-01-31"
+    return f"{rest[0]!r} has no meaning here"
