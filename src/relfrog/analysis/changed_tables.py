@@ -63,6 +63,7 @@ class ChangedTask(OpenedTask):
         super().__init__(opened.dataset, opened.task)
         self.original, self.table, self.order, self.column = opened, table, order, column
         self.db, self.newest, self.history = opened.db, opened.newest, opened.history
+        self.parts = None  # nothing of what changes here is kept
 
     def seeds(self, split: str) -> Seeds:
         """Those of the task as it is."""
@@ -96,6 +97,9 @@ class ChangedTask(OpenedTask):
             features[self.table], columns.tables[self.table], self.order, self.column
         )
         return {**features, self.table: shuffled}
+
+    def _unseen_categories(self, columns: Columns, db: Database) -> dict[str, list[str]]:
+        return self.original._unseen_categories(columns, db)
 
     def graph(self, history: bool, columns: Columns | None = None) -> RelationalGraph:
         """The graph of the task as it is, without the rows of the table if they are hidden."""

@@ -20,6 +20,7 @@ from relfrog.cli.data import DATA_COMMANDS
 from relfrog.cli.demo import demo_command
 from relfrog.cli.experiments import EXPERIMENT_COMMANDS
 from relfrog.cli.runs import RUN_COMMANDS
+from relfrog.cli.store import STORE_COMMANDS
 from relfrog.errors import RelFrogError, UsageError
 
 __all__ = ["cli", "main"]
@@ -40,7 +41,9 @@ def cli() -> None:
 
 
 cli.command_class = Command
-for _command in (*DATA_COMMANDS, *RUN_COMMANDS, *EXPERIMENT_COMMANDS, demo_command):
+for _command in (
+    *DATA_COMMANDS, *RUN_COMMANDS, *EXPERIMENT_COMMANDS, *STORE_COMMANDS, demo_command,
+):  # fmt: skip
     cli.add_command(_command)
 
 

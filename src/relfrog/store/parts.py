@@ -54,6 +54,10 @@ class Part:
     bytes: int
     used: float
 
+    def belongs_to(self, dataset: str) -> bool:
+        """Whether it was made of a dataset."""
+        return self.about == dataset or self.about.startswith((f"{dataset} ", f"{dataset}:"))
+
 
 def open_store() -> Store:
     """The store in the cache folder; in a temporary one, with a warning, if it is read-only."""
@@ -273,7 +277,12 @@ def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"relfrog": __version__, "python": platform.python_version_tuple()[1]}
-    for name in ("numpy", "pandas", "pyarrow", "duckdb", "scikit-learn", "scipy"):
+    code = hashlib.blake2b(digest_size=12)
+    base = Path(__file__).parents[1]
+    for file in sorted(base.rglob("*.py")):  # for whoever changes RelFrog itself
+        code.update(str(file.relative_to(base)).encode() + file.read_bytes())
+    found["code"] = code.hexdigest()
+    for name in ("numpy", "pandas", "pyarrow", "duckdb", "scikit-learn", "scipy", "torch"):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found

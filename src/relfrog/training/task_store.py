@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from relbench.base import Database, Table
 
 from relfrog.datasets.protocols import Dataset, Task
@@ -97,6 +98,20 @@ class TaskStore:
         return self.store.use(
             "labels", made_of, lambda folder: _write(make(), folder / ROWS),
             lambda folder: _read(folder / ROWS), f"{self.name}: {what[0]}",
+        )  # fmt: skip
+
+    def predictions(
+        self, about: dict[str, Any], db: Database, make: Callable[[], NDArray[Any]]
+    ) -> NDArray[Any]:
+        """What a model predicts for a split."""
+        made_of = {
+            "format": FORMAT, "tables": self.content(db), "about": about,
+            "task": cast("Any", self.task).content(self.store.fingerprint),
+        }  # fmt: skip
+        return self.store.use(
+            "predictions", made_of, lambda folder: np.save(folder / "predicted.npy", make()),
+            lambda folder: np.load(folder / "predicted.npy", allow_pickle=False),
+            f"{self.name}: {about['split']}",
         )  # fmt: skip
 
     def history(self, db: Database, make: Callable[[], Table]) -> FileTable:
