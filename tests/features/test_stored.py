@@ -85,7 +85,7 @@ def test_the_same_graph(seed: int, tmp_path: Path) -> None:
 
 def test_values_of_another_type_are_told(tmp_path: Path) -> None:
     frame = pd.DataFrame({"id": np.arange(60), "n": np.arange(60) * 1.5, "w": ["x y", "z"] * 30})
-    frames, files = in_files(Database({"t": file_table.Table(frame, {}, "id", None)}), tmp_path)
+    frames, _ = in_files(Database({"t": file_table.Table(frame, {}, "id", None)}), tmp_path)
     fitted = fit_columns(frames, before=pd.Timestamp("2020-01-01"))
     frame.assign(n="no number").to_parquet(tmp_path / "0.parquet")
     changed = FileTable(tmp_path / "0.parquet", {}, "id", None)

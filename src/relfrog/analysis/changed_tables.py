@@ -30,6 +30,7 @@ from relfrog.models.past_labels import (
     RecentMean,
 )
 from relfrog.runs.run import Run
+from relfrog.store.file_table import column_names
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.seeds import Seeds
 
@@ -98,8 +99,8 @@ class ChangedTask(OpenedTask):
         )
         return {**features, self.table: shuffled}
 
-    def _unseen_categories(self, columns: Columns, db: Database) -> dict[str, list[str]]:
-        return self.original._unseen_categories(columns, db)
+    def _unseen_categories(self, columns: Columns) -> dict[str, list[str]]:
+        return self.original._unseen_categories(columns)
 
     def graph(self, history: bool, columns: Columns | None = None) -> RelationalGraph:
         """The graph of the task as it is, without the rows of the table if they are hidden."""
@@ -174,7 +175,7 @@ def without_rows(graph: RelationalGraph, table: str, *, visible: bool = True) ->
 def value_columns(table: Table) -> list[str]:
     """The columns of a table that are neither keys nor its time."""
     apart = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
-    return [str(name) for name in table.df if name not in apart]
+    return [str(name) for name in column_names(table) if name not in apart]
 
 
 def shuffle_table(table: Table, order: NDArray[np.int64], column: str | None) -> Table:

@@ -10,10 +10,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from relbench.base import Table
 
-from relfrog.store.file_table import FileTable
+from relfrog.features.values import read_texts
+from relfrog.store.file_table import FileTable, is_whole, read_column
 
-__all__ = ["Coded", "code_file", "code_texts", "holds_text"]
+__all__ = ["Coded", "code_file", "code_texts", "code_values", "holds_text", "read_cells"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,11 @@ class Coded:
             return list(self.texts[chosen])
         return list(self.texts.take(pa.array(chosen)).to_pylist())
 
+    def expanded(self) -> pd.Series:
+        """The text of each row, None for none."""
+        words = np.array([*self.some(np.arange(len(self.texts))), None], object)
+        return pd.Series(words[self.codes], dtype=object)
+
     def counts(self) -> NDArray[np.int64]:
         """How often each text occurs. Shape [texts]."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.texts))
@@ -51,13 +58,32 @@ class Coded:
             known = pd.Index(list(words), dtype=object)
             return np.asarray(known.get_indexer(pd.Index(self.texts, dtype=object)), np.int64)
         known = pa.array(list(words), self.texts.type)
-        return pc.fill_null(pc.index_in(self.texts, known), -1).to_numpy(False).astype(np.int64)
+        places = pc.fill_null(pc.index_in(self.texts, known), -1)
+        return np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
 
 
 def code_texts(found: NDArray[Any]) -> Coded:
     """Texts with None where there is none."""
     codes, texts = pd.factorize(np.asarray(found, object), use_na_sentinel=True)
     return Coded(codes.astype(np.int32), np.asarray(texts, object))
+
+
+def code_values(values: pd.Series | Coded) -> Coded:
+    """Values of any kind as texts, see `read_texts`; each different one is written once."""
+    if isinstance(values, Coded):
+        return values
+    kinds = pd.api.types
+    if kinds.is_numeric_dtype(values.dtype) or kinds.is_bool_dtype(values.dtype):
+        codes, different = pd.factorize(values)
+        return Coded(codes.astype(np.int32), read_texts(pd.Series(different)))
+    return code_texts(read_texts(values))
+
+
+def read_cells(table: Table, column: str) -> pd.Series | Coded:
+    """A column of a table; texts of a file are coded."""
+    if is_whole(table) and holds_text(table.arrow_type(column)):
+        return code_file(table, column)
+    return read_column(table, column)
 
 
 def holds_text(kind: pa.DataType | None) -> bool:

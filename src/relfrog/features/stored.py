@@ -226,8 +226,7 @@ def _read(column: Column, values: Any) -> tuple[Any, NDArray[np.bool_]]:
         if isinstance(column, CategoryColumn) and not column.numeric:
             return values, values.codes >= 0
         # A column that was something else when it was fitted: read it as that, text by text.
-        words = np.array([*values.some(np.arange(len(values.texts))), None], object)
-        values = pd.Series(words[values.codes], dtype=object)
+        values = values.expanded()
     return read_column(column, values)
 
 

@@ -320,7 +320,7 @@ def parent_pointers(db: Database, key: ForeignKey) -> NDArray[np.int32]:
     if isinstance(parent, FileTable) and parent.keys_are_rows:
         if pd.api.types.is_numeric_dtype(values.dtype):
             return _row_numbers(values, len(parent))
-    primary = read_column(parent, parent.pkey_col)
+    primary = read_column(parent, str(parent.pkey_col))
     is_integer = pd.api.types.is_integer_dtype
     if is_integer(primary.dtype) and is_integer(values.dtype) and not primary.hasnans:
         names = primary.to_numpy(np.int64)

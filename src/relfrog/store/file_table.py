@@ -203,15 +203,21 @@ class FileTable(Table):
             for batch in file.iter_batches(1 << 20, columns=[name]):
                 yield batch.column(0)
 
-    def take(self, rows: NDArray[np.int64], columns: list[str] | None = None) -> pd.DataFrame:
-        """Some rows, by position."""
-        parts = {}
-        for name in self.columns if columns is None else columns:
-            parts[name] = self.column(name).iloc[rows]
-        return pd.DataFrame(parts)
+    def cells(self, row: int) -> dict[str, Any]:
+        """The values of one row of the file; of the file only its surroundings are read."""
+        assert not self.layout.cuts
+        metadata, first, group = self._header[0], 0, 0
+        while row >= first + metadata.row_group(group).num_rows:
+            first += metadata.row_group(group).num_rows
+            group += 1
+        with pq.ParquetFile(self.layout.path) as file:
+            near = file.read_row_group(group, columns=self._schema.names)
+        one = near.slice(row - first, 1)
+        found = {name: one.column(name).to_pandas().iloc[0] for name in self._schema.names}
+        return found | {name: self.column(name).iloc[row] for name in self.layout.added}
 
     @cached_property
-    def df(self) -> pd.DataFrame:  # type: ignore[override]
+    def df(self) -> pd.DataFrame:
         """The whole table as a frame, for whoever cannot do with less."""
         return pd.DataFrame({name: self.column(name) for name in self.columns})
 
@@ -334,6 +340,13 @@ def read_column(table: Table, name: str) -> pd.Series:
     if isinstance(table, FileTable):
         return table.column(name)
     return table.df[name]
+
+
+def read_row(table: Table, row: int) -> dict[str, Any]:
+    """The values of one row, by column."""
+    if is_whole(table):
+        return table.cells(row)
+    return {str(name): table.df[name].iloc[row] for name in table.df}
 
 
 def is_whole(table: Table) -> TypeGuard[FileTable]:

@@ -26,7 +26,7 @@ def holds_lists(values: Any) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def flatten(values: Any) -> tuple[Ints, NDArray[Any]]:

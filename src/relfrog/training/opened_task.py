@@ -31,7 +31,7 @@ from relfrog.features.columns import Columns, Features, TableColumns, fit_column
 from relfrog.features.novelty import unseen_categories
 from relfrog.features.text import text_model
 from relfrog.graph.relational import RelationalGraph, build_graph
-from relfrog.store.file_table import FileTable, column_names, retimed, without_columns
+from relfrog.store.file_table import FileTable, column_names, is_whole, retimed, without_columns
 from relfrog.support.threads import thread_limit
 from relfrog.training.memory_check import check_room
 from relfrog.training.prepared import Prepared, routes_of
@@ -112,12 +112,15 @@ class OpenedTask:
         return database_in_files(self.dataset)
 
     @cached_property
+    def store(self) -> TaskStore:
+        """What the store has of tables that are files."""
+        return TaskStore(self.dataset, self.task)
+
+    @cached_property
     def parts(self) -> TaskStore | None:
-        """What the store has of the task; None if rows are in memory."""
+        """What the store has of the whole task; None if rows of it are in memory."""
         files = self._change is None and self._closed_by is None and is_stored(self.source)
-        return (
-            TaskStore(self.dataset, self.task) if files and hasattr(self.task, "content") else None
-        )
+        return self.store if files and hasattr(self.task, "content") else None
 
     @cached_property
     def db(self) -> Database:
@@ -280,29 +283,26 @@ class OpenedTask:
     def encode(self, columns: Columns, history: bool) -> dict[str, Features]:
         """All tables as tensors; see `Columns.encode`."""
         missing = [n for n, table in columns.tables.items() if id(table) not in self._features]
-        if self.parts is not None and missing:
-            self._open_encoded(columns, self.shown(history), missing)
-            missing = []
-        for name, features in columns.encode(self.shown(history), missing).items():
-            self._features[id(columns.tables[name])] = features
+        self._encode(columns, self.shown(history), missing)
         return {name: self._features[id(table)] for name, table in columns.tables.items()}
 
-    def _open_encoded(self, columns: Columns, db: Database, names: list[str]) -> None:
-        assert self.parts is not None
+    def _encode(self, columns: Columns, db: Database, names: list[str]) -> None:
         columns.check(db)
         unreadable: list[str] = []
         for name in names:
-            table = columns.tables[name]
-            found, wrong, unseen = self.parts.encode(
-                name, cast("FileTable", db.table_dict[name]), table
-            )
-            unreadable += [f"{name}.{column}" for column in wrong]
-            self._features[id(table)], self._unseen[id(table)] = found, unseen
+            fitted, table = columns.tables[name], db.table_dict[name]
+            if is_whole(table):
+                found, wrong, unseen = self.store.encode(name, table, fitted)
+            else:
+                wrong = []
+                found = fitted.encode(table.df, wrong)
+                places = unseen_categories(Columns({name: fitted}, columns.before), db)
+                unseen = {place[len(name) + 1 :]: texts for place, texts in places.items()}
+            unreadable += [f"{name}.{column}" for column in dict.fromkeys(wrong)]
+            self._features[id(fitted)], self._unseen[id(fitted)] = found, unseen
         columns.refuse(unreadable)
 
-    def _unseen_categories(self, columns: Columns, db: Database) -> dict[str, list[str]]:
-        if self.parts is None:
-            return unseen_categories(columns, db)
+    def _unseen_categories(self, columns: Columns) -> dict[str, list[str]]:
         return {
             f"{name}.{column}": texts
             for name, table in columns.tables.items()
@@ -345,7 +345,7 @@ class OpenedTask:
                 if columns is None:
                     columns = self.fit_columns(config.text, config.text_channels, history)
                 features = self.encode(columns, history)
-                unseen = self._unseen_categories(columns, shown)
+                unseen = self._unseen_categories(columns)
         graph = self.graph(history, columns if encode else None)
         return Prepared(
             self, config, columns, graph, features, routes_of(config, graph),

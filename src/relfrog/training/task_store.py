@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,8 @@ from relfrog.store.parts import Store, open_store
 from relfrog.support.lists import holds_lists
 
 __all__ = ["TaskStore", "digest"]
+
+Made = TypeVar("Made")
 
 #: Of what this module writes; another one, other parts.
 FORMAT = 1
@@ -100,18 +102,37 @@ class TaskStore:
             lambda folder: _read(folder / ROWS), f"{self.name}: {what[0]}",
         )  # fmt: skip
 
-    def predictions(
-        self, about: dict[str, Any], db: Database, make: Callable[[], NDArray[Any]]
-    ) -> NDArray[Any]:
-        """What a model predicts for a split."""
+    def made(
+        self,
+        kind: str,
+        about: dict[str, Any],
+        db: Database,
+        build: Callable[[Path], None],
+        load: Callable[[Path], Made],
+    ) -> Made:
+        """Whatever a model makes of a database and its task.
+
+        Args:
+            kind: what it is.
+            about: all else that it depends on.
+            db: the database.
+            build: writes it into a folder.
+            load: reads it.
+        """
         made_of = {
             "format": FORMAT, "tables": self.content(db), "about": about,
             "task": cast("Any", self.task).content(self.store.fingerprint),
         }  # fmt: skip
-        return self.store.use(
-            "predictions", made_of, lambda folder: np.save(folder / "predicted.npy", make()),
+        return self.store.use(kind, made_of, build, load, self.name)
+
+    def predictions(
+        self, about: dict[str, Any], db: Database, make: Callable[[], NDArray[Any]]
+    ) -> NDArray[Any]:
+        """What a model predicts for a split."""
+        return self.made(
+            "predictions", about, db,
+            lambda folder: np.save(folder / "predicted.npy", make()),
             lambda folder: np.load(folder / "predicted.npy", allow_pickle=False),
-            f"{self.name}: {about['split']}",
         )  # fmt: skip
 
     def history(self, db: Database, make: Callable[[], Table]) -> FileTable:
