@@ -28,7 +28,7 @@ CASES = ("inspect", "first", "later", "predict", "evaluate", "recommend")
 def commands(data: Path, work: Path, cases: list[str]) -> Iterator[tuple[str, list[str]]]:
     """The commands to measure, in an order in which each finds what it needs."""
     relfrog = [sys.executable, "-m", "relfrog"]
-    first = [sys.executable, str(HERE / "first_step.py"), str(data), "user-churn"]
+    first = [sys.executable, str(HERE / "timed_training.py"), "--stop", str(data), "user-churn"]
     run = str(work / "churn")
     train = ["--model", "frog", "--size", "small", "--set", "epochs=1", "--no-report",
              "--no-baselines", "--overwrite"]  # fmt: skip
@@ -74,13 +74,19 @@ def measured(
         environment = state.environment | {"RELFROG_CACHE": str(work / "warm")}
         # Compiled code is kept beside the source: not what is measured here.
         warm = write("rel-hm", work / "tiny", 0.002)
-        tiny = [str(HERE / "first_step.py"), str(warm), "user-churn", str(work / "run")]
+        tiny = [
+            str(HERE / "timed_training.py"),
+            "--stop",
+            str(warm),
+            "user-churn",
+            str(work / "run"),
+        ]
         measure([sys.executable, *tiny], environment)
         environment |= {"RELFROG_CACHE": str(work / "cache")}
         for name, command in commands(data, work, cases):
             found = measure(command, environment, limit)
             output = found.pop("output")
-            if command[1].endswith("first_step.py") and "failed" not in found:
+            if command[1].endswith("timed_training.py") and "failed" not in found:
                 found |= json.loads(output.splitlines()[-1])
             print(name, state.commit, json.dumps(found), file=sys.stderr, flush=True)
             yield {"case": name, "commit": state.commit, **found}

@@ -339,14 +339,14 @@ def resolve(
     chosen |= parse_settings(settings or {})
     entry = MODELS.get(str(chosen.get("model", Config.model)))
     if kind and entry is not None and kind not in entry.task_kinds:
-        suited = [model.name for model in models_for(kind) if model.name != "auto"]
+        suited = [model.name for model in models_for(kind) if not model.ensemble]
         raise UsageError(
             f"model {entry.name} is for {_listed(entry.task_kinds)}; this is {_listed([kind])}. "
             f"Take {', '.join(suited)} or auto."
         )
     roles, model = chosen.get("roles", Config.roles), chosen.get("model", Config.model)
     nodes = roles == "node" and model in ("sage", "id-gnn")  # which they are
-    if roles != Config.roles and model not in ("frog", "auto") and not nodes:
+    if roles != Config.roles and not (entry and entry.roles) and not nodes:
         raise UsageError(f"model {model} has no roles: leave roles={roles} out, or take frog.")
     if chosen.get("model") == "id-gnn":
         if settings and "ranking" in settings and chosen["ranking"] != "sampled":

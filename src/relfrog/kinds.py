@@ -107,6 +107,7 @@ class ModelKind:
         network: whether it is a graph network.
         learns: whether it fits parameters to labels, so that it can be refitted with more of them.
         roles: whether it has table roles.
+        ensemble: whether it trains other models, and uses the best or a blend.
     """
 
     name: str
@@ -114,6 +115,7 @@ class ModelKind:
     network: bool = False
     learns: bool = False
     roles: bool = False
+    ensemble: bool = False
 
     @property
     def task_kinds(self) -> tuple[str, ...]:
@@ -123,7 +125,7 @@ class ModelKind:
     @property
     def baseline(self) -> bool:
         """Whether it is a baseline: neither a network nor an ensemble."""
-        return not self.network and self.name != "auto"
+        return not self.network and not self.ensemble
 
     def load(self, kind: str) -> Any:
         """Import its class for a task type."""
@@ -169,7 +171,7 @@ MODELS: dict[str, ModelKind] = {
         _past("past-visit", f"{_RANKERS}:PastVisitRanker", ("recommendation",)),
         ModelKind(
             "auto", dict.fromkeys(TASK_KINDS, "relfrog.models.auto:AutoModel"), learns=True,
-            roles=True,
+            roles=True, ensemble=True,
         ),
     )
 }  # fmt: skip

@@ -191,6 +191,7 @@ def test_scores_are_certified(split: str, regime: str, run: relfrog.Run) -> None
         assert about["last_time"].startswith(str({"val": VAL, "test": TEST}[split].date()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*list(TASKS)[1:], "list"])
 def test_every_type_of_task_is_certified(name: str, shop: Path, tmp_path: Path) -> None:
     certified = certify(fit(shop, tmp_path / "run", name, epochs=1))

@@ -62,6 +62,7 @@ def test_shuffled_features_are_those_of_the_shuffled_table(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["orders", "labels of the task"])
 @pytest.mark.parametrize("model", ["frog", "lightgbm", "recent", "global-mean"])
 def test_what_is_hidden_cannot_matter(store: Path, tmp_path: Path, model: str, table: str) -> None:

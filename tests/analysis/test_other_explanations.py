@@ -40,6 +40,7 @@ def answered(found: Explanation) -> float:
     return found.prediction if found.calibrated is None else found.calibrated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["buys", "spends", "wants", "sorts"])
 @pytest.mark.parametrize("model", ["lightgbm", "mean", "recent", "global-mean"])
 def test_effects_add_up_to_what_predict_says(

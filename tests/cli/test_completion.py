@@ -86,6 +86,7 @@ def test_bash(place: Path) -> None:
         assert ("nospace" in options.split()) == open_end
 
 
+@pytest.mark.slow
 def test_fish(place: Path) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not here: apt-get install fish")
@@ -96,6 +97,7 @@ def test_fish(place: Path) -> None:
         assert sorted(found) == sorted(expected), typed
 
 
+@pytest.mark.slow
 def test_zsh(place: Path) -> None:
     if shutil.which("zsh") is None:
         pytest.skip("zsh is not here: apt-get install zsh")

@@ -118,9 +118,8 @@ def test_a_row_of_a_table_without_times_stays_in_its_split(town: Path) -> None:
         pd.testing.assert_frame_equal(labels(town, "sort", split), other, check_dtype=False)
 
 
-@pytest.mark.parametrize(
-    "model", ["lightgbm", "frog", pytest.param("auto", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["lightgbm", "frog", "auto"])
 @pytest.mark.parametrize(("table", "column"), [("orders", "amount"), ("cities", "sort")])
 def test_what_is_missing_is_filled_in(
     table: str, column: str, model: str, town: Path, tmp_path: Path

@@ -129,6 +129,7 @@ def test_a_composite_key(club: Path, tmp_path: Path) -> None:
     assert got == {row for row in rows if row[2] >= str(TEST.date())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["lightgbm", "frog"])
 def test_models_learn_from_it(model: str, club: Path, tmp_path: Path) -> None:
     add_task(club, "returns", labels=some_labels(), **OPTIONS)

@@ -74,6 +74,7 @@ def test_what_relbench_has_fits_the_protocols(all_kinds: Path) -> None:
 NAMES = ("buys", "spends", "wants", "counts", "list", "spends-files", "list-files", "amount", "channel")  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_labels_are_those_of_relbench(name: str, all_kinds: Path) -> None:
     plain, opened = relbench.load_dataset(all_kinds), open_dataset(all_kinds)

@@ -66,6 +66,7 @@ def test_suitable_splits_of_the_dataset_stay(tmp_path: Path) -> None:
     assert (made["timestamp"] == open_dataset(folder).test_timestamp).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", ["20 days", "100 days"])
 def test_relbench_reads_the_labels_of_own_splits(horizon: str, shop: Path) -> None:
     """Also where RelBench would find the horizon longer than the dataset's validation."""
@@ -158,6 +159,7 @@ def test_label_rates_far_apart_are_told(shop: Path) -> None:
     assert any("far apart" in f.text for f in check(shop, "late").findings)
 
 
+@pytest.mark.slow
 def test_windows_without_events_are_told(tmp_path: Path) -> None:
     """One day of orders each month, asked about three days ahead."""
     days = pd.date_range("2018-01-31", periods=48, freq="ME")

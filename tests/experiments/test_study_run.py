@@ -225,6 +225,7 @@ def test_transfer_freezes_the_structure_of_another_task(
     assert results["gates_filled"].keys() == {"store list with buys"}
 
 
+@pytest.mark.slow
 def test_fd_space(study: Callable[..., Any], tmp_path: Path) -> None:
     results = study("fd-space", ["buys"])
     table = check_files(tmp_path / "fd-space", 1)

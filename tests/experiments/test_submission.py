@@ -68,6 +68,7 @@ def test_other_models_and_refusals(shop: Path, runs: dict[str, Path], tmp_path: 
     assert not (tmp_path / "two").exists()
 
 
+@pytest.mark.slow
 def test_what_the_checker_refuses_is_not_left_behind(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

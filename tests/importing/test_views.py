@@ -82,6 +82,7 @@ def test_duckdb(tmp_path: Path) -> None:
     check_views(in_duckdb(tmp_path), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", "MATERIALIZED "])
 def test_postgresql(kind: str, fresh_postgres: str, tmp_path: Path) -> None:
     import psycopg

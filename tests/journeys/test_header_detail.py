@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,17 @@ def make_dataset(folder: Path, seed: int, **options: Any) -> Path:
     return folder / "trade"
 
 
+@pytest.fixture(scope="session")
+def trade(once: Any) -> Callable[..., Path]:
+    """Datasets by seed and what is said of times, each made once."""
+
+    def made(seed: int, *time: str) -> Path:
+        name = f"trade-{seed}-{len(time)}"
+        return Path(once(name, lambda folder: make_dataset(folder, seed, time=time)) / "trade")
+
+    return made
+
+
 def trained(dataset: Path, out: Path, model: str) -> relfrog.Run:
     settings = {"trials": 1} if model == "lightgbm" else {**QUICK, "layers": 3, "epochs": 1}
     return relfrog.train(dataset, "units", out, model=model, settings=settings, baselines=False)
@@ -47,15 +59,14 @@ def moved(run: Path, dataset: Path, folder: Path) -> relfrog.Run:
 
 @pytest.mark.filterwarnings("ignore::relfrog.errors.RelFrogWarning")  # of times without rows
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["frog", "lightgbm"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_without_its_future_the_source_gives_the_same_predictions(
-    seed: int, model: str, tmp_path: Path
+    seed: int, trade: Callable[..., Path], tmp_path: Path
 ) -> None:
     """Later headers are deleted, with all that names them, and the source is imported again."""
-    dataset = make_dataset(tmp_path, seed)
-    run = trained(dataset, tmp_path / "run", model)
-    for number, time in enumerate(TIMES):
+    dataset = trade(seed)
+    runs = [trained(dataset, tmp_path / model, model) for model in ("frog", "lightgbm")]
+    for number, time in enumerate(TIMES[seed::2]):
         here = tmp_path / str(number)
         here.mkdir()
         past = write_trade(here / "past.db", without_future(make_trade(seed), time))
@@ -63,17 +74,21 @@ def test_without_its_future_the_source_gives_the_same_predictions(
         shutil.copytree(
             dataset / "tasks", here / "trade" / "tasks", ignore=shutil.ignore_patterns("*.parquet")
         )
-        then = moved(run.folder, here / "trade", here / "run")
-        pd.testing.assert_frame_equal(then.predict(time), run.predict(time), check_exact=True)
+        for run in runs:
+            then = moved(run.folder, here / "trade", here / run.folder.name)
+            pd.testing.assert_frame_equal(then.predict(time), run.predict(time), check_exact=True)
     with pytest.raises(AssertionError):  # and it is not always the same
         pd.testing.assert_frame_equal(then.predict(TIMES[0]), run.predict(TIMES[0]))
 
 
 @pytest.fixture(scope="module", params=["frog", "lightgbm"])
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> relfrog.Run:
-    """A run on a trade, beside its source."""
-    folder = tmp_path_factory.mktemp("trade")
-    return trained(make_dataset(folder, 3), folder / "run", request.param)
+def run(
+    request: pytest.FixtureRequest,
+    trade: Callable[..., Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> relfrog.Run:
+    """A run on a trade."""
+    return trained(trade(3), tmp_path_factory.mktemp("trade") / "run", request.param)
 
 
 @pytest.mark.slow
@@ -93,11 +108,10 @@ def test_certificates_say_what_they_cannot_vouch_for(
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["frog", "lightgbm"])
 def test_details_that_are_always_visible_are_a_leak_that_is_found(
-    model: str, tmp_path: Path
+    model: str, trade: Callable[..., Path], tmp_path: Path
 ) -> None:
     """Their headers alone could be removed, altered and invented without a change."""
-    dataset = make_dataset(tmp_path, 3, time=["lines=none", "parts=none"])
-    certified = trained(dataset, tmp_path / "run", model).certify()
+    certified = trained(trade(3, "lines=none", "parts=none"), tmp_path / "run", model).certify()
     certified.predict("2020-09-10")
     certificate = certified.certificate
     assert not certificate.holds
@@ -109,19 +123,20 @@ def test_details_that_are_always_visible_are_a_leak_that_is_found(
 
 
 @pytest.mark.slow
-def test_a_run_names_the_tables_that_are_dated_otherwise(run: relfrog.Run, tmp_path: Path) -> None:
-    address = f"sqlite:///{run.folder.parent / 'trade.db'}"
-    undated = ["lines=none", "parts=none"]
-    relfrog.import_database(address, tmp_path / "trade", val=VAL, test=TEST, time=undated)
-    shutil.copytree(run.folder.parent / "trade" / "tasks", tmp_path / "trade" / "tasks")
+def test_a_run_names_the_tables_that_are_dated_otherwise(
+    run: relfrog.Run, trade: Callable[..., Path], tmp_path: Path
+) -> None:
+    other = moved(run.folder, trade(3, "lines=none", "parts=none"), tmp_path / "run")
     with pytest.raises((SchemaError, RunError), match=r"lines \(by no time, then by known_from\)"):
-        moved(run.folder, tmp_path / "trade", tmp_path / "run").predict("2020-09-10")
+        other.predict("2020-09-10")
 
 
-def test_reports_say_which_times_are_inherited_and_what_is_always_visible(tmp_path: Path) -> None:
+def test_reports_say_which_times_are_inherited_and_what_is_always_visible(
+    trade: Callable[..., Path], tmp_path: Path
+) -> None:
     from relfrog.reporting.sections.provenance import _certificates, _times
 
-    tables = relfrog.inspect(make_dataset(tmp_path, 3), labels=False)["tables"]
+    tables = relfrog.inspect(trade(3), labels=False)["tables"]
     assert dict(_times(tables)) == {
         "times inherited by": "lines (from orders), orders (from campaigns), "
         "parts (from lines, parts)",

@@ -79,11 +79,15 @@ def test_once_per_command(
         ["evaluate", run, "--split", "val"],
         ["predict", run, "--out", tmp_path / "p.csv", "--overwrite"],
         ["report", run, "--fresh"],
+        ["explain", run, "--entity", "P03", "--at", "2020-10-01"],
     ):
         counted.clear()
         command(*words)
         assert counted["read"] == 1, words
         assert counted["encode"] <= TABLES, words
+    counted.clear()
+    command("roles", run)  # from the run folder alone
+    assert not counted
 
 
 @pytest.mark.slow

@@ -140,6 +140,7 @@ def test_large_scores_stay_finite() -> None:
     assert attention(queries, keys, matches).squeeze(1).tolist() == [0, 1, 1]
 
 
+@pytest.mark.slow
 def test_relgnn_is_a_model(store: Path, tmp_path: Path) -> None:
     run = fit(store, tmp_path / "run", model="relgnn", epochs=1)
     assert run.roles().empty

@@ -55,6 +55,7 @@ def double_precision() -> Iterator[None]:
             torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregation", ["sum", "mean", "recent"])
 @pytest.mark.parametrize("layers", [1, 2])
 @examples(10)

@@ -23,6 +23,7 @@ from relfrog.datasets.tasks import load_task
 from relfrog.errors import RunError, TaskError, UsageError
 from relfrog.graph.popularity import ListRequest, Popularity
 from relfrog.kinds import MODELS
+from relfrog.nn.ranking import draw_rows
 from relfrog.nn.ranking_head import RankingHead
 from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import write_json
@@ -151,6 +152,42 @@ def test_lists_from_a_part_of_many_targets(
         known = sorted((s for row in pool if np.isfinite(s := scores[number, row])), reverse=True)
         count = min(3, len(known))
         np.testing.assert_allclose(found[number, :count, 1], known[:count], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("most", [3, 1_000_000])
+@pytest.mark.parametrize("parts", PARTS)
+def test_vectors_that_are_kept_give_the_same_lists(
+    parts: str, most: int, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch by batch, whether vectors are computed once for all batches or for each anew."""
+    prepared = prepared_for(shop, ranking=parts, neighbors=2, batch_size=2)
+    seeds = prepared.seeds("test")
+    network, head = stirred(prepared)
+    monkeypatch.setattr(head, "MAX_TARGETS", most)
+    network.eval()
+
+    def lists() -> list[Any]:
+        with torch.no_grad():
+            return [
+                head.batch_predict(network(plan, prepared.features).seeds, plan, prepared.features)
+                for plan in prepared.loader(seeds)
+            ]
+
+    alone = lists()
+    with head.unchanged():
+        kept = lists()
+        assert len(head._pools or {}) >= 1
+    assert head._pools is None
+    assert len(alone) > 1
+    assert all(torch.equal(a, b) for a, b in zip(alone, kept, strict=True))
+
+
+def test_rows_are_drawn_once_from_few_and_from_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relfrog.nn.ranking.MOST_LISTED", 50)
+    for rows, number in ((5, 5), (50, 10), (10_000, 300)):
+        drawn = draw_rows(rows, number)
+        assert len(drawn.unique()) == len(drawn) == number
+        assert 0 <= int(drawn.min()) <= int(drawn.max()) < rows
 
 
 @pytest.mark.parametrize("parts", ["both", "sampled"])
@@ -291,6 +328,7 @@ def test_counts_are_kept_within_bounds(shop: Path, monkeypatch: pytest.MonkeyPat
     assert 1 <= len(popularity._cache) <= 3
 
 
+@pytest.mark.slow
 def test_a_ranker_bears_many_candidates(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: dict[str, relfrog.Run]
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_whole_report(run: Run, tmp_path: Path) -> None:
     assert told
 
 
+@pytest.mark.slow
 def test_by_default_it_lies_in_the_run_folder(run: Run, tmp_path: Path) -> None:
     place = moved(run, tmp_path)
     assert report(place) == place / "report.html"

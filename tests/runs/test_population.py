@@ -75,6 +75,7 @@ def test_a_population_that_the_past_decides_is_the_sql_s_own(
     assert len(run.predict(time, everyone=True)) == len(joined)
 
 
+@pytest.mark.slow
 def test_where_the_sql_asks_everyone_there_are_no_others(runs: dict[str, relfrog.Run]) -> None:
     found = runs["buys"].population(TEST)
     assert (found.rule, found.others) == ("sql", 0)
@@ -113,6 +114,7 @@ def test_a_population_that_the_future_decides_is_learned_from_earlier_times(
     assert "earlier times" in found.words
 
 
+@pytest.mark.slow
 def test_whom_is_asked_does_not_depend_on_later_rows(
     runs: dict[str, relfrog.Run], dataset: Path, tmp_path: Path
 ) -> None:

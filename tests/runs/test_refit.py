@@ -201,6 +201,7 @@ def test_what_does_not_learn_is_not_refitted(store: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_the_command_says_it(store: Path, tmp_path: Path) -> None:
     given = [f"--set={name}={value}" for name, value in {**QUICK, "refit": True}.items()]
     out = tmp_path / "run"

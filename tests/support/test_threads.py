@@ -32,7 +32,10 @@ CODE = """
     import numpy as np, torch
     import relfrog, relfrog.training.prepared
     from relfrog.graph.loader import Loader
+    from relfrog.models.boosting import BoostedTrees
+    from relfrog.models.rankers import BoostedRanker
     from small_store import fit, weights
+    BoostedTrees.ROUNDS = BoostedRanker.ROUNDS = 30
     store, out, workers = sys.argv[1:]
     relfrog.training.prepared.Loader = functools.partial(Loader, workers=int(workers))
     found = {"threads": torch.get_num_threads()}

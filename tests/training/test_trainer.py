@@ -84,6 +84,7 @@ def test_the_same_seed_gives_the_same_run_and_another_another(
     assert weights(other.folder) != weights(run.folder)
 
 
+@pytest.mark.slow
 def test_what_is_saved_predicts_the_same(store: Path, tmp_path: Path) -> None:
     trained = fit(store, tmp_path / "run")
     loaded = load_run(tmp_path / "run")

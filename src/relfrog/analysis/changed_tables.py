@@ -18,30 +18,16 @@ from relfrog.features.blocks import Blocks
 from relfrog.features.columns import Columns, Features, TableColumns
 from relfrog.graph import _kernels
 from relfrog.graph.relational import RelationalGraph
-from relfrog.models.auto import AutoModel
-from relfrog.models.boosting import BoostedTrees
-from relfrog.models.model import Model
-from relfrog.models.network_model import NetworkModel
-from relfrog.models.past_labels import (
-    EntityMean,
-    EntityMedian,
-    GlobalMean,
-    GlobalMedian,
-    RecentMean,
-)
+from relfrog.models.model import TableChange
 from relfrog.runs.run import Run
 from relfrog.store.file_table import column_names
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.seeds import Seeds
 
 __all__ = [
-    "PAST_MODELS", "ChangedTask", "run_on", "shuffle_features", "shuffle_table", "value_columns",
+    "ChangedTask", "run_on", "shuffle_features", "shuffle_table", "value_columns",
     "without_rows",
 ]  # fmt: skip
-
-
-#: Models that look at earlier labels alone.
-PAST_MODELS = (EntityMean, EntityMedian, GlobalMean, GlobalMedian, RecentMean)
 
 
 class ChangedTask(OpenedTask):
@@ -114,36 +100,11 @@ class ChangedTask(OpenedTask):
 
 def run_on(run: Run, opened: ChangedTask) -> Run:
     """The same run on a changed task; what does not depend on the change is not made again."""
-    model = _model_on(run.model, opened)
-    if model is None:
-        return run.on(opened)
-    return replace(run, opened=opened, fitted=model)
-
-
-def _model_on(model: Model, opened: ChangedTask) -> Model | None:
-    """A fitted model on a changed task; None if it has to be loaded again."""
-    if opened.original is not model.prepared.opened:
-        return None  # changed more than once
-    before, other = model.prepared, model._copy()
-    columns, history = before.columns if model.encoded else None, before.history is not None
-    other.prepared = replace(
-        before, opened=opened, graph=opened.graph(history, columns),
-        features=opened.encode(before.columns, history) if model.encoded else {},
-    )  # fmt: skip
-    if isinstance(model, AutoModel) and isinstance(other, AutoModel):
-        members = {name: _model_on(member, opened) for name, member in model.members.items()}
-        known = {name: member for name, member in members.items() if member is not None}
-        other._members = known
-        return other if len(known) == len(members) else None
-    if isinstance(model, NetworkModel) and before.target_table is None:
-        return other  # its head does not depend on the graph
-    if isinstance(model, BoostedTrees) and isinstance(other, BoostedTrees):
-        change = (opened.table, opened.order, opened.column)
-        vars(other)["maker"] = model.maker.with_change(other.prepared, *change)
-        return other
-    if "past" in vars(other):
-        del vars(other)["past"]
-    return other if isinstance(model, PAST_MODELS) else None
+    if opened.original is not run.prepared.opened:
+        return run.on(opened)  # changed more than once
+    change = TableChange(opened, opened.table, opened.order, opened.column)
+    model = run.model.with_change(change)
+    return run.on(opened) if model is None else replace(run, opened=opened, fitted=model)
 
 
 def without_rows(graph: RelationalGraph, table: str, *, visible: bool = True) -> RelationalGraph:

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from relfrog.analysis.explained import Explanation, answer_words, row_keys
 from relfrog.analysis.feature_explanation import Part, assemble
 from relfrog.errors import TaskError
-from relfrog.graph.popularity import children_at
+from relfrog.graph.references import children_at
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.aggregates.sources import FeatureSource
 from relfrog.models.contributions import booster_contributions
+from relfrog.models.past_labels import PastModel
 from relfrog.models.rankers import BoostedRanker, PastVisitRanker, Ranker
 from relfrog.runs.run import Run
 from relfrog.training.seeds import Seeds
@@ -25,7 +26,7 @@ Ints = NDArray[np.int64]
 
 
 def explain_past_labels(
-    run: Run, model: Any, row: int, time: pd.Timestamp, most: int, output: int | None = None
+    run: Run, model: PastModel, row: int, time: pd.Timestamp, most: int, output: int | None = None
 ) -> Explanation:
     """The earlier labels behind a mean or a median; the effect of one is measured by hiding it."""
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))

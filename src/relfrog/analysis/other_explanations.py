@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from relfrog.analysis.changed_tables import PAST_MODELS, ChangedTask, run_on
+from relfrog.analysis.changed_tables import ChangedTask, run_on
 from relfrog.analysis.explained import (
     Explanation,
     MemberShare,
@@ -20,6 +20,7 @@ from relfrog.analysis.explanation import explain_row
 from relfrog.analysis.feature_explanation import explain_trees, weighted
 from relfrog.analysis.label_explanation import explain_past_labels, explain_ranker
 from relfrog.models.boosting import BoostedTrees
+from relfrog.models.past_labels import PastModel
 from relfrog.models.rankers import Ranker
 from relfrog.runs.run import Run
 from relfrog.support.times import MISSING
@@ -47,7 +48,7 @@ def explain_other(
         return explain_trees(run, model, row, time, rows, output)
     if isinstance(model, Ranker):
         return explain_ranker(run, model, row, time, rows)
-    if isinstance(model, PAST_MODELS):
+    if isinstance(model, PastModel):
         return explain_past_labels(run, model, row, time, rows, output)
     return _explain_by_tables(run, row, time, output)
 

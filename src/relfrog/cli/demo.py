@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from relfrog.cli.command import Command
 from relfrog.datasets.demo import DEMO_TASKS, build_demo
 from relfrog.errors import RelFrogError
+
+if TYPE_CHECKING:
+    from relfrog.runs.run import Run
 
 __all__ = ["demo_command", "run_demo"]
 
@@ -67,7 +70,7 @@ def run_demo(
     )
 
 
-def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, Any]) -> Any:
+def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, Any]) -> Run:
     """Train on one task, show what was learned, and predict; returns the run."""
     from relfrog.cli.run_summaries import role_table, run_summary
     from relfrog.io.output import write_frame
@@ -98,7 +101,7 @@ def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, A
     return trained
 
 
-def _what_to_notice(run: Any) -> str:
+def _what_to_notice(run: Run) -> str:
     """What the scores of the members say, in a sentence."""
     from relfrog.cli.terminal import wrapped
 

@@ -46,8 +46,8 @@ def run_summary(run: Run) -> str:
     ]
     about = run.about
     where = shlex.quote(str(run.folder))
-    network = MODELS[run.config.model].network
-    epochs = f"{about['epochs']} epochs " if network else ""
+    kind = MODELS[run.config.model]
+    epochs = f"{about['epochs']} epochs " if kind.network else ""
     lines = [
         f"{about['task']} on {about['dataset']}, model {run.config.model}, seed "
         f"{run.config.seed}, {epochs}in {about['seconds']:.0f} s",
@@ -65,7 +65,7 @@ def run_summary(run: Run) -> str:
         scores = [f"{before[regime][names[0]]:.4f} ({regime})" for regime in before]
         lines += [wrapped(f"{text}{', '.join(scores)}."), ""]
     metric = run.kind.metric
-    if run.config.model == "auto":
+    if kind.ensemble:
         lines += [_member_table(run.blend, metric), ""]
     if run.baselines:
         found = {run.config.model: metrics} | run.baselines
@@ -75,7 +75,7 @@ def run_summary(run: Run) -> str:
     lines += [wrapped(sentence) for sentence in verdict(run)]
     lines.append("")
     lines.append(f"The run is {where}. Try next:")
-    if network or run.network_member is not None:
+    if kind.network or run.network_member is not None:
         lines.append(f"  relfrog roles {where}")
     lines.append(f"  relfrog report {where}")
     lines.append(f"  relfrog predict {where} --out predictions.csv")

@@ -8,13 +8,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from relfrog.cli.command import Command, print_json
 from relfrog.errors import RelFrogError, UsageError
 from relfrog.kinds import MODELS
+
+if TYPE_CHECKING:
+    from relfrog.analysis.certificate import CertifyingRun
+    from relfrog.runs.run import Run
 
 __all__ = ["RUN_COMMANDS"]
 
@@ -125,7 +129,7 @@ def evaluate_command(
         _show_certificate(opened, opened.certificate.save(stem, **said))
 
 
-def _certifying(run: Any, wanted: bool, times: int | None) -> Any:
+def _certifying(run: Run, wanted: bool, times: int | None) -> Any:
     if not wanted and times is not None:
         raise UsageError("--certify-times goes with --certify.")
     if not wanted:
@@ -133,7 +137,7 @@ def _certifying(run: Any, wanted: bool, times: int | None) -> Any:
     return run.certify(times=times)
 
 
-def _show_certificate(run: Any, path: Path) -> None:
+def _show_certificate(run: CertifyingRun, path: Path) -> None:
     """Say what was certified.
 
     Raises:
@@ -218,7 +222,8 @@ def roles_command(run: Path, as_json: bool) -> None:
     if as_json:
         print_json(frame.to_dict("records"))
     elif opened.network_member is None and not MODELS[opened.config.model].network:
-        which = "trained no network" if opened.config.model == "auto" else "is no network"
+        ensemble = MODELS[opened.config.model].ensemble
+        which = "trained no network" if ensemble else "is no network"
         click.echo(f"Model {opened.config.model} {which}: it has no roles.")
     else:
         if opened.network_member is not None:
@@ -239,7 +244,7 @@ def _progress_line() -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(f"report: {escape(text)}")
 
 
-def report_after(run: Any) -> None:
+def report_after(run: Run) -> None:
     """Write the report of a run that has just been trained; the run stands, whatever happens."""
     from relfrog.reporting import report
 

@@ -11,9 +11,13 @@ import importlib.util
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import DatasetError
+
+if TYPE_CHECKING:
+    from relfrog.importing.database import ImportProgress
+    from relfrog.importing.result import ImportResult
 
 __all__ = ["DEMO_TASKS", "DemoTask", "build_demo", "make_flights_database"]
 
@@ -188,7 +192,9 @@ def make_flights_database(path: Path) -> None:
         connection.close()
 
 
-def build_demo(out: str | Path, *, overwrite: bool = False, progress: Any = None) -> Any:
+def build_demo(
+    out: str | Path, *, overwrite: bool = False, progress: ImportProgress | None = None
+) -> ImportResult:
     """Build the demo: the database ``flights.db`` and the dataset folder ``flights``, with tasks.
 
     Args:

@@ -131,9 +131,14 @@ def _recommendation(labels: NDArray[Any], predicted: NDArray[Any], _: Details) -
     from relbench.metrics import map as ranking_map
 
     lists = predicted[:, :, 0].astype(np.int64)
-    found = [np.isin(row, some) for row, some in zip(lists, labels, strict=True)]
-    hit: NDArray[Any] = np.array(found, bool).reshape(lists.shape)
-    count = np.array([len(some) for some in labels])
+    count = np.fromiter(map(len, labels), np.int64, len(labels))
+    # A pair of seed and target is one number; -1, which pads a list, is no target.
+    wanted = np.concatenate([np.zeros(0, np.int64), *labels]).astype(np.int64)
+    size = max(int(part.max(initial=0)) for part in (lists, wanted)) + 1
+    listed = np.arange(len(lists))[:, None] * size + lists
+    hit: NDArray[Any] = np.isin(
+        listed, np.repeat(np.arange(len(labels)), count) * size + wanted
+    ) & (lists >= 0)
     return {
         "map": lambda: ranking_map(hit, count),
         "precision": lambda: hit.mean(),

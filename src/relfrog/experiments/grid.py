@@ -108,7 +108,7 @@ class Cell:
 
     def _members(self, runs: Path) -> dict[str, str] | None:
         """For `auto`, the run folders of its members in the same study, existing or not."""
-        if self.settings.get("model") != "auto":
+        if not MODELS[self.settings.get("model", Config.model)].ensemble:
             return None
         alone = {
             name: replace(self, settings=_suited({**self.settings, "model": name}))

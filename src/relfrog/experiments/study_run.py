@@ -24,6 +24,7 @@ from relfrog.experiments.render import render, role_shares
 from relfrog.experiments.studies import Study, Variant, find_study
 from relfrog.experiments.study_datasets import StudyDataset, find_datasets
 from relfrog.experiments.tune import Tuned, tune
+from relfrog.kinds import MODELS
 from relfrog.runs.run import load_run
 from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import locked, read_json, write_json, write_text
@@ -201,7 +202,7 @@ class _Grid:
             for dataset in self.datasets
             for task in dataset.kinds
             # An ensemble comes last and reuses the runs of its members.
-            for variant in sorted(self.variants, key=lambda variant: variant.model == "auto")
+            for variant in sorted(self.variants, key=lambda v: MODELS[v.model].ensemble)
             if seed == 0 or variant.draws
         ]
 

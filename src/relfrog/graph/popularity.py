@@ -11,10 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from relfrog.graph.references import children_at, count_references
 from relfrog.graph.relational import ForeignKey, RelationalGraph
 from relfrog.support.times import MISSING, PER_SECOND
 
-__all__ = ["ListRequest", "Popularity", "Snapshot", "children_at", "joined_before"]
+__all__ = ["ListRequest", "Popularity", "Snapshot", "joined_before"]
+
+Ints = NDArray[np.int64]
 
 
 class Snapshot(NamedTuple):
@@ -81,53 +84,51 @@ class Popularity:
                 self._cache.popitem(last=False)
         return found
 
-    def _count(self, tick: int) -> Snapshot:
-        rows = self.graph.num_rows[self.table]
-        parts = np.zeros((rows, self.parts), np.float32)
+    def visible(self, rows: Ints, tick: int) -> NDArray[np.bool_]:
+        """Which of some rows exist at a time. Shape [n]."""
         own = self.graph.time(self.table)
-        visible = np.ones(rows, bool) if own is None else own <= tick
+        return np.ones(len(rows), bool) if own is None else np.asarray(own[rows] <= tick)
+
+    def counts(self, rows: Ints, ticks: Ints | int) -> Tensor:
+        """The numbers of some rows, each at a time of its own. float16, shape [n, parts]."""
+        return torch.from_numpy(self._numbers(np.asarray(rows), np.asarray(ticks))[0])
+
+    def _count(self, tick: int) -> Snapshot:
+        rows = np.arange(self.graph.num_rows[self.table])
+        visible = self.visible(rows, tick)
+        counts, named = self._numbers(rows, np.asarray(tick))
+        there = np.flatnonzero(visible)
+        order = there[np.lexsort((there, -named[there]))]
+        return Snapshot(*map(torch.from_numpy, (visible, counts, order, named)))
+
+    def _numbers(
+        self, rows: Ints, ticks: NDArray[Any]
+    ) -> tuple[NDArray[np.float16], NDArray[np.float64]]:
+        """The counts of rows, and what the order of all rows at one time goes by."""
+        parts = np.zeros((len(rows), self.parts), np.float16)
+        own = self.graph.time(self.table)
         if own is not None:
+            own = own[rows]
             known = own != MISSING
-            age = np.where(known, (tick - np.where(known, own, tick)) / self.window, 0.0)
-            parts[:, -1] = np.log1p(np.maximum(age, 0.0))
-        named = np.zeros(rows)
+            age = np.where(known, (ticks - np.where(known, own, ticks)) / self.window, 0.0)
+            parts[:, -1] = _half(np.log1p(np.maximum(age, 0.0)))
+        named = np.zeros(len(rows))
         for number, key in enumerate(self.keys):
-            total, recent, since = self._named(key, tick, rows)
-            parts[:, 3 * number] = np.log1p(total)
-            parts[:, 3 * number + 1] = np.log1p(recent)
-            parts[:, 3 * number + 2] = np.log1p(since)
+            found = count_references(self.graph, key, rows, ticks, self.window)
+            total, recent = (count.astype(float) for count in found[:2])
+            ever = found[2] != MISSING
+            since = np.where(ever, (ticks - np.where(ever, found[2], ticks)) / self.window, 0.0)
+            for place, values in enumerate((total, recent, since)):
+                parts[:, 3 * number + place] = _half(np.log1p(values))
             if self.key is None or key == self.key:
                 # The second count only breaks ties.
                 first, then = (recent, total) if self.latest else (total, recent)
                 named += first + then / (1.0 + then.max(initial=0.0))
-        there = np.flatnonzero(visible)
-        order = there[np.lexsort((there, -named[there]))]
-        found = visible, parts.astype(np.float16), order, named
-        return Snapshot(*map(torch.from_numpy, found))
+        return parts, named
 
-    def _named(
-        self, key: ForeignKey, tick: int, rows: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Referring rows: how many in all, how many in the last window, windows since the last."""
-        children = self.graph.children_by_parent(key)
-        parents = self.graph.parent(key)[children]
-        when = self.graph.time(key.table)
-        since = np.zeros(rows)
-        if when is None:
-            total = np.bincount(parents, minlength=rows).astype(float)
-            return total, np.zeros(rows), since
-        moments = when[children]
-        seen = moments <= tick
-        parents, moments = parents[seen], moments[seen]
-        total = np.bincount(parents, minlength=rows).astype(float)
-        late = moments > tick - self.window
-        recent = np.bincount(parents[late], minlength=rows).astype(float)
-        dated = moments != MISSING
-        last = np.full(rows, np.iinfo(np.int64).min)
-        np.maximum.at(last, parents[dated], moments[dated])
-        ever = last > np.iinfo(np.int64).min
-        since[ever] = (tick - last[ever]) / self.window
-        return total, recent, since
+
+def _half(values: NDArray[np.float64]) -> NDArray[np.float16]:
+    return values.astype(np.float32).astype(np.float16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,38 +172,22 @@ def joined_before(
         Where the targets of each row begin, shape [n + 1], and the targets, shape [found].
     """
     limits = times if ticks else graph.ticks(times)
+    # A pair is one number: seed * count + target.
+    count = graph.num_rows[target]
     pairs = []
     for key in graph.foreign_keys:
         if key.table == source and key.parent == target:
             named = graph.parent(key)[rows].astype(np.int64)
-            pairs.append(np.stack([np.arange(len(rows)), named], 1)[named >= 0])
+            pairs.append((np.arange(len(rows)) * count + named)[named >= 0])
         if key.parent != source:
             continue
         seed, child = children_at(graph, key, rows, limits)
         if key.table == target:
-            pairs.append(np.stack([seed, child], 1))
+            pairs.append(seed * count + child)
         for other in graph.foreign_keys:
             if other.table == key.table and other.parent == target and other != key:
                 named = graph.parent(other)[child].astype(np.int64)
-                pairs.append(np.stack([seed, named], 1)[named >= 0])
-    both = np.unique(np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=0)
-    begin = np.searchsorted(both[:, 0], np.arange(len(rows) + 1))
-    return begin, both[:, 1].copy()
-
-
-def children_at(
-    graph: RelationalGraph, key: ForeignKey, rows: NDArray[np.int64], ticks: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The children of each row that are visible at its time: indices into `rows`, and children."""
-    children = graph.children_by_parent(key)
-    parents = graph.parent(key)[children]
-    begin, end = np.searchsorted(parents, rows), np.searchsorted(parents, rows, "right")
-    count = end - begin
-    seed = np.repeat(np.arange(len(rows)), count)
-    within = np.arange(len(seed)) - np.repeat(np.cumsum(count) - count, count)
-    child = children[np.repeat(begin, count) + within].astype(np.int64)
-    times = graph.time(key.table)
-    if times is not None:
-        seen = times[child] <= ticks[seed]
-        seed, child = seed[seen], child[seen]
-    return seed, child
+                pairs.append((seed * count + named)[named >= 0])
+    both = np.unique(np.concatenate([np.empty(0, np.int64), *pairs]))
+    begin = np.searchsorted(both, np.arange(len(rows) + 1) * count)
+    return begin, both % max(count, 1)

@@ -23,7 +23,7 @@ from relfrog.errors import RelFrogError, RunError, UsageError
 from relfrog.graph.popularity import ListRequest
 from relfrog.kinds import MODELS, TaskKind, models_for
 from relfrog.models.fit import fit_model, load_model, make_model, prepare_for
-from relfrog.models.model import Model
+from relfrog.models.model import Model, TableChange
 from relfrog.models.run_folder import BLEND, MEMBERS, begin, is_run, read_run
 from relfrog.support.files import atomic_folder, read_json, write_json
 from relfrog.training.budget import UNLIMITED, Budget
@@ -31,19 +31,22 @@ from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = ["AutoModel", "Blend", "choose", "member_names", "read_blend"]
+__all__ = ["NETWORK_MEMBER", "AutoModel", "Blend", "choose", "member_names", "read_blend"]
+
+#: The graph network among the members.
+NETWORK_MEMBER = "frog"
 
 
 def member_names(kind: str) -> list[str]:
     """The members of `auto` for a task type, the quickest first."""
     names = [model.name for model in models_for(kind) if model.baseline]
-    return [*sorted(names, key=lambda name: name == "lightgbm"), "frog"]
+    return [*sorted(names, key=lambda name: MODELS[name].learns), NETWORK_MEMBER]
 
 
 def member_settings(name: str, config: Config) -> Config:
     """The settings of a member."""
     settings = asdict(config) | {"model": name}
-    if name != "frog":
+    if not MODELS[name].roles:
         settings["roles"] = "learned"
     if not MODELS[name].network:
         settings["history"] = "on"
@@ -62,7 +65,7 @@ def read_blend(folder: Path) -> dict[str, Any]:
     weights = found.get("weights") if isinstance(found, dict) else None
     if not isinstance(weights, dict) or not weights:
         raise RunError(f"{folder / BLEND} is damaged (no weights). Train again.")
-    if not set(weights) <= set(MODELS) - {"auto"}:
+    if any(name not in MODELS or MODELS[name].ensemble for name in weights):
         names = ", ".join(weights)
         raise RunError(f"{folder / BLEND} is damaged (no such models: {names}). Train again.")
     return dict(found)
@@ -192,13 +195,22 @@ class AutoModel(Model):
             self.kind, self.truth(val), predicted, self.labels, quick=quick, seed=config.seed
         )
 
+    def with_change(self, change: TableChange) -> AutoModel | None:
+        """The same blend of the members, each on the changed task."""
+        changed = {name: member.with_change(change) for name, member in self.members.items()}
+        members = {name: member for name, member in changed.items() if member is not None}
+        if len(members) < len(changed):
+            return None
+        other = self._on(change.opened)
+        other._members = members
+        return other
+
     @cached_property
     def selected(self) -> Model:
         """The same blend of the members before their refit."""
         if not self.prepared.config.refit:
             return self
         other = self._copy()
-        assert isinstance(other, AutoModel)
         other._members = {name: model.selected for name, model in self._members.items()}
         other.selected = other
         return other

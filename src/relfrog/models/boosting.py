@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from relfrog.errors import RunError, TaskError
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.aggregates.features import FeatureMaker
-from relfrog.models.model import Model
+from relfrog.models.model import Model, TableChange
 from relfrog.support.files import read_json, write_json, write_text
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -85,6 +85,14 @@ class BoostedTrees(Model):
         if self._saved is not None and self._saved.get("names") != maker.names:
             raise RunError("the features do not fit the dataset as it is now: train again.")
         return maker
+
+    def with_change(self, change: TableChange) -> BoostedTrees:
+        """Only the features that the change can touch are computed anew."""
+        other = self._on(change.opened)
+        other.maker = self.maker.with_change(
+            other.prepared, change.table, change.order, change.column
+        )
+        return other
 
     def fit(
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,10 +20,31 @@ from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.nn.task_heads import HEADS
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback
+from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = ["Model"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Model", "TableChange"]
+
+
+@dataclass(frozen=True, eq=False)
+class TableChange:
+    """A task as it is but for one table.
+
+    Attributes:
+        opened: the task with the change.
+        table: the table.
+        order: the row whose values each row takes; None if all rows are hidden. Shape [rows].
+        column: the only column that is shuffled; None for all.
+    """
+
+    opened: OpenedTask
+    table: str
+    order: NDArray[np.int64] | None
+    column: str | None
 
 
 class Model(ABC):
@@ -162,11 +184,25 @@ class Model(ABC):
         other.load(self.selected_folder)
         return other
 
-    def _copy(self) -> Model:
+    def _copy(self) -> Self:
         """A shallow copy, to load other weights into."""
         other = copy(self)
         other.selected_folder, other._known = None, {}
         vars(other).pop("selected", None)
+        return other
+
+    def with_change(self, change: TableChange) -> Model | None:
+        """The fitted model on a changed task; None if it has to be loaded anew there."""
+        return None
+
+    def _on(self, opened: OpenedTask) -> Self:
+        """A copy on another state of the database, with the same columns and settings."""
+        before, other = self.prepared, self._copy()
+        columns, history = before.columns if self.encoded else None, before.history is not None
+        other.prepared = replace(
+            before, opened=opened, graph=opened.graph(history, columns),
+            features=opened.encode(before.columns, history) if self.encoded else {},
+        )  # fmt: skip
         return other
 
     @property

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from relfrog.errors import RunError
 from relfrog.features.columns import Features
 from relfrog.graph.popularity import ListRequest
-from relfrog.models.model import Model
+from relfrog.models.model import Model, TableChange
 from relfrog.nn.network import Network
 from relfrog.nn.regression_head import MEAN_LOSSES
 from relfrog.support.files import load_tensors, save_tensors
@@ -160,6 +160,10 @@ class NetworkModel(Model):
         self.weights = load_tensors(folder / FILE)
         self._folder = folder
         vars(self).pop("network", None)
+
+    def with_change(self, change: TableChange) -> NetworkModel | None:
+        """The same network, unless its head depends on the graph, as that of a ranking does."""
+        return self._on(change.opened) if self.prepared.target_table is None else None
 
     @cached_property
     def network(self) -> Network:

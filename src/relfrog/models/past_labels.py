@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from relfrog.errors import RunError
 from relfrog.graph.popularity import ListRequest
-from relfrog.models.model import Model
+from relfrog.models.model import Model, TableChange
 from relfrog.store.file_table import read_column
 from relfrog.support.files import read_json, write_json
 from relfrog.training.budget import UNLIMITED, Budget
@@ -124,7 +124,7 @@ def slice_medians(values: Floats, begin: Ints, end: Ints) -> Floats:
     return found
 
 
-class _PastModel(Model):
+class PastModel(Model):
     """Predicts from past labels of the entity; without any, from those of all entities."""
 
     FILE = "baseline.json"
@@ -178,6 +178,12 @@ class _PastModel(Model):
         """The mean or median of the known labels."""
         return self._answer(seeds, self.limits(seeds, cutoff), self.last)
 
+    def with_change(self, change: TableChange) -> PastModel:
+        """Only the past labels are looked up anew."""
+        other = self._on(change.opened)
+        other.past = PastLabels(other.prepared, other.labels)
+        return other
+
     def _answer(self, seeds: Seeds, limits: Ints, last: int | None) -> NDArray[Any]:
         found = np.full((len(seeds), len(self.constant)), np.nan)
         middle = slice_medians if self.median else slice_means
@@ -193,29 +199,29 @@ class _PastModel(Model):
         return found[:, 0] if self.kind.scalar else found
 
 
-class EntityMean(_PastModel):
+class EntityMean(PastModel):
     """The mean of the entity's past labels: a value, a share, or the shares of classes."""
 
 
-class EntityMedian(_PastModel):
+class EntityMedian(PastModel):
     """The median of the entity's past labels."""
 
     median = True
 
 
-class GlobalMean(_PastModel):
+class GlobalMean(PastModel):
     """The mean of all past labels."""
 
     own = False
 
 
-class GlobalMedian(_PastModel):
+class GlobalMedian(PastModel):
     """The median of all past labels."""
 
     own, median = False, True
 
 
-class RecentMean(_PastModel):
+class RecentMean(PastModel):
     """The mean of the entity's last n labels; n is selected by validation."""
 
     #: The candidates for n; None for all labels.

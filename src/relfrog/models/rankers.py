@@ -13,10 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from relfrog.errors import TaskError
-from relfrog.graph.popularity import ListRequest, Popularity, children_at, joined_before
+from relfrog.graph.popularity import ListRequest, Popularity, joined_before
+from relfrog.graph.references import children_at
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.boosting import boosted, load_lightgbm, read_booster, write_booster
 from relfrog.models.model import Model
+from relfrog.support.jit import compiled
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
@@ -88,27 +90,69 @@ class Ranker(Model):
         order = np.lexsort((rows, -scores, who))
         who, rows, scores = who[order], rows[order], scores[order]
         begin = np.searchsorted(who, np.arange(len(seeds) + 1))
+        count = self.graph.num_rows[self.target]
+        banned = request.exclude or (np.zeros(len(seeds) + 1, np.int64), np.zeros(0, np.int64))
         for tick in np.unique(limits):
             snapshot = self.popularity.at(int(tick))
             popular, visible = snapshot.order.numpy(), snapshot.visible.numpy()
             if request.allowed is not None:
                 popular, visible = popular[request.allowed[popular]], visible & request.allowed
-            for i in np.flatnonzero(limits == tick):
-                banned = np.zeros(0, np.int64)
-                if request.exclude is not None:
-                    first, known = request.exclude
-                    banned = known[first[i] : first[i + 1]]
-                own, marks = rows[begin[i] : begin[i + 1]], scores[begin[i] : begin[i + 1]]
-                own, marks = own[visible[own]], marks[visible[own]]
-                rest = popular[: request.k + len(own) + len(banned)]
-                # Popular targets rank below all scored ones, in this order.
-                lowest = float(marks.min(initial=0.0))
-                both = np.concatenate([own, rest])
-                marks = np.concatenate([marks, lowest - 1.0 - np.arange(len(rest))])
-                keep = np.sort(np.unique(both, return_index=True)[1])
-                keep = keep[~np.isin(both[keep], banned)][: request.k]
-                found[i, : len(keep), 0], found[i, : len(keep), 1] = both[keep], marks[keep]
+            fill_lists(
+                np.flatnonzero(limits == tick), begin, rows, scores, popular, visible,
+                *banned, np.full(count, -1, np.int64), found,
+            )  # fmt: skip
         return found
+
+
+@compiled
+def fill_lists(
+    chosen: Any,
+    begin: Any,
+    rows: Any,
+    scores: Any,
+    popular: Any,
+    visible: Any,
+    first: Any,
+    known: Any,
+    seen: Any,
+    found: Any,
+) -> None:
+    """Write the lists of some seeds: their candidates, then popular targets.
+
+    Args:
+        chosen: the seeds.
+        begin: where the candidates of each seed begin.
+        rows: the candidates of all seeds, the best first.
+        scores: their scores.
+        popular: targets to fill up with, in this order; they rank below all candidates.
+        visible: the targets that may be listed.
+        first: where the targets that must not be listed begin, for each seed.
+        known: these targets.
+        seen: scratch, one number per target: the last seed that listed it or must not.
+        found: targets and scores, the result. Shape [seeds, k, 2].
+    """
+    k = found.shape[1]
+    for number in range(chosen.size):
+        i = chosen[number]
+        for j in range(first[i], first[i + 1]):
+            seen[known[j]] = i
+        length, lowest = 0, 0.0
+        for j in range(begin[i], begin[i + 1]):
+            row = rows[j]
+            if not visible[row]:
+                continue
+            lowest = min(lowest, scores[j])
+            if seen[row] != i and length < k:
+                seen[row] = i
+                found[i, length, 0], found[i, length, 1] = row, scores[j]
+                length += 1
+        for j in range(popular.size):
+            if length == k:
+                break
+            row = popular[j]
+            if seen[row] != i:
+                found[i, length, 0], found[i, length, 1] = row, lowest - 1.0 - j
+                length += 1
 
 
 class PopularityRanker(Ranker):
@@ -130,8 +174,9 @@ class PastVisitRanker(Ranker):
         """The number of times each target was a label of the seed."""
         who, label = children_at(self.graph, self.of_source, seed, limits)
         target = self.graph.parent(self.of_target)[label].astype(np.int64)
-        pairs, count = np.unique(np.stack([who, target], 1), axis=0, return_counts=True)
-        return pairs[:, 0], pairs[:, 1], count.astype(float)
+        size = max(self.graph.num_rows[self.target], 1)
+        pairs, count = np.unique(who * size + target, return_counts=True)
+        return pairs // size, pairs % size, count.astype(float)
 
 
 class BoostedRanker(Ranker):
@@ -149,6 +194,8 @@ class BoostedRanker(Ranker):
     OWN = 5_000
     #: The most pairs of seed and target to train on.
     PAIRS = 1_000_000
+    #: Seeds scored at once, to bound the memory.
+    AT_ONCE = 1_000
     ROUNDS, PATIENCE = 300, 30
     FILE = "lightgbm.txt"
 
@@ -163,7 +210,7 @@ class BoostedRanker(Ranker):
         """Train on the latest training seeds, with early stopping on validation."""
         lightgbm = load_lightgbm()
         train, val = (self.prepared.seeds(split) for split in ("train", "val"))
-        sets = [self._data(self._latest(train)), self._data(val)]
+        sets = [self._data(self._latest(train)), self._data(self._some(val))]
         if not sets[0][1].any():
             raise TaskError("lightgbm: no label is among the candidates. Try --model popularity.")
         data = [lightgbm.Dataset(x, y, group=g) for x, y, g in sets if len(x)]
@@ -198,14 +245,15 @@ class BoostedRanker(Ranker):
 
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
         """The model's scores of the candidates."""
-        who, rows = self._candidates(seed, limits)
-        if not len(who):
-            return who, rows, np.zeros(0)
-        parts = np.array_split(np.arange(len(who)), max(1, len(who) // 200_000))
-        found = [
-            self.model.predict(self.pair_features(seed, limits, who[at], rows[at])) for at in parts
-        ]
-        return who, rows, np.concatenate(found)
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+        for first in range(0, len(seed), self.AT_ONCE):
+            some = slice(first, first + self.AT_ONCE)
+            who, rows = self._candidates(seed[some], limits[some])
+            if len(who):
+                marks = self.model.predict(self.pair_features(seed[some], limits[some], who, rows))
+                found.append((who + first, rows, marks))
+        who, rows, marks = (np.concatenate(part) for part in zip(*found, strict=True))
+        return who, rows, marks
 
     def _latest(self, seeds: Seeds) -> Seeds:
         """A random sample of the latest seeds, within the limit on pairs."""
@@ -215,6 +263,14 @@ class BoostedRanker(Ranker):
         late = order[: 4 * most]
         chosen = np.sort(rng.permutation(late)[:most])
         return seeds.take(chosen)
+
+    def _some(self, seeds: Seeds) -> Seeds:
+        """A random sample of seeds, within the limit on pairs."""
+        most = max(1, self.PAIRS // self.POPULAR)
+        if len(seeds) <= most:
+            return seeds
+        rng = np.random.default_rng(self.prepared.config.seed)
+        return seeds.take(np.sort(rng.permutation(len(seeds))[:most]))
 
     def _data(self, seeds: Seeds) -> tuple[NDArray[np.float32], NDArray[np.bool_], Ints]:
         """Features, labels, and number of candidates per seed."""
@@ -244,22 +300,14 @@ class BoostedRanker(Ranker):
         tops = [self.popularity.at(int(t)).order.numpy()[: self.POPULAR] for t in ticks]
         popular = np.concatenate([np.zeros(0, np.int64), *(tops[m] for m in moment)])
         sizes = np.array([len(top) for top in tops], np.int64)[moment]
-        both = np.stack([
-            np.concatenate([own, np.repeat(np.arange(len(seed)), sizes)]),
-            np.concatenate([known, popular]),
-        ], 1)  # fmt: skip
-        both = np.unique(both, axis=0)
-        return both[:, 0].copy(), both[:, 1].copy()
+        count = max(self.graph.num_rows[self.target], 1)
+        named = np.repeat(np.arange(len(seed)), sizes) * count + popular
+        both = np.unique(np.concatenate([own * count + known, named]))
+        return both // count, both % count
 
     def pair_features(self, seed: Ints, limits: Ints, who: Ints, rows: Ints) -> NDArray[np.float32]:
         """Features of pairs of a seed and a target. Shape [pairs, features]."""
-        ticks, moment = np.unique(limits, return_inverse=True)
-        snapshots = [self.popularity.at(int(t)).counts.numpy() for t in ticks]
-        asked = np.empty((len(who), self.popularity.parts), np.float32)
-        for number, counts in enumerate(snapshots):
-            at = moment[who] == number
-            asked[at] = counts[rows[at]]
-        parts = [asked]
+        parts = [self.popularity.counts(rows, limits[who]).numpy().astype(np.float32)]
         for first, second in self.joins():
             parts.append(self._joined(first, second, seed, limits, who, rows))
         for table, chosen in ((self.source, seed[who]), (self.target, rows)):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -76,6 +77,11 @@ class Head(nn.Module, ABC):
     ) -> Tensor:
         """The predictions for a batch. Shape [seeds, ...]."""
         return self.predict(output)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """A time in which weights do not change, so that what depends on them can be kept."""
+        yield
 
     @classmethod
     @abstractmethod

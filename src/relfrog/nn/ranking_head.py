@@ -8,8 +8,10 @@ the target's columns and popularity; it also scores targets that no path leads t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,52 +20,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from relfrog.features.columns import Features, TableColumns
-from relfrog.graph.popularity import ListRequest, Popularity, Snapshot
+from relfrog.graph.popularity import ListRequest, Popularity
 from relfrog.nn.batch_plan import Plan
 from relfrog.nn.encoders import RowEncoder
 from relfrog.nn.heads import Head, Targets
+from relfrog.nn.ranking import LabelLists, Pool, RankingOutput, draw_rows, logsumexp
 from relfrog.support.times import PER_SECOND
 
-__all__ = ["LabelLists", "RankingHead", "RankingOutput"]
-
-
-class RankingOutput(NamedTuple):
-    """Output of the ranking head for a batch.
-
-    Attributes:
-        seeds: embeddings of the seeds. Shape [seeds, c].
-        sampled: score of each occurrence of a target. Shape [occurrences].
-        seed: the seed in whose subgraph it was sampled. int64, shape [occurrences].
-        row: its row in the target table. int64, shape [occurrences].
-    """
-
-    seeds: Tensor
-    sampled: Tensor
-    seed: Tensor
-    row: Tensor
-
-
-class LabelLists(NamedTuple):
-    """Labels: a list of targets per seed, in compressed form.
-
-    Attributes:
-        rows: the targets of all seeds. int64, shape [labels].
-        begin: where the targets of each seed begin. int64, shape [seeds + 1].
-    """
-
-    rows: Tensor
-    begin: Tensor
-
-    def to(self, device: torch.device | str) -> LabelLists:
-        """Copy to a device."""
-        return LabelLists(self.rows.to(device), self.begin.to(device))
-
-    def of(self, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """The labels of some seeds: index into `seeds`, and target. Shapes [labels] each."""
-        first, count = self.begin[seeds], self.begin[seeds + 1] - self.begin[seeds]
-        owner = torch.repeat_interleave(torch.arange(len(seeds), device=seeds.device), count)
-        within = torch.arange(len(owner), device=seeds.device) - (count.cumsum(0) - count)[owner]
-        return owner, self.rows[first[owner] + within]
+__all__ = ["RankingHead"]
 
 
 class RankingHead(Head):
@@ -87,6 +51,8 @@ class RankingHead(Head):
     MAX_TARGETS = 1_000_000
     #: Scores computed at once, to bound the memory.
     CHUNK_SCORES = 20_000_000
+    #: Memory for the vectors of targets at several times.
+    POOL_BYTES = 512 * 2**20
 
     def __init__(
         self,
@@ -103,6 +69,7 @@ class RankingHead(Head):
         super().__init__(channels, 1, dropout)
         self.k, self.parts = int(about["k"]), str(about["parts"])
         self.target, self.popularity = target, popularity
+        self._pools: OrderedDict[tuple[int, int], Pool] | None = None
         if self.parts != "sampled":
             self.columns_of_target = RowEncoder(columns, channels, 1, bins, column_dropout)
             # Encodes the popularity counts; the name is part of saved weights.
@@ -195,11 +162,11 @@ class RankingHead(Head):
         device, count = output.seeds.device, len(output.seeds)
         rows = self.popularity.graph.num_rows[self.target]
         m = min(rows, self.NEGATIVES)
-        drawn = torch.arange(rows) if m == rows else torch.randperm(rows)[:m]
-        drawn = drawn.to(device)
+        drawn = draw_rows(rows, m)
         ticks, moment = self._ticks(plan)
-        snapshots = [self.popularity.at(tick) for tick in ticks]
-        visible = torch.stack([s.visible[drawn.cpu()] for s in snapshots]).to(device)
+        visible = torch.stack([self._visible(drawn, tick) for tick in ticks]).to(device)
+        counts = [self.popularity.counts(drawn.numpy(), tick).to(device) for tick in ticks]
+        drawn = drawn.to(device)
         # Target vectors depend on time: negatives are needed at every time, others at one each.
         pairs_seed = torch.cat([output.seed, owner])
         pairs_row = torch.cat([output.row, wanted])
@@ -208,7 +175,7 @@ class RankingHead(Head):
         seeds = self.seed_tower(output.seeds)
         vectors, bias = self._vectors(
             content.index_select(0, place[m:]),
-            self._counts(snapshots, moment[pairs_seed], pairs_row, device),
+            self._counts(ticks, moment[pairs_seed], pairs_row).to(device),
         )
         score = (seeds.index_select(0, pairs_seed) * vectors).sum(1) + bias
         number = len(output.seed)
@@ -217,18 +184,15 @@ class RankingHead(Head):
             sampled = sampled + output.sampled
         # Labels in the subgraph have a sampled score, the others only that of the towers.
         met = torch.isin(owner * rows + wanted, output.seed * rows + output.row)
-        exists = torch.stack([s.visible for s in snapshots]).to(device)[moment[owner], wanted]
-        unmet = ~met & exists
+        unmet = ~met & self._exist(ticks, moment[owner], wanted).to(device)
         others = torch.full((count, m), -torch.inf, device=device)
         share = float(np.log(rows / m)) if m else 0.0
         for which in range(len(ticks)):
             at = (moment == which).nonzero().squeeze(1)
-            vectors, bias = self._vectors(
-                content.index_select(0, place[:m]), snapshots[which].counts[drawn.cpu()].to(device)
-            )
+            vectors, bias = self._vectors(content.index_select(0, place[:m]), counts[which])
             found = seeds.index_select(0, at) @ vectors.T + bias + share
             others[at] = found.masked_fill(~visible[which], -torch.inf)
-        others = self._without(others, drawn, rows, output, owner, wanted)
+        others = self._without(others, drawn, output, owner, wanted)
         labels = torch.cat([sampled[right], score[number:][unmet]])
         label_owner = torch.cat([output.seed[right], owner[unmet]])
         if not len(labels):
@@ -237,28 +201,22 @@ class RankingHead(Head):
         whose = torch.cat(
             [output.seed, owner[unmet], torch.arange(count, device=device).repeat_interleave(m)]
         )
-        total = _logsumexp(everything, whose, count)
+        total = logsumexp(everything, whose, count)
         each = total[label_owner] - labels
         share_of = torch.bincount(label_owner, minlength=count).float()
         return (each / share_of[label_owner]).sum() / (share_of > 0).sum()
 
     @staticmethod
     def _without(
-        others: Tensor,
-        drawn: Tensor,
-        rows: int,
-        output: RankingOutput,
-        owner: Tensor,
-        wanted: Tensor,
+        others: Tensor, drawn: Tensor, output: RankingOutput, owner: Tensor, wanted: Tensor
     ) -> Tensor:
         """Mask negative samples that are labels or in the subgraph, and so counted already."""
-        place = torch.full((rows,), -1, dtype=torch.int64, device=drawn.device)
-        place[drawn] = torch.arange(len(drawn), device=drawn.device)
-        seed = torch.cat([output.seed, owner])
-        column = place[torch.cat([output.row, wanted])]
-        known = column >= 0
+        known, order = drawn.sort()
+        seed, row = torch.cat([output.seed, owner]), torch.cat([output.row, wanted])
+        at = torch.searchsorted(known, row).clamp(max=max(len(known) - 1, 0))
+        drawn_too = known[at] == row
         taken = torch.zeros_like(others, dtype=torch.bool)
-        taken[seed[known], column[known]] = True
+        taken[seed[drawn_too], order[at[drawn_too]]] = True
         return others.masked_fill(taken, -torch.inf)
 
     def _ticks(self, plan: Plan) -> tuple[list[int], Tensor]:
@@ -270,15 +228,21 @@ class RankingHead(Head):
         ticks, moment = limits.unique(return_inverse=True)
         return ticks.tolist(), moment.to(batch.seeds.device)
 
-    def _counts(
-        self, snapshots: list[Snapshot], moment: Tensor, rows: Tensor, device: torch.device
-    ) -> Tensor:
-        counts = torch.empty(len(rows), self.popularity.parts, dtype=torch.float16)
+    def _visible(self, rows: Tensor, tick: int) -> Tensor:
+        return torch.from_numpy(self.popularity.visible(rows.numpy(), tick))
+
+    def _exist(self, ticks: list[int], moment: Tensor, rows: Tensor) -> Tensor:
+        """Which rows exist, each at a time of its own. Shape [n]."""
         where, chosen = moment.cpu(), rows.cpu()
-        for number, snapshot in enumerate(snapshots):
+        found = torch.zeros(len(chosen), dtype=torch.bool)
+        for number, tick in enumerate(ticks):
             at = (where == number).nonzero().squeeze(1)
-            counts[at] = snapshot.counts[chosen[at]]
-        return counts.to(device)
+            found[at] = self._visible(chosen[at], tick)
+        return found
+
+    def _counts(self, ticks: list[int], moment: Tensor, rows: Tensor) -> Tensor:
+        times = torch.tensor(ticks, dtype=torch.int64)[moment.cpu()]
+        return self.popularity.counts(rows.cpu().numpy(), times.numpy())
 
     def _vectors(self, content: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
         """Vectors and biases of targets. Shapes: [n, c], [n, parts] -> [n, c], [n]."""
@@ -301,20 +265,27 @@ class RankingHead(Head):
         found[:, :, 1] = -torch.inf
         ids = plan.batch.seed_ids.cpu()
         for number, tick in enumerate(ticks):
-            pool, base = self._pool(tick, request, output, features)
-            whole = torch.full((self.popularity.graph.num_rows[self.target],), -1)
-            whole[pool] = torch.arange(len(pool))
+            pool = self._pool(tick, request, output, features)
             mine = (moment == number).nonzero().squeeze(1)
-            step = max(1, self.CHUNK_SCORES // max(len(pool), 1))
+            step = max(1, self.CHUNK_SCORES // max(len(pool.rows), 1))
             for some in mine.split(step):
-                scores = self._scores(some, base, output, pool, whole)
-                self._exclude(scores, some, ids, whole, request)
-                best = scores.topk(min(request.k, len(pool)), dim=1)
+                scores = self._scores(some, output, pool)
+                self._exclude(scores, some, ids, pool, request)
+                best = scores.topk(min(request.k, len(pool.rows)), dim=1)
                 there = best.values > -torch.inf
-                rows = torch.where(there, pool[best.indices], -1)
+                rows = torch.where(there, pool.rows[best.indices], -1)
                 found[some.cpu(), : rows.shape[1], 0] = rows.double()
                 found[some.cpu(), : rows.shape[1], 1] = best.values.double()
         return found
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Keep the vectors of targets from one batch to the next while weights do not change."""
+        self._pools = OrderedDict()
+        try:
+            yield
+        finally:
+            self._pools = None
 
     def _pool(
         self,
@@ -322,77 +293,84 @@ class RankingHead(Head):
         request: ListRequest,
         output: RankingOutput,
         features: Mapping[str, Features],
-    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-        """The candidate targets at a time, and their vectors and biases."""
-        snapshot = self.popularity.at(tick)
-        order = snapshot.order
-        allowed = None if request.allowed is None else torch.from_numpy(request.allowed)
-        if allowed is not None:
-            order = order[allowed[order]]
-        if len(order) > self.MAX_TARGETS:
-            near = output.row.cpu().unique()
-            near = near[snapshot.visible[near]]
-            if allowed is not None:
-                near = near[allowed[near]]
-            more = order[self.MAX_TARGETS :]
-            order = torch.cat([order[: self.MAX_TARGETS], more[torch.isin(more, near)]])
+    ) -> Pool:
+        """The candidate targets at a time: the most popular, and all in the subgraphs."""
+        pool = None if self._pools is None else self._pools.get((tick, id(request.allowed)))
+        if pool is None:
+            order = self.popularity.at(tick).order
+            if request.allowed is not None:
+                order = order[torch.from_numpy(request.allowed)[order]]
+            place = torch.full((self.popularity.graph.num_rows[self.target],), -1)
+            place[order] = torch.arange(len(order))
+            rows = order[: self.MAX_TARGETS]
+            pool = Pool(rows, place, *self._encoded(rows, tick, output, features))
+            if self._pools is not None:
+                self._pools[tick, id(request.allowed)] = pool
+                while len(self._pools) > max(1, self.POOL_BYTES // max(pool.nbytes, 1)):
+                    self._pools.popitem(last=False)
+        near = pool.place[output.row.cpu().unique()]
+        near = near[near >= len(pool.rows)].sort().values
+        if not len(near):
+            return pool
+        # Less popular ones are added to the end, in the order of popularity.
+        order = self.popularity.at(tick).order
+        if request.allowed is not None:
+            order = order[torch.from_numpy(request.allowed)[order]]
+        more = order[near]
+        place = pool.place.clone()
+        place[more] = len(pool.rows) + torch.arange(len(more))
+        parts = self._encoded(more, tick, output, features)
+        joined = (
+            None if old is None or new is None else torch.cat([old, new])
+            for old, new in zip((pool.vectors, pool.bias), parts, strict=True)
+        )
+        return Pool(torch.cat([pool.rows, more]), place, *joined)
+
+    def _encoded(
+        self, rows: Tensor, tick: int, output: RankingOutput, features: Mapping[str, Features]
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Vectors and biases of targets at a time."""
         if self.parts == "sampled":
-            return order, None
+            return None, None
         device = output.seeds.device
         parts = []
-        for rows in order.split(65_536):
-            content = self.columns_of_target(features[self.target], rows.to(device))
-            vectors, bias = self._vectors(content, snapshot.counts[rows].to(device))
+        for some in rows.split(65_536):
+            content = self.columns_of_target(features[self.target], some.to(device))
+            counts = self.popularity.counts(some.numpy(), tick).to(device)
+            vectors, bias = self._vectors(content, counts)
             parts.append(torch.cat([vectors, bias.unsqueeze(1)], 1))
         both = torch.cat(parts) if parts else output.seeds.new_zeros(0, output.seeds.shape[1] + 1)
-        return order, (both[:, :-1], both[:, -1])
+        return both[:, :-1], both[:, -1]
 
-    def _scores(
-        self,
-        some: Tensor,
-        base: tuple[Tensor, Tensor] | None,
-        output: RankingOutput,
-        pool: Tensor,
-        whole: Tensor,
-    ) -> Tensor:
+    def _scores(self, some: Tensor, output: RankingOutput, pool: Pool) -> Tensor:
         """Scores of all candidates for some seeds. Shape [seeds, pool]."""
-        if base is None:
+        if pool.vectors is None or pool.bias is None:
             # Targets outside the subgraph rank below all sampled ones, by popularity.
-            after = -1e6 - torch.arange(len(pool), dtype=torch.float32)
+            after = -1e6 - torch.arange(len(pool.rows), dtype=torch.float32)
             scores = after.expand(len(some), -1).clone()
         else:
             towers = self.seed_tower(output.seeds.index_select(0, some))
-            scores = (towers @ base[0].T + base[1]).cpu()
+            scores = (towers @ pool.vectors.T + pool.bias).cpu()
         if self.parts == "towers":
             return scores
         line = torch.full((len(output.seeds),), -1)
         line[some.cpu()] = torch.arange(len(some))
-        at, column = line[output.seed.cpu()], whole[output.row.cpu()]
+        at, column = line[output.seed.cpu()], pool.place[output.row.cpu()]
         use = (at >= 0) & (column >= 0)
         own = output.sampled.cpu()[use].float()
-        if base is None:
+        if pool.vectors is None:
             scores[at[use], column[use]] = own
         else:
             scores[at[use], column[use]] += own
         return scores
 
     def _exclude(
-        self, scores: Tensor, some: Tensor, ids: Tensor, whole: Tensor, request: ListRequest
+        self, scores: Tensor, some: Tensor, ids: Tensor, pool: Pool, request: ListRequest
     ) -> None:
         if request.exclude is None:
             return
         begin, known = request.exclude
         for line, number in enumerate(ids[some.cpu()].tolist()):
-            column = whole[torch.from_numpy(known[begin[number] : begin[number + 1]])]
-            scores[line, column[column >= 0]] = -torch.inf
-
-
-def _logsumexp(values: Tensor, group: Tensor, groups: int) -> Tensor:
-    """Log of the sum of exp, by group. Shapes: [n], [n] -> [groups]."""
-    top = torch.full((groups,), -torch.inf, device=values.device)
-    top = top.scatter_reduce(0, group, values.detach(), "amax")
-    top = torch.where(top.isfinite(), top, torch.zeros_like(top))
-    total = torch.zeros(groups, device=values.device).index_add(
-        0, group, (values - top[group]).exp()
-    )
-    return total.clamp(min=1e-30).log() + top
+            column = pool.place[torch.from_numpy(known[begin[number] : begin[number + 1]])]
+            column = column[(column >= 0) & (column < len(pool.rows))]
+            scores[line, column] = -torch.inf

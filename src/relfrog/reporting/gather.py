@@ -14,7 +14,7 @@ from relfrog.analysis.fd_space import differences
 from relfrog.analysis.importance import importance
 from relfrog.datasets.entities import key_frame
 from relfrog.errors import RelFrogError
-from relfrog.graph.popularity import children_at
+from relfrog.graph.references import children_at
 from relfrog.kinds import TASK_KINDS
 from relfrog.models.run_folder import describe_database, fingerprint
 from relfrog.reporting.material import (

@@ -19,6 +19,7 @@ from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance
 from relfrog.errors import RelFrogError
 from relfrog.kinds import MODELS
+from relfrog.models.auto import NETWORK_MEMBER
 from relfrog.models.postprocessing.bundle import Postprocessing, load_postprocessing
 from relfrog.models.run_folder import BLEND, MEMBERS
 from relfrog.reporting.schema_drawing import Schema
@@ -121,7 +122,7 @@ class Material:
         """Of a blend: whose epochs, roles and embeddings are shown, and what they weigh."""
         if not self.blend or self.network_run is None:
             return ""
-        weight = float((self.blend.get("weights") or {}).get("frog") or 0.0)
+        weight = float((self.blend.get("weights") or {}).get(NETWORK_MEMBER) or 0.0)
         if weight:
             return f"This is the member frog, whose weight in the blend is {weight:.2f}."
         return (

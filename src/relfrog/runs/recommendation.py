@@ -57,7 +57,8 @@ def list_table(
     """
     table, dataset = prepared.task.dst_entity_table, prepared.dataset
     primary = dataset.manifest.tables[table].pkey
-    lists = predicted.reshape(len(seeds), -1, 2)
+    # Where nobody is asked about there is no list to tell the length of one.
+    lists = predicted.reshape(len(seeds), -1 if len(seeds) else 1, 2)
     who, rank = np.nonzero(lists[:, :, 0] >= 0)
     frame = keys.iloc[who].reset_index(drop=True)
     taken = {str(column).lower() for column in frame}

@@ -16,7 +16,7 @@ from relfrog.datasets.metrics import REGIMES
 from relfrog.errors import RunError, UsageError
 from relfrog.graph.popularity import ListRequest
 from relfrog.kinds import MODELS, TaskKind, task_kind
-from relfrog.models.auto import read_blend
+from relfrog.models.auto import NETWORK_MEMBER, read_blend
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model
 from relfrog.models.network_model import SELECTED, NetworkModel
@@ -201,16 +201,17 @@ class Run:
     @cached_property
     def network_member(self) -> Run | None:
         """Of a run of `auto`: the run of its member FROG, if that was trained; otherwise None."""
-        if self.config.model != "auto" or not is_run(self.folder / MEMBERS / "frog"):
+        ensemble = MODELS[self.config.model].ensemble
+        if not ensemble or not is_run(self.folder / MEMBERS / NETWORK_MEMBER):
             return None
-        return self.member("frog")
+        return self.member(NETWORK_MEMBER)
 
     @property
     def roles_weight(self) -> float:
         """The weight in this run's predictions of the network whose roles it has."""
-        if self.config.model != "auto":
+        if not MODELS[self.config.model].ensemble:
             return 1.0
-        return float(self.blend["weights"].get("frog", 0.0))
+        return float(self.blend["weights"].get(NETWORK_MEMBER, 0.0))
 
     def member(self, name: str) -> Run:
         """The run of a member of `auto`, on the same opened task.
@@ -244,7 +245,7 @@ class Run:
 
     def quick_scores(self) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
         """Scores of the quick models that this one is compared with: name, split, regime."""
-        if self.config.model != "auto":
+        if not MODELS[self.config.model].ensemble:
             return self.baselines
         return {
             name: found

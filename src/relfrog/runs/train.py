@@ -12,7 +12,7 @@ from relfrog.config import Config, default_settings, parse_settings, read_preset
 from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.graph.routes import Route
 from relfrog.kinds import MODELS
-from relfrog.models.auto import AutoModel
+from relfrog.models.auto import NETWORK_MEMBER, AutoModel
 from relfrog.models.fit import RunInterrupted, fit_model, make_model, prepare_for, tidy
 from relfrog.models.run_folder import (
     begin,
@@ -267,7 +267,7 @@ def _read_roles(roles: str | Path | Mapping[str, float]) -> dict[str, float] | N
 
 def _with_roles(config: Config) -> Config:
     """The settings of the network that has the roles: of `auto`, its member."""
-    return replace(config, model="frog") if config.model == "auto" else config
+    return replace(config, model=NETWORK_MEMBER) if MODELS[config.model].ensemble else config
 
 
 def _check_gates(gates: Mapping[str, float], known: Sequence[Route]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["read_ahead", "thread_limit"]
@@ -19,15 +21,22 @@ def thread_limit(threads: int) -> Iterator[None]:
     number of cores nor OMP_NUM_THREADS changes what a model learns.
     """
     import torch
-    from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with threadpool_limits(threads, user_api="blas"):
+        with _blas(len(sys.modules)).limit(limits=threads, user_api="blas"):
             yield
     finally:
         torch.set_num_threads(before)
+
+
+@lru_cache(maxsize=1)
+def _blas(modules: int) -> Any:
+    """The libraries that are loaded, looked for again only when more modules are: it takes 5 ms."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 _END = object()

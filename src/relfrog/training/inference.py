@@ -32,7 +32,7 @@ def predict_seeds(
     network.eval()
     parts, numbers = [], []
     try:
-        with torch.no_grad():
+        with torch.no_grad(), network.head.unchanged():
             for whole in loader:
                 waiting = [whole]
                 while waiting:

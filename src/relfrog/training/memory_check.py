@@ -52,13 +52,15 @@ def estimate(
     import pyarrow.parquet as pq
 
     total = streamed = BASE
-    if MODELS[model].network or model == "auto":
+    entry = MODELS[model]
+    if entry.network or entry.ensemble:
         rows = min(sum(table.rows for table in tables), ROWS_PER_SEED * batch_size)
         work = NETWORK + 4 * NUMBERS * rows * channels * layers
-        total += max(work, TREES) if model == "auto" else work
+        total += max(work, TREES) if entry.ensemble else work
         streamed = total
     else:
-        total += TREES if model == "lightgbm" else COUNTING
+        total += TREES if entry.learns else COUNTING
+        streamed = total
     for table in tables:
         file = pq.ParquetFile(table.path)
         with file:
@@ -74,7 +76,7 @@ def estimate(
         # Pointers in both directions, and times.
         pointers = table.rows * (16 * len(table.fkeys) + 16)
         total, streamed = total + pointers, streamed + pointers
-    if model in ("auto", "lightgbm"):
+    if entry.ensemble or (entry.learns and not entry.network):
         return total
     # All others take columns from the store, which is made of one column at a time.
     return min(total, streamed + ONE_COLUMN * max((table.rows for table in tables), default=0))

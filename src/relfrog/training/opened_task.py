@@ -335,7 +335,6 @@ class OpenedTask:
         """
         history = config.history != "off"
         seeds = self.training_seeds(config.density) if columns is None else None
-        shown = self.shown(history)
         features: dict[str, Features] = {}
         unseen: dict[str, list[str]] = {}
         with thread_limit(config.threads):  # text models use the same threads

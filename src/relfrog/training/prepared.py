@@ -24,7 +24,7 @@ from relfrog.graph.routes import (
     find_routes,
 )
 from relfrog.graph.sampler import TemporalSampler, halving
-from relfrog.kinds import TASK_KINDS
+from relfrog.kinds import MODELS, TASK_KINDS
 from relfrog.nn.batch_plan import farthest, make_plan
 from relfrog.nn.network import Network
 from relfrog.nn.task_heads import HEADS, Targets
@@ -40,7 +40,8 @@ def routes_of(config: Config, graph: RelationalGraph) -> tuple[Route, ...]:
     """The routes of the network with these settings."""
     if config.model == "relgnn":
         return find_routes(graph.foreign_keys, [CoOccurrence()])
-    if config.model != "frog" or config.roles == "node":
+    kind = MODELS[config.model]
+    if not (kind.network and kind.roles) or config.roles == "node":
         return ()
     paradigms: list[Paradigm] = [CoOccurrence()]
     if config.completion in ("along", "both"):

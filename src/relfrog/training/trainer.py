@@ -21,7 +21,7 @@ from torch import nn
 
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.errors import RelFrogWarning, RunError
-from relfrog.kinds import task_kind
+from relfrog.kinds import MODELS, task_kind
 from relfrog.nn.batch_plan import Plan
 from relfrog.nn.dependency import Dependencies, Pairs
 from relfrog.nn.network import Network, dependency_pairs
@@ -81,7 +81,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.network = prepared.network(self.labels, roles).to(self.device)
         self.dependencies: Dependencies | None = None
-        if config.model == "frog" and (config.beta or config.gamma):
+        if MODELS[config.model].roles and (config.beta or config.gamma):
             self.dependencies = Dependencies(
                 prepared.graph.foreign_keys, config.channels, config.fd_negatives, config.fd_tau,
                 config.fd_orthonormal,

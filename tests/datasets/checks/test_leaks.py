@@ -69,6 +69,7 @@ def test_entities_that_exist_only_because_of_the_label(folder: Path) -> None:
     assert "seeds are of rows of people that have a joined after the seed's time" in said
 
 
+@pytest.mark.slow
 def test_entities_without_a_time_that_leave_no_trace(folder: Path) -> None:
     manifest = yaml.safe_load((folder / "manifest.yaml").read_text())
     manifest["tables"]["people"]["time_col"] = None

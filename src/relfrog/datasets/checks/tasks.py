@@ -184,6 +184,12 @@ def _check_stored(
 
 
 def _differences(stored: pd.Series, made: pd.Series) -> int:
+    kinds = {getattr(column.dtype, "kind", "O") for column in (stored, made)}
+    if kinds <= {"i", "u", "b"} or kinds == {"M"}:
+        return int((stored.to_numpy() != made.to_numpy()).sum())
+    if kinds == {"f"}:
+        same = np.isclose(stored.to_numpy(), made.to_numpy(), rtol=1e-9, equal_nan=True)
+        return int((~same).sum())
     count = 0
     for a, b in zip(stored.tolist(), made.tolist(), strict=True):
         if isinstance(b, tuple):  # multilabel
@@ -191,7 +197,7 @@ def _differences(stored: pd.Series, made: pd.Series) -> int:
         elif isinstance(a, list | np.ndarray):
             count += sorted(a) != sorted(b)
         elif isinstance(a, float) and isinstance(b, float):
-            count += not (np.isclose(a, b, rtol=1e-9) or (np.isnan(a) and np.isnan(b)))
+            count += not np.isclose(a, b, rtol=1e-9, equal_nan=True)
         else:
             count += a != b
     return count

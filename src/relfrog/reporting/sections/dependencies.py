@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from relfrog.kinds import MODELS
 from relfrog.reporting.charts import axis, chart, colour
 from relfrog.reporting.html import (
     BLUE,
@@ -50,7 +51,7 @@ def dependencies(m: Material) -> Markup:
     config = (m.network_run or m.run).config
     if m.member_note:
         parts.append(note(m.member_note))
-    if config.model != "frog" or not (config.beta or config.gamma):
+    if not MODELS[config.model].roles or not (config.beta or config.gamma):
         parts.append(note("This run was trained without the functional-dependency losses."))
     marks = (
         tag("i", class_="dot", style=f"background:{BLUE}"),
