@@ -32,7 +32,14 @@ from relfrog.datasets.task_file import (
 )
 from relfrog.errors import TaskError
 from relfrog.store.file_table import without_columns
-from relfrog.support.lists import as_objects, flatten, holds_lists, sort_lists, unflatten
+from relfrog.support.lists import (
+    as_objects,
+    flatten,
+    holds_lists,
+    read_frame,
+    sort_lists,
+    unflatten,
+)
 
 __all__ = [
     "asked_entities",
@@ -185,11 +192,7 @@ class _StoredLabels(BaseTask):
         return Table(frame, table.fkey_col_to_pkey_table, None, self.time_col)
 
     def _read(self, path: Path) -> Table:
-        frame = pd.read_parquet(path)
-        for name in frame.columns:
-            if isinstance(frame[name].dtype, pd.StringDtype):  # DuckDB cannot read all string types
-                frame[name] = frame[name].astype(object)
-        return Table(frame, self._label_keys(), None, self.time_col)
+        return Table(read_frame(path), self._label_keys(), None, self.time_col)
 
     def _label_keys(self) -> dict[str, str]:
         return {self.entity_col: self.entity_table}

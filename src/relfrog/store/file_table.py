@@ -51,6 +51,8 @@ class _Layout:
         added: columns from other files with as many rows: of each the file, which has no other.
         limits: per foreign key the number of rows of its parent; larger values count as NULL.
         cuts: what rows have to be up to.
+        shown: for SQL alone, columns with values of another file in place of their own: the
+            column that has the number of a row, the file, and its column.
     """
 
     path: Path
@@ -58,6 +60,7 @@ class _Layout:
     added: Mapping[str, Path] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
     cuts: tuple[_Cut, ...] = ()
+    shown: Mapping[str, tuple[str, Path, str]] = field(default_factory=dict)
 
     def replaced(self, **changes: Any) -> _Layout:
         known = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -107,6 +110,14 @@ class FileTable(Table):
     def with_column(self, name: str, file: Path) -> FileTable:
         """The same with one more column, which is all that another file has."""
         return self._like(added={**self.layout.added, name: file})
+
+    def with_values(self, shown: Mapping[str, tuple[str, Path, str]]) -> FileTable:
+        """The same to SQL with other values in some columns, by row of other files.
+
+        Args:
+            shown: per column the one that has the number of a row, the file, and its column.
+        """
+        return self._like(shown=shown)
 
     def with_time(self, column: str) -> FileTable:
         """The same, with another time column."""
@@ -256,7 +267,8 @@ class FileTable(Table):
     @property
     def files(self) -> list[Path]:
         """The files that `sql` reads."""
-        return [self.layout.path, *self.layout.added.values()]
+        others = [file for _, file, _ in self.layout.shown.values()]
+        return list(dict.fromkeys([self.layout.path, *self.layout.added.values(), *others]))
 
     def sql(self) -> str:
         """A SELECT over the files with the values that `df` has, of the same types."""
@@ -264,8 +276,14 @@ class FileTable(Table):
         source = f"read_parquet({literal(str(self.layout.path))}) AS t"
         for number, file in enumerate(self.layout.added.values()):
             source += f" POSITIONAL JOIN read_parquet({literal(str(file))}) AS a{number}"
+        for number, (by, file, column) in enumerate(self.layout.shown.values()):
+            source += (
+                f" LEFT JOIN (SELECT file_row_number AS r, {quoted(column)} AS v FROM "
+                f"read_parquet({literal(str(file))}, file_row_number = true)) AS s{number} "
+                f"ON s{number}.r = {self._own(by)}"
+            )
         cuts = [
-            f"{self._expression(cut.column)} <= TIMESTAMP {literal(str(cut.time))}"
+            f"{self._own(cut.column)} <= TIMESTAMP {literal(str(cut.time))}"
             for cut in self.layout.cuts
         ]
         return f"SELECT {columns or '1'} FROM {source}" + (
@@ -273,6 +291,12 @@ class FileTable(Table):
         )
 
     def _expression(self, name: str) -> str:
+        if name in self.layout.shown:
+            return f"s{list(self.layout.shown).index(name)}.v"
+        return self._own(name)
+
+    def _own(self, name: str) -> str:
+        """The value of a column as the table itself has it."""
         if name in self.layout.added:
             return f"a{list(self.layout.added).index(name)}.{quoted('value')}"
         place, kind = f"t.{quoted(name)}", self._schema.field(name).type

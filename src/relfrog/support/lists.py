@@ -6,15 +6,17 @@ arrays of arrays, see `as_objects`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-__all__ = ["as_objects", "flatten", "holds_lists", "sort_lists", "unflatten"]
+__all__ = ["as_objects", "flatten", "holds_lists", "read_frame", "sort_lists", "unflatten"]
 
 Ints = NDArray[np.int64]
 
@@ -27,6 +29,19 @@ def holds_lists(values: Any) -> bool:
 
 def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def read_frame(path: Path) -> pd.DataFrame:
+    """A Parquet file as a frame: texts are Python's, lists stay Arrow's."""
+    table = pq.read_table(path)
+    lists = [field.name for field in table.schema if _is_list(field.type)]
+    frame = table.drop_columns(lists).to_pandas()
+    for name in frame.columns:
+        if isinstance(frame[name].dtype, pd.StringDtype):  # DuckDB cannot read all string types
+            frame[name] = frame[name].astype(object)
+    for name in lists:
+        frame[name] = pd.arrays.ArrowExtensionArray(table.column(name))
+    return frame[[name for name in table.column_names if name in frame]]
 
 
 def flatten(values: Any) -> tuple[Ints, NDArray[Any]]:

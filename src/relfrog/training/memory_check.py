@@ -51,16 +51,15 @@ def estimate(
     """
     import pyarrow.parquet as pq
 
-    total = streamed = BASE
+    total = BASE
     entry = MODELS[model]
     if entry.network or entry.ensemble:
         rows = min(sum(table.rows for table in tables), ROWS_PER_SEED * batch_size)
         work = NETWORK + 4 * NUMBERS * rows * channels * layers
         total += max(work, TREES) if entry.ensemble else work
-        streamed = total
     else:
         total += TREES if entry.learns else COUNTING
-        streamed = total
+    streamed = total
     for table in tables:
         file = pq.ParquetFile(table.path)
         with file:

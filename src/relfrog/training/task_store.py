@@ -21,7 +21,7 @@ from relfrog.features.stored import encode_file, open_encoded
 from relfrog.graph.relational import RelationalGraph, build_graph, open_graph
 from relfrog.store.file_table import FileTable, is_whole
 from relfrog.store.parts import Store, open_store
-from relfrog.support.lists import holds_lists
+from relfrog.support.lists import read_frame
 
 __all__ = ["TaskStore", "digest"]
 
@@ -99,7 +99,7 @@ class TaskStore:
         }  # fmt: skip
         return self.store.use(
             "labels", made_of, lambda folder: _write(make(), folder / ROWS),
-            lambda folder: _read(folder / ROWS), f"{self.name}: {what[0]}",
+            lambda folder: read_frame(folder / ROWS), f"{self.name}: {what[0]}",
         )  # fmt: skip
 
     def made(
@@ -176,19 +176,3 @@ def digest(name: str, table: TableColumns) -> str:
 
 def _write(frame: pd.DataFrame, path: Path) -> None:
     pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, compression="zstd")
-
-
-def _read(path: Path) -> pd.DataFrame:
-    """What `_write` wrote; lists stay Arrow's."""
-    table = pq.read_table(path)
-    parts = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        listed = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-        if listed:
-            parts[name] = pd.Series(pd.arrays.ArrowExtensionArray(column))
-            assert holds_lists(parts[name])
-        else:
-            values = column.to_pandas()
-            text = isinstance(values.dtype, pd.StringDtype)
-            parts[name] = values.astype(object) if text else values
-    return pd.DataFrame(parts)
