@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.config import Config
+from scale_tables import paper_scale, scale
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -407,7 +408,8 @@ def _speed(value: float) -> str:
 #: Blocks that are not the tables of a single study.
 MAKERS = {
     "summary": summary, "rel-f1": formula_one, "importing": importing, "sampling": sampling,
-    "training": training, "whole-runs": defaults, "databases": databases,
+    "training": training, "whole-runs": defaults, "databases": databases, "scale": scale,
+    "paper-scale": paper_scale,
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from relfrog.errors import UsageError
 from relfrog.features._ngrams import as_points, count_buckets
-from relfrog.features.text import TEXT_MODELS, TextModel, restore_text_model, text_model
+from relfrog.features.text import TEXT_MODELS, Ngrams, TextModel, restore_text_model, text_model
 
 ODD = ["🐸", "张伟", "İstanbul", "\ud800 half", "a\x00b", "x" * 100_000, "!?", "  ", "é", "é", "ﬃ"]
 WORDS = "red green blue fast slow train plane ticket visa hotel cheap late".split()
@@ -182,3 +182,12 @@ def test_a_new_model_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(TEXT_MODELS, "length", Length)
     assert text_model("length").embed(["abc", None]).tolist() == [[3], [0]]
+
+
+def test_long_texts_are_fitted_by_their_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket that no text has tells how many texts there were."""
+    for letters, fitted in ((10**6, 100), (300, 10), (3, 1)):
+        monkeypatch.setattr("relfrog.features.text.MOST_FITTED", letters)
+        model = Ngrams(2)
+        model.fit([f"{number:03} {'abc def ' * 3}xy" for number in range(100)])
+        assert round(float(np.exp(model._idf.max() - 1) - 1)) == fitted

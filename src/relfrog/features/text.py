@@ -32,8 +32,9 @@ __all__ = [
 
 Texts = Sequence[str | None]
 
-#: Hash buckets, and the most rows that the SVD is fitted on.
-NUM_BUCKETS, MOST_ROWS = 2**13, 50_000
+#: Hash buckets, and the most rows and letters that the SVD is fitted on: a letter of a long text
+#: needs about as much memory as a word of a short one.
+NUM_BUCKETS, MOST_ROWS, MOST_FITTED = 2**13, 50_000, 10_000_000
 #: Texts per call of a language model or kernel, to bound the memory.
 BATCH = 50_000
 
@@ -95,11 +96,13 @@ class Ngrams(TextModel):
         from sklearn.utils.extmath import randomized_svd
         from threadpoolctl import threadpool_limits
 
-        from relfrog.features._ngrams import as_points, count_buckets
+        from relfrog.features._ngrams import MOST_LETTERS, as_points, count_buckets
 
         known = [text for text in texts if text]
-        if len(known) > MOST_ROWS:
-            chosen = np.random.default_rng(0).choice(len(known), MOST_ROWS, replace=False)
+        letters = sum(min(len(text), MOST_LETTERS) for text in known)
+        most = min(MOST_ROWS, max(1, len(known) * MOST_FITTED // max(letters, 1)))
+        if len(known) > most:
+            chosen = np.random.default_rng(0).choice(len(known), most, replace=False)
             known = [known[i] for i in np.sort(chosen)]
         self.__init__(self.channels)  # type: ignore[misc]
         begin, columns, values = count_buckets(*as_points(known), NUM_BUCKETS)

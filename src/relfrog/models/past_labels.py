@@ -19,6 +19,7 @@ from relfrog.errors import RunError
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.model import Model, TableChange
 from relfrog.store.file_table import read_column
+from relfrog.support.arrays import unique_pairs
 from relfrog.support.files import read_json, write_json
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -37,6 +38,9 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+#: Labels of slices that are sorted at once, to bound the memory.
+AT_ONCE = 2_000_000
 
 
 def label_rows(kind: str, labels: NDArray[Any], about: dict[str, Any]) -> Floats:
@@ -117,10 +121,15 @@ def slice_medians(values: Floats, begin: Ints, end: Ints) -> Floats:
     """Medians of values[begin:end], NaN for empty slices. Shape [n, outputs]."""
     found = np.full((len(begin), values.shape[1]), np.nan)
     some = np.flatnonzero(end > begin)
-    pairs, place = np.unique(np.stack([begin[some], end[some]], 1), axis=0, return_inverse=True)
-    if len(pairs):
-        medians = np.stack([np.median(values[first:last], axis=0) for first, last in pairs])
-        found[some] = medians[place.ravel()]
+    first, last, place = unique_pairs(begin[some], end[some])
+    medians = np.empty((len(first), values.shape[1]))
+    lengths = last - first
+    # Slices of the same length are one array; long ones are looked at a few at a time.
+    for length in np.unique(lengths):
+        alike = np.flatnonzero(lengths == length)
+        for part in np.array_split(alike, 1 + len(alike) * length // AT_ONCE):
+            medians[part] = np.median(values[first[part, None] + np.arange(length)], axis=1)
+    found[some] = medians[place]
     return found
 
 

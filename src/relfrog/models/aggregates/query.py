@@ -25,6 +25,7 @@ from relfrog.graph.relational import ForeignKey, RelationalGraph
 from relfrog.models.aggregates._running import running_sums
 from relfrog.models.aggregates.encoded_columns import EncodedColumn, days
 from relfrog.models.aggregates.feature_plan import WINDOWS, Measure, Stream
+from relfrog.support.arrays import unique_pairs
 from relfrog.support.duckdb import silence
 from relfrog.support.times import MISSING
 
@@ -96,15 +97,15 @@ class Aggregator:
             The features of the stream, shape [n, features]; and for each pointer of the stream the
             parent of the latest row, -1 for none. Shape [n].
         """
-        pairs, place = np.unique(np.stack([owners, limits], 1), axis=0, return_inverse=True)
-        asked = pd.DataFrame({"ask": np.arange(len(pairs)), "owner": pairs[:, 0]})
+        owner, limit, place = unique_pairs(owners, limits)
+        asked = pd.DataFrame({"ask": np.arange(len(owner)), "owner": owner})
         for number, width in enumerate((0, *WINDOWS)):
             # Avoid an overflow of 64 bits for early cut-offs.
             span = min(width * self.horizon, np.iinfo(np.int64).max // 2)
-            early = pairs[:, 1] < MISSING + 1 + span
-            asked[f"l{number}"] = np.where(early, MISSING, pairs[:, 1] - span)
+            early = limit < MISSING + 1 + span
+            asked[f"l{number}"] = np.where(early, MISSING, limit - span)
             if width == 0:
-                asked["l0"] = pairs[:, 1]
+                asked["l0"] = limit
         made = self._make(stream)
         self._db.register("asked", asked)
         found = self._db.execute(self._query(stream, made)).fetchnumpy()
@@ -112,12 +113,11 @@ class Aggregator:
         self._evict(stream, made)
         count = len(stream.features)
         columns = [_column(found, f"f{number}") for number in range(count)]
-        table = np.stack(columns, 1) if columns else np.zeros((len(pairs), 0), np.float32)
+        table = np.stack(columns, 1) if columns else np.zeros((len(owner), 0), np.float32)
         pointers = {
             key: np.nan_to_num(_column(found, f"p{number}", np.float64), nan=-1.0).astype(np.int64)
             for number, key in enumerate(stream.pointers)
         }
-        place = place.ravel()
         return table[place], {key: rows[place] for key, rows in pointers.items()}
 
     def _load(self, table: str) -> str:
