@@ -33,6 +33,8 @@ from relfrog.support.files import process_runs
 __all__ = ["Part", "Store", "open_store"]
 
 FORMAT, HEADER = 1, "part.json"
+#: Seconds after its last use for which a part stays: another process may be reading it.
+IN_USE = 3600
 Loaded = TypeVar("Loaded")
 
 
@@ -254,11 +256,15 @@ class Store:
         shutil.rmtree(folder, ignore_errors=True)
 
     def trim(self, keep: str = "") -> list[str]:
-        """Remove the parts used longest ago until the rest fits into the size limit."""
+        """Remove the parts used longest ago until the rest fits into the size limit.
+
+        Those used in the last hour stay, whatever the limit.
+        """
         limit, total, removed = size_limit(), 0, []
         for part in self.parts():
             total += part.bytes
-            if total > limit and part.name != keep and part.name not in self._used:
+            own = part.name == keep or part.name in self._used
+            if total > limit and not own and time.time() - part.used > IN_USE:
                 self.remove(part.name)
                 removed.append(part.name)
         if total > limit and not removed:

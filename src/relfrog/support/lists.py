@@ -35,7 +35,7 @@ def read_frame(path: Path) -> pd.DataFrame:
     """A Parquet file as a frame: texts are Python's, lists stay Arrow's."""
     table = pq.read_table(path)
     lists = [field.name for field in table.schema if _is_list(field.type)]
-    frame = table.drop_columns(lists).to_pandas()
+    frame = table.drop_columns(lists).to_pandas(ignore_metadata=True)
     for name in frame.columns:
         if isinstance(frame[name].dtype, pd.StringDtype):  # DuckDB cannot read all string types
             frame[name] = frame[name].astype(object)

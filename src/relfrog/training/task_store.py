@@ -175,4 +175,6 @@ def digest(name: str, table: TableColumns) -> str:
 
 
 def _write(frame: pd.DataFrame, path: Path) -> None:
-    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, compression="zstd")
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    # Without what pandas would note of its own types, which it cannot always read again.
+    pq.write_table(table.replace_schema_metadata(None), path, compression="zstd")
