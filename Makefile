@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 # A CPU build by default. For a GPU, choose your own: make demo TORCH="torch==2.13.0+cu130 --index-url ..."
 TORCH ?= torch==2.13.0
+# Tested versions, where there is a list for this Python; LOCK= installs the newest instead.
+LOCK ?= $(wildcard requirements-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').lock)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test quick lint docs setup clean
+.PHONY: demo test quick lint docs setup lock clean
 
 demo: $(VENV)/.demo
 	$(BIN)/relfrog demo --overwrite
@@ -31,6 +33,12 @@ docs: $(VENV)/.dev
 
 setup: $(VENV)/.dev
 
+# After all tests pass with newer versions: write down which.
+lock: $(VENV)/.dev
+	{ sed -n '/^#/p' $(LOCK); $(BIN)/python -m pip freeze --exclude-editable \
+		| grep -vE '^(torch|pip|setuptools|wheel)==| @ '; } > $(LOCK).new
+	mv $(LOCK).new $(LOCK)
+
 # torch goes first: the project's own range would otherwise pull the newest CUDA build.
 $(VENV)/.torch:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "RelFrog needs Python 3.10 or newer: make PYTHON=python3.11")'
@@ -39,12 +47,12 @@ $(VENV)/.torch:
 	$(PIP) install $(TORCH)
 	touch $@
 
-$(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(PIP) install -e '.[demo]'
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml $(LOCK)
+	$(PIP) install $(LOCK:%=-c %) -e '.[demo]'
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.torch pyproject.toml
-	$(PIP) install -e '.[demo,dev,docs,pyg]'
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml $(LOCK)
+	$(PIP) install $(LOCK:%=-c %) -e '.[demo,dev,docs,pyg]'
 	touch $@
 
 clean:

@@ -9,6 +9,11 @@ A case ends in success or in an error that RelFrog raises on purpose; anything e
 
 tries so many journeys on databases that are dirty but bearable, with a task that fits, drawn by
 hypothesis (`tests/oracles/dirty_journeys.py`); the same seed and number give the same ones.
+
+    python benchmarks/fuzz.py --formats 20000 --out benchmarks/fuzz.json
+
+reads so many changed files of every format (`benchmarks/fuzz_formats.py`), in processes of their
+own, so that a crash or a hang is noticed, and looks for files that should not be there.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from typing import Any
 import yaml
 
 import relfrog
+from fuzz_formats import FORMATS, OWNED, make_formats, mangled, mutated
 from relfrog.config import Config, parse_settings, read_preset
 from relfrog.importing import plan_import
 from relfrog.testing import random_database
@@ -81,54 +87,16 @@ def journey(rng: random.Random, store: Path, folder: Path) -> None:
     relfrog.load_run(folder / "run").evaluate()
 
 
-def _mangled(rng: random.Random, content: bytes) -> bytes:
-    """A file with something wrong."""
-    at = rng.randrange(max(len(content), 1))
-    return rng.choice([
-        lambda: content[:at], lambda: content + content, lambda: b"",
-        lambda: content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :],
-        lambda: content[:at] + rng.randbytes(8) + content[at:],
-        lambda: content.replace(b":", b"", 1), lambda: content.replace(b"0", b"-1"),
-        lambda: b"[" * 500, lambda: content.replace(b"\n", b"\n "),
-    ])()  # fmt: skip
-
-
-def _odd(rng: random.Random) -> Any:
-    return rng.choice([
-        None, "", "x", -1, 0, 1e308, float("nan"), [], {}, [1], {"a": 1}, True, "9999-99-99",
-        "../x", 10**30, "\x00", "2020-01-01T00:00:00+05:00", "null", "🐸", [[]], "x" * 300,
-    ])  # fmt: skip
-
-
-def _mutated(rng: random.Random, value: Any) -> Any:
-    """The same tree with one branch replaced, removed or added."""
-    if isinstance(value, dict) and value and rng.random() < 0.9:
-        key = rng.choice(list(value))
-        copy = dict(value)
-        action = rng.random()
-        if action < 0.15:
-            del copy[key]
-        elif action < 0.25:
-            copy[str(_odd(rng))] = _odd(rng)
-        else:
-            copy[key] = _mutated(rng, value[key])
-        return copy
-    if isinstance(value, list) and value and rng.random() < 0.7:
-        place = rng.randrange(len(value))
-        return [*value[:place], _mutated(rng, value[place]), *value[place + 1 :]]
-    return _odd(rng)
-
-
 def _spoil(rng: random.Random, path: Path) -> None:
     content = path.read_bytes()
     if path.suffix in (".yaml", ".json") and rng.random() < 0.7:
         text = content.decode()
         tree = yaml.safe_load(text) if path.suffix == ".yaml" else json.loads(text)
-        made = _mutated(rng, tree)
+        made = mutated(rng, tree)
         text = yaml.safe_dump(made) if path.suffix == ".yaml" else json.dumps(made)
         path.write_text(text, encoding="utf-8")
     else:
-        path.write_bytes(_mangled(rng, content))
+        path.write_bytes(mangled(rng, content))
 
 
 def manifests(rng: random.Random, store: Path, folder: Path) -> None:
@@ -160,7 +128,7 @@ def mappings(rng: random.Random, store: Path, folder: Path) -> None:
 def config(rng: random.Random, store: Path, folder: Path) -> None:
     """Settings with something wrong, from a file and one by one."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = _mutated(rng, asdict(Config()))
+    settings = mutated(rng, asdict(Config()))
     if isinstance(settings, dict):
         Config(**parse_settings(settings))
     (folder / "some.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -207,6 +175,72 @@ def try_case(name: str, seed: int, store: Path, folder: Path) -> Outcome:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return Outcome("success")
+
+
+def read_files(names: list[str], first: int, count: int, folder: str) -> None:
+    """Read changed files of some formats, and write what came of them; in a process of its own."""
+    import os
+
+    place = Path(folder) / f"formats-{os.getpid()}"
+    os.chdir(folder)
+    formats = make_formats(place, STORED, names)
+    for name in names:
+        found: Counter[str] = Counter()
+        slowest, defects = 0.0, []
+        for number in range(first, first + count):
+            began = time.monotonic()
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    formats[name].try_case(random.Random(f"{name} {number}"))
+                found["read"] += 1
+            except relfrog.RelFrogError:
+                found["refused"] += 1
+            except Exception as error:
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{Path(at.filename).name}:{at.lineno}"
+                defects.append(f"{name} {number}: {type(error).__name__}: {error} at {where}"[:300])
+            slowest = max(slowest, time.monotonic() - began)
+        if any(Path(folder).rglob(OWNED)):
+            defects.append(f"{name}: a file was made")
+        content = {**found, "slowest_seconds": round(slowest, 2), "defects": defects}
+        Path(folder, f"{name}.result").write_text(json.dumps(content))
+
+
+STORED = Path(__file__).parents[1] / "tests" / "stored" / "format-1" / "run"
+
+
+def try_formats(count: int, first: int, names: list[str], minutes: float) -> dict[str, Any]:
+    """Read changed files of every format: how many were refused, and what went wrong.
+
+    A process that crashes or hangs is a defect of the format it was reading; the others go on.
+    """
+    import multiprocessing
+
+    result: dict[str, Any] = {}
+    spawn = multiprocessing.get_context("spawn")
+    end = time.monotonic() + 60 * minutes
+    with tempfile.TemporaryDirectory() as folder:
+        waiting = list(names)
+        while waiting and time.monotonic() < end:
+            process = spawn.Process(target=read_files, args=(waiting, first, count, folder))
+            process.start()
+            process.join(max(1.0, end - time.monotonic()))
+            hangs = process.is_alive()
+            if hangs:
+                process.kill()
+                process.join()
+            for name in list(waiting):
+                file = Path(folder, f"{name}.result")
+                if file.exists():
+                    result[name] = json.loads(file.read_text())
+                    waiting.remove(name)
+            if waiting and not hangs:
+                result[waiting[0]] = {"defects": [f"{waiting[0]}: ended by {process.exitcode}"]}
+                waiting.pop(0)
+    for name in waiting:
+        result[name] = {"defects": [], "not_reached": True}
+    return result
 
 
 def try_journeys(count: int, seed: int, minutes: float) -> dict[str, Any]:
@@ -269,10 +303,24 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of these")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--debug", action="store_true", help="say where a traceback ended")
+    parser.add_argument("--formats", type=int, default=0, help="so many files of each format")
+    parser.add_argument("--format", action="append", help="of this one alone; may be repeated")
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from small_store import make_store
 
+    if options.formats:
+        names = options.format or list(FORMATS)
+        found = try_formats(options.formats, options.first, names, options.minutes)
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+        if options.out:
+            before = json.loads(options.out.read_text()) if options.out.exists() else {}
+            command = " ".join(["python", *sys.argv])
+            entries = {name: {"command": command, **one} for name, one in found.items()}
+            formats = {**before.get("formats", {}), **entries}
+            text = json.dumps({**before, "formats": formats}, indent=1, ensure_ascii=False)
+            options.out.write_text(text + "\n", encoding="utf-8")
+        sys.exit(any(one["defects"] for one in found.values()))
     if options.journeys:
         result = try_journeys(options.journeys, options.seed, options.minutes)
         print(json.dumps(result, indent=1, ensure_ascii=False))
@@ -283,7 +331,7 @@ def main() -> None:
             text = json.dumps(content, indent=1, ensure_ascii=False)
             options.out.write_text(text + "\n", encoding="utf-8")
         sys.exit(bool(result["defects"]))
-    found: dict[str, Counter[str]] = {name: Counter() for name in CASES}
+    outcomes: dict[str, Counter[str]] = {name: Counter() for name in CASES}
     defects: list[str] = []
     slowest: dict[str, float] = dict.fromkeys(CASES, 0.0)
     with tempfile.TemporaryDirectory() as folder:
@@ -295,19 +343,19 @@ def main() -> None:
                     began = time.monotonic()
                     outcome = try_case(name, seed, store, Path(folder, "case"))
                     slowest[name] = max(slowest[name], time.monotonic() - began)
-                    found[name][outcome.kind] += 1
+                    outcomes[name][outcome.kind] += 1
                     if outcome.kind == "traceback":
                         defects.append(f"{name} {seed}: {outcome.text}")
                         print(defects[-1], flush=True)
             number += 1
     content = {
-        "command": " ".join(sys.argv[1:]), "cases": {n: dict(c) for n, c in found.items()},
+        "command": " ".join(sys.argv[1:]), "cases": {n: dict(c) for n, c in outcomes.items()},
         "slowest_seconds": {n: round(s, 1) for n, s in slowest.items()}, "defects": defects,
     }  # fmt: skip
     print(json.dumps(content["cases"], indent=1))
     if options.out:
         before = json.loads(options.out.read_text()) if options.out.exists() else {}
-        kept = {"fitting": before["fitting"]} if "fitting" in before else {}
+        kept = {part: before[part] for part in ("fitting", "formats") if part in before}
         options.out.write_text(json.dumps({**content, **kept}, indent=1, ensure_ascii=False) + "\n")
     sys.exit(bool(defects))
 

@@ -125,6 +125,12 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
+def _plain() -> list[str]:
+    """This command, without the folders of this machine."""
+    words = ["benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]]
+    return [Path(word).name if Path(word).is_absolute() else word for word in words]
+
+
 def machine() -> dict[str, Any]:
     """Where it was measured, and how busy that was."""
     import duckdb
@@ -137,5 +143,6 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "duckdb": duckdb.__version__,
-        "command": " ".join(["python", "benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]]),
+        # Whose folders they were does not matter.
+        "command": " ".join(["python", *_plain()]),
     }

@@ -15,16 +15,18 @@ def scale() -> str:
     cases: dict[tuple[int, str], dict[str, dict[str, Any]]] = {}
     for entry in found["cases"]:
         cases.setdefault((entry["rows"], entry["case"]), {})[entry["state"]] = entry
+    compared = any("before" in states for states in cases.values())
+    beside = " *Before* is an earlier state of the code, in the same run:" if compared else ""
     lines = [
         "Seconds of the processor and peak memory, on a shared machine with two cores "
-        f"(`{found['machine']['command']}`). *Before* is an earlier state of the code, in the same "
-        "run:",
+        f"(`{found['machine']['command']}`).{beside}",
         "",
-        "| rows | | before | now |",
-        "|--:|---|--:|--:|",
+        "| rows | |" + " before |" * compared + " now |",
+        "|--:|---|" + "--:|" * compared + "--:|",
     ]
     for (rows, case), states in sorted(cases.items()):
-        cells = [_cost(states.get(state)) for state in ("before", "after")]
+        shown = ("before", "after") if compared else ("after",)
+        cells = [_cost(states.get(state)) for state in shown]
         lines.append(f"| {rows / 1e6:,.1f} M | {case} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -42,11 +44,11 @@ def paper_scale() -> str:
         "memory, on made-up rows in the schemas of the paper's databases "
         f"(`{found['machine']['command']}`):",
         "",
-        "| task | rows | prepare | 100 steps | validate | score | peak memory |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| task | rows | of all | prepare | 100 steps | validate | score | peak memory |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for task, entry in sorted(largest.items()):
-        cells = [f"{entry['rows']:,}"]
+        cells = [f"{entry['rows']:,}", f"{100 * entry['scale']:g} %"]
         if "failed" in entry:
             cells += [f"failed: {entry['failed']}", "", "", ""]
         else:

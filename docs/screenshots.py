@@ -27,7 +27,7 @@ def keep(name: str, raw: bytes) -> None:
 
 
 def main(report: Path) -> None:
-    """The page as it opens, its schema, and a part of it in the dark."""
+    """The page as it opens, a prediction explained, and a part of the page in the dark."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:
@@ -43,7 +43,6 @@ def main(report: Path) -> None:
             page.add_style_tag(content="nav{position:static!important}")
             if scheme == "light":
                 keep("report.png", page.screenshot())
-                keep("report-roles.png", page.locator("#schema .beside").screenshot())
                 keep("report-explained.png", page.locator("#explained details[open]").screenshot())
             else:
                 keep("report-dark.png", page.locator("#predictions .columns").screenshot())

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from relfrog.graph.sampler import TemporalSampler
     from relfrog.importing.database import import_database
     from relfrog.queries.new_task import add_task
+    from relfrog.queries.suggest import suggest
+    from relfrog.runs.ask import ask
     from relfrog.runs.run import Run, load_run
     from relfrog.runs.train import train
     from relfrog.training.callbacks import Callback
@@ -35,11 +37,13 @@ __all__ = [
     "TemporalSampler",
     "__version__",
     "add_task",
+    "ask",
     "check",
     "import_database",
     "inspect",
     "load_run",
     "open_dataset",
+    "suggest",
     "train",
 ]
 
@@ -53,11 +57,13 @@ __getattr__, __dir__ = lazy_exports(
         "Run": "relfrog.runs.run",
         "TemporalSampler": "relfrog.graph.sampler",
         "add_task": "relfrog.queries.new_task",
+        "ask": "relfrog.runs.ask",
         "check": "relfrog.datasets.checks",
         "import_database": "relfrog.importing.database",
         "inspect": "relfrog.datasets.overview",
         "load_run": "relfrog.runs.run",
         "open_dataset": "relfrog.datasets.dataset",
+        "suggest": "relfrog.queries.suggest",
         "train": "relfrog.runs.train",
     },
 )

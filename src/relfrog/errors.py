@@ -20,6 +20,7 @@ only the message and exits with 1; ``--debug`` shows the traceback.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 __all__ = [
@@ -35,11 +36,31 @@ __all__ = [
     "TaskError",
     "UsageError",
     "unknown",
+    "without_passwords",
 ]
 
 
+#: A user's password in an address; also in one that was taken for a path, which loses slashes. A
+#: password may hold anything: it ends with the last at sign. And one that is a parameter.
+_USER = re.compile(r"(?P<user>\b[a-z][a-z0-9+.-]*:/{1,3}[^\s:@/]*:)\S*@", re.I)
+_PARAMETER = re.compile(
+    r"(?P<key>[?&;][^=&;\s]*(?:pass|pwd|secret|token)[^=&;\s]*=)[^&;\s'\"]*", re.I
+)
+
+
+def without_passwords(text: str) -> str:
+    """A text in which the passwords of all addresses are ``***``."""
+    return _PARAMETER.sub(r"\g<key>***", _USER.sub(r"\g<user>***@", text))
+
+
 class RelFrogError(Exception):
-    """An error that the user can fix; the base class of all others."""
+    """An error that the user can fix; the base class of all others.
+
+    Whatever a message quotes, it shows no password of an address.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_passwords(a) if isinstance(a, str) else a for a in args))
 
 
 class SourceError(RelFrogError):

@@ -17,7 +17,10 @@ from relfrog.datasets.metrics import compute_metrics
 from relfrog.features.blocks import Blocks
 from relfrog.features.table import Features
 from relfrog.graph.sampler import TemporalSampler
-from relfrog.support.files import read_json, write_json
+from relfrog.reporting.material import Material
+from relfrog.reporting.sections.table_importance import table_importance
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 from small_store import fit
 
 
@@ -147,6 +150,16 @@ def test_every_table_is_weighed_and_the_same_each_time(run: Run) -> None:
     for entry in found.tables:
         for part in (entry.hidden, entry.shuffled):
             assert part is None or part.low <= part.value <= part.high
+
+
+def test_without_time_the_nearest_tables_are_weighed_and_the_others_named(run: Run) -> None:
+    found = importance(run, seconds=0.0)
+    assert [entry.table for entry in found.tables] == ["people"]
+    assert found.unmeasured == ("labels of the task", "orders", "reviews", "things")
+    material = Material(run)
+    material.importance = found
+    shown = str(table_importance(material))
+    assert "would have taken too long: labels of the task, orders, reviews, things." in shown
 
 
 def _value(part: Interval | None) -> float:

@@ -84,8 +84,18 @@ def test_every_command_has_help_with_an_example(
 def test_the_examples_run(
     workplace: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = ["import", "task", "inspect", "check", "train", "evaluate", "predict", "roles"]
-    order += ["completion", "report", "explain", "submit", "experiment"]
+    order = [
+        "import",
+        "suggest",
+        "task",
+        "inspect",
+        "check",
+        "train",
+        "evaluate",
+        "predict",
+        "roles",
+    ]
+    order += ["completion", "report", "explain", "submit", "experiment", "ask"]
     assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
     monkeypatch.chdir(workplace)
     for name in order:
@@ -93,7 +103,8 @@ def test_the_examples_run(
         example = command.example  # type: ignore[attr-defined]
         words = shlex.split(example)
         assert words[:2] == ["relfrog", name]
-        code, out, err = inside(capfd, *words[1:])
+        short = ["--minutes", "0.05", "--no-report"] if name == "ask" else []
+        code, out, err = inside(capfd, *words[1:], *short)
         assert code == 0, (example, err)
         assert out or name in ("predict", "report")
         assert "Traceback" not in err

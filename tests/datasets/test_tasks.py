@@ -12,7 +12,8 @@ import yaml
 
 from bare_shop import BUYS, LIST
 from relfrog import add_task, check, open_dataset
-from relfrog.datasets.labels import run_sql, seed_times
+from relfrog.datasets.label_sql import run_sql
+from relfrog.datasets.labels import seed_times
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import DatasetError, TaskError, UsageError
 

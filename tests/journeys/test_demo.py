@@ -93,10 +93,19 @@ def test_the_journey(demo: Path) -> None:
     commands = re.findall(r"^\$ (.*)$", said, re.M)
     assert [command.split()[:2] for command in commands] == [
         ["relfrog", name]
-        for name in ("import", "check", "inspect", "train", "roles", "predict", "report")
+        for name in (
+            "import",
+            "suggest",
+            "ask",
+            "check",
+            "inspect",
+            "roles",
+            "predict",
+            "report",
+        )
     ]
     run = load_run(demo / "run")
-    assert f"--out {run.folder} --size small --set epochs=1" in commands[3]
+    assert f"--out {run.folder} --size small --set epochs=1" in commands[2]
     for split in ("val", "test"):
         for regime in ("frozen", "rolling"):
             score = run.metrics[split][regime]["roc_auc"]

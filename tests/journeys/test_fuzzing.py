@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from fuzz import CASES, Outcome, try_case
+from fuzz_formats import OWNED, make_formats
 from oracles.dirty_journeys import Journey, journeys, run_journey
+from relfrog import RelFrogError
 
 
 @pytest.mark.slow
@@ -19,6 +22,29 @@ def test_some_random_cases(name: str, store: Path, tmp_path: Path) -> None:
     for seed in range(first, first + (2 if name == "journey" else 12)):
         found = try_case(name, seed, store, tmp_path / str(seed))
         assert found.kind in ("success", "error"), f"{name} {seed}: {found}"
+
+
+STORED = Path(__file__).parents[1] / "stored" / "format-1" / "run"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_some_changed_files_of_every_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read or refused in words; no file is made. The same ones each time."""
+    monkeypatch.chdir(tmp_path)
+    formats = make_formats(tmp_path / "formats", STORED)
+    assert len(formats) >= 20
+    for name, form in formats.items():
+        refused = 0
+        for number in range(25):
+            try:
+                form.try_case(random.Random(f"{name} {number}"))
+            except RelFrogError:
+                refused += 1
+        assert refused >= 3, name
+    assert not list(tmp_path.rglob(OWNED))
 
 
 def test_a_traceback_is_noticed(

@@ -13,7 +13,7 @@ import pytest
 
 import relfrog
 from relfrog.analysis.altered_future import WAYS, Tampering
-from relfrog.datasets.labels import run_sql
+from relfrog.datasets.label_sql import run_sql
 from small_store import TEST, VAL, copied, fit, weights
 
 

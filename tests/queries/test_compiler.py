@@ -15,7 +15,7 @@ from relbench.base import Database, Table
 
 from helpers import examples
 from oracles.slow_query import slow_labels
-from relfrog.datasets.labels import run_sql
+from relfrog.datasets.label_sql import run_sql
 from relfrog.errors import QueryError
 from relfrog.queries.analysis import Question, analyse
 from relfrog.queries.compiler import compile_question, forecast_step
@@ -228,7 +228,7 @@ def test_random_questions_have_the_labels_that_loops_give(text: str, seed: int) 
 def test_questions_of_every_kind_have_the_labels_that_loops_give(text: str) -> None:
     question = analyse(parse(text), SCHEMA)
     labels = 0
-    for seed in range(3):
+    for seed in range(6):
         tables = random_tables(seed)
         found = sql_labels(question, tables)
         assert same(found, slow_labels(question, tables, SEEDS)), seed

@@ -13,7 +13,7 @@ from bare_shop import BUYS
 from helpers import inside
 from relfrog import add_task
 from relfrog.datasets.dataset import open_dataset
-from relfrog.datasets.labels import run_sql
+from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import QueryError, UsageError
 from relfrog.queries.new_task import add_tasks, plan_query
@@ -62,6 +62,7 @@ def test_every_kind_of_task_can_be_added(bare_shop: Path) -> None:
     assert load_task(open_dataset(bare_shop), "recommendation").eval_k == 3
 
 
+@pytest.mark.slow
 def test_a_forecast_is_a_task_per_window(bare_shop: Path) -> None:
     question = "PREDICT COUNT(orders.*, 0, 7, days) FORECAST 2 TIMEFRAMES FOR EACH people.id"
     tasks = add_tasks(bare_shop, "weekly", question)

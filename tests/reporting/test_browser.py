@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from relfrog.reporting import report
+from relfrog.reporting.html import Markup
+from relfrog.reporting.sections.schema import _beside
 from report_cases import EVIL, evil_report, forty, moved
 from small_store import fit
 
@@ -180,6 +182,15 @@ def test_a_phone_shows_the_whole_schema_and_enlarges_it(
         assert picture.bounding_box()["width"] <= 390
     with Page(browser, small[0]) as page:
         assert not page.locator(".enlarge").first.is_visible()
+        # Nor is anything cut off where a schema is wider than the page: see `crowded`.
+        page.evaluate("document.querySelector('.graph').classList.add('crowded')")
+        assert page.locator(".enlarge").first.is_visible()
+
+
+def test_a_wide_schema_is_shown_whole_and_can_be_enlarged() -> None:
+    picture = '<svg viewBox="0 0 {} 300"></svg>'
+    assert "graph crowded" in str(_beside(Markup(picture.format(1800)), "", 0))
+    assert "crowded" not in str(_beside(Markup(picture.format(1300)), "", 0))
 
 
 def test_it_prints(browser: Any, small: tuple[Path, list[str]]) -> None:

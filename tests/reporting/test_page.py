@@ -287,8 +287,19 @@ def test_auto_shows_its_members(
     for weight in blend["weights"].values():
         assert f"{weight:.0%}" in words
     assert "the 30 minutes were over" in words
+    # Who answers, beside what validation would have taken next; never the best on test.
+    assert "auto averages" in words or "auto answers with" in words
+    assert "is the best on validation" in words or "the best on validation." in words
+    assert "Test scores are no ground" not in words
+    blend["weights"] = {"lightgbm": 1.0}
+    (run.folder / "blend.json").write_text(json.dumps(blend))
+    alone = read(report(run)).sections["answer"]
+    assert "auto answers with LightGBM alone: it is the best on validation." in alone
+    val = {n: k["val"]["rolling"][run.kind.metric] for n, k in blend["members"].items()}
+    second = min((n for n in val if n != "lightgbm"), key=lambda n: val[n])
+    assert f"The next on validation, {model_name(second)}, has" in alone
     again = read(report(moved(run, tmp_path, kept=True))).sections["answer"]
-    assert len(again.split()) == len(words.split())
+    assert len(again.split()) == len(alone.split())
 
 
 @pytest.mark.slow

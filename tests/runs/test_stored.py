@@ -15,7 +15,8 @@ from relfrog.errors import SchemaError
 from relfrog.features.columns import NewColumnWarning
 from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.models.run_folder import FORMAT
-from relfrog.support.files import read_json, write_json
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 
 STORED = Path(__file__).parents[1] / "stored"
 

@@ -28,6 +28,7 @@ from relfrog.datasets import source_keys
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.features.columns import Columns
+from relfrog.models.network_model import NetworkModel
 from relfrog.nn.network import Network
 from relfrog.runs.train import RunInterrupted
 from relfrog.support.files import locked
@@ -911,6 +912,28 @@ def test_the_loss_is_chosen_by_validation(store: Path, tmp_path: Path) -> None:
     assert load_run(tmp_path / "mean").evaluate() == chosen.evaluate()
     # Amounts are means by default in what RelFrog has imported.
     assert fit(store, tmp_path / "auto", "spends", epochs=1).config.loss in losses
+
+
+def test_without_time_one_loss_is_trained_and_the_others_are_named(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, said = NetworkModel.fit, []
+
+    def over_at_once(self: Any, folder: Path, *given: Any, **options: Any) -> None:
+        real(self, folder, Budget(0.0), *given[1:], **options)
+
+    class Listen(Callback):
+        def on_message(self, text: str) -> None:
+            said.append(text)
+
+    monkeypatch.setattr(NetworkModel, "fit", over_at_once)
+    run = fit(store, tmp_path / "run", "spends", loss="mean", callbacks=[Listen()])
+    assert [text for text in said if "left out" in text] == [
+        "loss=poisson left out: there is no time for it",
+        "loss=squared left out: there is no time for it",
+    ]
+    assert run.about["labels"]["loss"] == "tweedie"
+    assert "candidates" not in run.about
 
 
 @pytest.mark.slow

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 from relbench.base import Table
 
 from relfrog.datasets.entities import key_frame
 from relfrog.runs.run import Run
 from relfrog.store.file_table import read_row
+from relfrog.support.notebook import Bar, bars, html_table
 
 __all__ = [
     "MEASURED",
@@ -24,8 +26,8 @@ __all__ = [
     "row_keys",
 ]
 
-#: Columns of a row that are shown beside it.
-CELLS = 4
+#: Columns of a row that are shown beside it, and rows and features that a notebook shows.
+CELLS, SHOWN = 4, 12
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,27 @@ class Explanation:
     def __repr__(self) -> str:
         said = f"{self.table} {self.key} at {self.time}: {self.answer} {self.prediction:.4f}"
         return f"Explanation({said}, {len(self.rows):,} of {self.looked_at:,} rows tried)"
+
+    def _repr_html_(self) -> str:
+        """The prediction, and what carried it: a picture of tables, a table of rows."""
+        head = Markup("<p><b>{} {}</b> at {}: {} <b>{:.4f}</b></p>").format(
+            self.table, self.key, self.time, self.answer, self.prediction
+        )
+        effects = [(share.table, share.effect) for share in self.tables]
+        if self.features:
+            effects = [(share.feature, share.effect) for share in self.features[:SHOWN]]
+        shown = [
+            Bar(name, effect, f"{effect:+.4f}", "first" if effect < 0 else "second")
+            for name, effect in effects
+            if effect is not None
+        ]
+        rows = [
+            [row.table, row.key, row.time or "", f"{row.effect:+.4f}",
+             ", ".join(f"{name} {value}" for name, value in row.cells.items())]
+            for row in self.rows[:SHOWN]
+        ]  # fmt: skip
+        table = html_table(["table", "row", "time", "effect", "values"], rows)
+        return str(head + bars(shown) + table)
 
 
 def answer_words(run: Run, column: int | None) -> str:

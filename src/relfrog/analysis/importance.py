@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from relfrog.analysis.bootstrap import Interval, Scorer, resample
 from relfrog.analysis.changed_tables import ChangedTask, run_on, value_columns
+from relfrog.graph.relational import ForeignKey
 from relfrog.runs.run import Run
 from relfrog.training.seeds import Seeds
 
@@ -51,6 +54,7 @@ class Importance:
         of: number of seeds in the test split.
         tables: one entry per table, the most important first.
         columns: one entry per column, with `deep`.
+        unmeasured: tables for which there was no time, the nearest to the entities first.
     """
 
     metric: str
@@ -59,12 +63,14 @@ class Importance:
     of: int
     tables: tuple[TableImportance, ...]
     columns: tuple[TableImportance, ...] = ()
+    unmeasured: tuple[str, ...] = ()
 
 
 def importance(
     run: Run,
     *,
     deep: bool = False,
+    seconds: float = math.inf,
     seed: int = 0,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Importance:
@@ -77,13 +83,15 @@ def importance(
     Args:
         run: any run.
         deep: use more seeds, five shuffles instead of one, and also shuffle single columns.
+        seconds: the time after which no other table is begun; those next to the entities come
+            first.
         seed: random seed.
         progress: called with a line about each step.
     """
-    prepared = run.prepared
+    prepared, started = run.prepared, time.monotonic()
     every = prepared.seeds("test")
     known = _tables(run)
-    tables = list(known)
+    tables = _nearest_first(prepared.graph.foreign_keys, prepared.task.entity_table, list(known))
     most = DEEP if deep else max(FEWEST, CHEAP // (2 * len(tables) + 1))
     rng = np.random.default_rng(seed)
     chosen = np.arange(len(every))
@@ -103,8 +111,12 @@ def importance(
             parts.append(trial.predict(ChangedTask(opened, table, order, column)))
         return trial.lost(parts)
 
-    found = []
+    found: list[TableImportance] = []
+    unmeasured: list[str] = []
     for table in tables:
+        if found and time.monotonic() - started > seconds:
+            unmeasured.append(table)
+            continue
         progress(f"which tables matter: {table}")
         hidden = None
         if table != entity:
@@ -118,13 +130,24 @@ def importance(
                 columns.append(TableImportance(table, name, None, shuffled(table, name)))
     return Importance(
         trial.metric, trial.scorer(trial.before)(np.arange(len(seeds))), len(seeds), len(every),
-        tuple(sorted(found, key=_worth)), tuple(sorted(columns, key=_worth)),
+        tuple(sorted(found, key=_worth)), tuple(sorted(columns, key=_worth)), tuple(unmeasured),
     )  # fmt: skip
 
 
 def _worth(entry: TableImportance) -> tuple[float, str]:
     values = [part.value for part in (entry.hidden, entry.shuffled) if part is not None]
     return -max([v for v in values if not np.isnan(v)], default=0.0), entry.table
+
+
+def _nearest_first(keys: Iterable[ForeignKey], entity: str, tables: list[str]) -> list[str]:
+    """Tables by their number of foreign keys from the entities; those out of reach last."""
+    hops, front = {entity: 0}, {entity}
+    pairs = [(key.table, key.parent) for key in keys]
+    while front:
+        near = {b for one, two in pairs for a, b in ((one, two), (two, one)) if a in front}
+        front = near - hops.keys()
+        hops |= dict.fromkeys(front, max(hops.values()) + 1)
+    return sorted(tables, key=lambda name: (hops.get(name, len(tables)), name))
 
 
 def _tables(run: Run) -> dict[str, list[str]]:

@@ -7,9 +7,11 @@ so that ``relfrog --help`` answers at once.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
+import time
 import traceback
 
 import click
@@ -19,9 +21,10 @@ from relfrog.cli.command import Command
 from relfrog.cli.data import DATA_COMMANDS
 from relfrog.cli.demo import demo_command
 from relfrog.cli.experiments import EXPERIMENT_COMMANDS
+from relfrog.cli.questions import QUESTION_COMMANDS
 from relfrog.cli.runs import RUN_COMMANDS
 from relfrog.cli.store import STORE_COMMANDS
-from relfrog.errors import RelFrogError, UsageError
+from relfrog.errors import RelFrogError, UsageError, without_passwords
 
 __all__ = ["cli", "main"]
 
@@ -42,8 +45,13 @@ def cli() -> None:
 
 cli.command_class = Command
 for _command in (
-    *DATA_COMMANDS, *RUN_COMMANDS, *EXPERIMENT_COMMANDS, *STORE_COMMANDS, demo_command,
-):  # fmt: skip
+    *QUESTION_COMMANDS,
+    *DATA_COMMANDS,
+    *RUN_COMMANDS,
+    *EXPERIMENT_COMMANDS,
+    *STORE_COMMANDS,
+    demo_command,
+):
     cli.add_command(_command)
 
 
@@ -60,7 +68,9 @@ def main() -> None:
         code = cli.main(standalone_mode=False, prog_name="relfrog")
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        error.show()
+        buffer = io.StringIO()
+        error.show(buffer)
+        click.echo(_clean(buffer.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
         said = str(error.__cause__ or error)  # click makes Abort of it, and keeps the cause
@@ -68,10 +78,14 @@ def main() -> None:
         sys.exit(130)
     except RelFrogError as error:
         if debug:
-            raise
+            click.echo(_clean(traceback.format_exc()), err=True)
+            sys.exit(1)
         from relfrog.cli.terminal import styled
 
-        click.echo(f"{styled(type(error).__name__, 'bold red', sys.stderr)}: {error}", err=True)
+        click.echo(
+            f"{styled(type(error).__name__, 'bold red', sys.stderr)}: {_clean(str(error))}",
+            err=True,
+        )
         sys.exit(2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:
         # The reader of the pipe has closed it: nothing is wrong.
@@ -87,24 +101,37 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             click.echo(f"No room left to write: {error}", err=True)
             sys.exit(1)
-        from relfrog.io.secrets import scrub, secrets_in
-
-        secrets = [secret for argument in sys.argv for secret in secrets_in(argument)]
         said = traceback.format_exc() if debug else f"Unexpected {type(error).__name__}: {error}"
-        click.echo(scrub(said, secrets), err=True)
+        click.echo(_clean(said), err=True)
         click.echo("This is a defect of RelFrog. Please report what --debug shows.", err=True)
         sys.exit(1)
 
 
-_interrupted = False
+def _clean(text: str) -> str:
+    """A text without passwords: those of the command line, however they are quoted, and others."""
+    from relfrog.io.secrets import scrub, secrets_in
+
+    addresses = [argument for argument in sys.argv[1:] if "@" in argument or "=" in argument]
+    secrets = [s for address in addresses if ":" in address for s in secrets_in(address)]
+    return scrub(without_passwords(text), secrets)
+
+
+_interrupted = 0.0
 
 
 def _interrupt(number: int, frame: object) -> None:
-    """End both ways alike, so that half-written folders are removed."""
+    """End both ways alike, so that half-written folders are removed; the second time at once.
+
+    One key press may arrive as two signals, from the terminal and from whoever started us.
+    """
     global _interrupted
-    if _interrupted:  # the cleaning up is under way
+    now = time.monotonic()
+    if _interrupted:
+        if now - _interrupted > 0.5:
+            os.write(2, b"Ended. What is half-made is removed by the next command.\n")
+            os._exit(130)
         return
-    _interrupted = True
+    _interrupted = now
     raise KeyboardInterrupt
 
 

@@ -190,8 +190,7 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
     "task",
     cls=Command,
     example='relfrog task shop churn --query "PREDICT COUNT(orders.*, 0, 30, days) = 0 FOR EACH '
-    'customers.id"\n'
-    "relfrog task shop churn --sql churn.sql --type binary --entity customers --horizon '30 days'",
+    'customers.id"',
 )
 @click.argument("dataset")
 @click.argument("name")

@@ -21,7 +21,7 @@ __all__ = ["demo_command", "run_demo"]
 def run_demo(
     out: Path, overwrite: bool, settings: Mapping[str, Any], *, report: bool = True
 ) -> None:
-    """The journey: a database, imported, checked, inspected, learned from, predicted, reported.
+    """The journey: a database, imported, asked, checked, inspected, predicted, reported.
 
     Args:
         out: The folder for everything.
@@ -40,6 +40,9 @@ def run_demo(
     with TerminalProgress() as progress:
         result = build_demo(out, overwrite=overwrite, progress=progress)
     click.echo(import_summary(result))
+    _suggest(dataset)
+    run, predictions = out / "run", out / "predictions.csv"
+    trained = _ask(dataset, run, settings)
     click.echo(f"\n$ relfrog check {dataset}\n")
     checked = check(dataset)
     click.echo(check_lines(checked))
@@ -50,8 +53,7 @@ def run_demo(
     click.echo(inspection(found))
     drawing = out / "schema.svg"
     drawing.write_text(schema_svg(found), encoding="utf-8")
-    run, predictions = out / "run", out / "predictions.csv"
-    trained = _learn(dataset, run, predictions, settings)
+    _look(trained, predictions)
     page = out / "report.html"
     if report:
         from relfrog.reporting import report as write_report
@@ -65,40 +67,61 @@ def run_demo(
         "Try next:\n"
         f"  relfrog explain {run} --entity BOS --at 2013-12-08\n"
         f"  relfrog evaluate {run} --split test --regime frozen\n"
+        f"  relfrog predict {run} --set weather.visib=0 --entities FILE --out what-if.csv\n"
         f"  relfrog train {dataset} plane-delay --out {out / 'plane-delay'}\n"
-        "  relfrog import YOUR_DATABASE YOUR_DATASET"
+        "  relfrog suggest YOUR_DATASET\n"
+        '  relfrog ask YOUR_DATABASE "PREDICT ... FOR EACH ..."'
     )
 
 
-def _learn(dataset: Path, run: Path, predictions: Path, settings: Mapping[str, Any]) -> Run:
-    """Train on one task, show what was learned, and predict; returns the run."""
-    from relfrog.cli.run_summaries import role_table, run_summary
-    from relfrog.io.output import write_frame
-    from relfrog.runs.train import train
+def _suggest(dataset: Path) -> None:
+    """Show some questions that the schema suggests."""
+    from relfrog.cli.question_summaries import suggestion_lines
+    from relfrog.queries.suggest import suggest
+
+    click.echo(f"\n$ relfrog suggest {dataset} --limit 3 --seconds 10\n")
+    click.echo(suggestion_lines(str(dataset), suggest(dataset, limit=3, seconds=10)))
+
+
+def _ask(dataset: Path, run: Path, settings: Mapping[str, Any]) -> Run:
+    """Ask one question, from the words to predictions; returns the run."""
+    from relfrog.cli.question_summaries import answer_lines, first_answer
+    from relfrog.runs.ask import ask
+    from relfrog.runs.forecast import Forecast
     from relfrog.training.progress import TrainingProgress
 
     task = DEMO_TASKS[0]
+    query = task.options["query"]
     given = " ".join(f"--set {name}={value}" for name, value in settings.items())
     click.echo(
         f"\n{task.options['description']}\n\n"
-        f"$ relfrog train {dataset} {task.name} --out {run} --size small {given}\n"
+        f'$ relfrog ask {dataset} "{query}" --name {task.name} --out {run} --size small {given}\n'
     )
     with TrainingProgress() as progress:
-        trained = train(
-            dataset, task.name, run, size="small", settings=settings,
-            overwrite=True, callbacks=[progress],
+        found = ask(
+            dataset, query, run, name=task.name, size="small", settings=settings, overwrite=True,
+            callbacks=[progress],
+            first=lambda answer: progress.on_message(first_answer(answer)),
         )  # fmt: skip
-    click.echo(run_summary(trained))
-    click.echo(f"\n{_what_to_notice(trained)}")
-    click.echo(f"\n$ relfrog roles {run}\n")
+    assert not isinstance(found, Forecast)
+    click.echo(answer_lines(found, query, 5))
+    click.echo(f"\n{_what_to_notice(found)}")
+    return found
+
+
+def _look(trained: Run, predictions: Path) -> None:
+    """Show what was learned, and predict into a file."""
+    from relfrog.cli.run_summaries import role_table
+    from relfrog.io.output import write_frame
+
+    click.echo(f"\n$ relfrog roles {trained.folder}\n")
     click.echo(role_table(trained.roles()))
-    click.echo(f"\n$ relfrog predict {run} --out {predictions}\n")
+    click.echo(f"\n$ relfrog predict {trained.folder} --out {predictions}\n")
     frame = trained.predict(stamped=True)
     where = write_frame(frame, predictions, overwrite=True)
     click.echo(f"{len(frame):,} predictions written to {where}, such as\n")
     with open(predictions, encoding="utf-8") as file:
         click.echo("".join(line for line, _ in zip(file, range(4), strict=False)), nl=False)
-    return trained
 
 
 def _what_to_notice(run: Run) -> str:
@@ -130,8 +153,8 @@ def _what_to_notice(run: Run) -> str:
 def demo_command(out: str, epochs: int, no_report: bool, overwrite: bool) -> None:
     """Walk the whole journey on a real database: flights out of New York in 2013.
 
-    Import, check, inspect, train, look at the learned roles, predict, write a report; two to
-    three minutes.
+    Import it, see which questions it suggests, ask one, look at the learned roles, predict, write
+    a report; two to three minutes.
     """
     # A larger learning rate than the default, and fewer trials: the whole takes minutes.
     settings = {"epochs": epochs, "lr": 0.003, "trials": 3}

@@ -79,6 +79,8 @@ def _time_of(given: TableMapping) -> str:
 
 def split_line(mapping: ImportMapping) -> str:
     """The split times of an import, and why."""
+    if mapping.split_reason.startswith("no table has a time"):
+        return wrapped(f"Splits: none ({mapping.split_reason}).")
     return wrapped(
         f"Splits: validation from {mapping.val}, test from {mapping.test} "
         f"({mapping.split_reason}). Change them with --val and --test."

@@ -172,6 +172,9 @@ def _show_certificate(run: CertifyingRun, path: Path) -> None:
               "[default: all]")  # fmt: skip
 @click.option("--exclude-known", is_flag=True, help="Leave out targets that the entity was "
               "connected to before.")  # fmt: skip
+@click.option("--set", "suppose", multiple=True, metavar="TABLE.COL=VALUE", help="What if: a value "
+              "of the entity's own row, or of an event that happens now (repeat); predictions "
+              "under it stand beside those without.")  # fmt: skip
 @click.option("--table", metavar="NAME", help="Table to create in the database.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 @click.option("--certify", is_flag=True, help="Test whether later rows change anything, and write "
@@ -181,7 +184,8 @@ def _show_certificate(run: CertifyingRun, path: Path) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace an existing file or table.")
 def predict_command(
     run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
-    certify: bool, certify_times: int | None, overwrite: bool, everyone: bool, **ranking: Any,
+    certify: bool, certify_times: int | None, overwrite: bool, everyone: bool,
+    suppose: tuple[str, ...], **ranking: Any,
 ) -> None:  # fmt: skip
     """Predict for any time, with the source's own keys.
 
@@ -193,6 +197,10 @@ def predict_command(
     from relfrog.runs.run import load_run
 
     check_output(out, table, overwrite)
+    if suppose:
+        if certify:
+            raise UsageError("--certify is about what is known, --set about what is not.")
+        ranking["suppose"] = _suppositions(suppose)
     opened = _certifying(load_run(run, device=device), certify, certify_times)
     frame = opened.predict(at, entities, everyone=everyone, stamped=True, **ranking)
     where = write_frame(frame, out, table=table, overwrite=overwrite)
@@ -207,6 +215,15 @@ def predict_command(
         from relfrog.analysis.certificate import save_beside
 
         _show_certificate(opened, save_beside(opened.certificate, out, table, opened.folder))
+
+
+def _suppositions(texts: tuple[str, ...]) -> dict[str, str | None]:
+    """Values by column; a table alone is an event of which nothing else is known."""
+    found: dict[str, str | None] = {}
+    for text in texts:
+        name, mark, value = text.partition("=")
+        found[name.strip()] = value.strip() if mark else None
+    return found
 
 
 @click.command("roles", cls=Command, example="relfrog roles runs/churn")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import DatasetError
+from relfrog.importing.record import read_record
 from relfrog.support.files import recover
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ def open_dataset(name: str | Path) -> OpenedDataset:
     from relfrog.datasets.opened_dataset import OpenedDataset
 
     path = Path(name).expanduser()
+    if "://" in str(name):
+        raise DatasetError(
+            f"{name} is an address, not a dataset. Import it first: relfrog import ADDRESS FOLDER"
+        )
     if not path.exists():
         recover(path.resolve().parent, path.resolve().name)
     recover(path / "tasks")
@@ -135,7 +139,7 @@ def read_tables(dataset: Dataset) -> list[TableFile]:
         path = Path(dataset.db_dir) / f"{name}.parquet"
         try:
             file = pq.ParquetFile(path)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, NotImplementedError) as error:
             raise DatasetError(
                 f"table {name}: {path} cannot be read ({str(error).splitlines()[0]}). "
                 f"See all findings: relfrog check {dataset.dataset_dir}"
@@ -169,12 +173,8 @@ def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
 
     folder = Path(dataset).expanduser()
     path = folder / "keys" / f"{table}.parquet"
-    try:
-        record = json.loads((folder / "import.json").read_text(encoding="utf-8"))
-        known = table in record["tables"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if not known or not path.is_file():
+    record = read_record(folder)
+    if record is None or table not in record["tables"] or not path.is_file():
         return None
     try:
         schema = pq.read_schema(path)
@@ -184,7 +184,7 @@ def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
         loose = [name for name in exact if keys[name].dtype.kind in "fO"]
         if loose:
             keys[loose] = pd.read_parquet(path, columns=loose, dtype_backend="numpy_nullable")
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, NotImplementedError) as error:
         raise DatasetError(
             f"{path} cannot be read: {str(error).splitlines()[0]}. Import the database again."
         ) from None

@@ -41,7 +41,10 @@ CREATE TABLE flights (flight_id INTEGER PRIMARY KEY, carrier TEXT REFERENCES air
 
 @dataclass(frozen=True)
 class DemoTask:
-    """A task of the demo: the arguments of :func:`~relfrog.datasets.tasks.add_task`."""
+    """A task of the demo: the arguments of :func:`~relfrog.datasets.new_task.add_task`.
+
+    Each has the question in words that its SQL answers, too; a test compares their labels.
+    """
 
     name: str
     sql: str
@@ -66,6 +69,8 @@ GROUP BY t.timestamp, f.dest
             # Quarters: December is late and September is not, so shorter splits are not alike.
             "val": "2013-07-01",
             "test": "2013-10-01",
+            "query": "PREDICT AVG(flights.arr_delay VIA flights.dest, 0, 12, hours) > 15 "
+            "FOR EACH airports.faa",
             "description": "Will flights from New York reach an airport more than 15 minutes late "
             "on average over the next 12 hours?",
         },
@@ -87,6 +92,8 @@ GROUP BY t.timestamp, f.tailnum
             "entity": "planes",
             "horizon": "7 days",
             "eval_times": 4,
+            "query": "PREDICT AVG(flights.arr_delay, 0, 7, days) > 15 FOR EACH planes.tailnum "
+            "WHERE COUNT(flights.*, -28, 0, days) > 0",
             "description": "Will a plane that flew in the last 28 days arrive more than 15 minutes "
             "late on average over the next 7 days?",
         },
@@ -105,6 +112,8 @@ GROUP BY t.timestamp, f.dest
             "entity": "airports",
             "horizon": "7 days",
             "eval_times": 4,
+            "query": "PREDICT AVG(flights.arr_delay VIA flights.dest, 0, 7, days) "
+            "FOR EACH airports.faa",
             "description": "How late, in minutes, will flights from New York reach an airport on "
             "average over the next 7 days?",
         },
@@ -124,6 +133,8 @@ GROUP BY t.timestamp, f.tailnum
             "target": "airports.dest",
             "horizon": "7 days",
             "k": 10,
+            "query": "PREDICT LIST_DISTINCT(flights.dest, 0, 7, days) RANK TOP 10 "
+            "FOR EACH planes.tailnum",
             "description": "Which airports will a plane serve from New York in the next 7 days?",
         },
     ),

@@ -150,7 +150,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
     try:
         return pd.read_parquet(path)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, NotImplementedError) as error:
         text = str(error).splitlines()[0]
         raise TaskError(f"{path} cannot be read: {text}. Is it a Parquet file?") from None
 

@@ -93,7 +93,7 @@ def _read(path: Path) -> pd.DataFrame:
             )
         else:
             raise UsageError(f"{path} is neither .csv nor .parquet. Save the labels as one.")
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
         text_of = " ".join(str(error).split())[:200]
         raise TaskError(f"{path} cannot be read: {text_of}. Check the file.") from None
     return text.rename(columns=str.strip)
@@ -148,7 +148,7 @@ def read_labels(file: Path, dataset: Dataset, task: Task, split: str) -> pd.Data
     """
     try:
         frame = pd.read_parquet(file)
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
         text = " ".join(str(error).split())[:200]
         raise TaskError(f"{file} cannot be read: {text}. Add the task again.") from None
     asked, labels = read_label_table(

@@ -7,7 +7,6 @@ and foreign keys have the source's values, and the keys that it gives become row
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +24,7 @@ from relbench.base import Database, Table
 from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.protocols import Dataset
 from relfrog.errors import DatasetError, TaskError
+from relfrog.importing.record import read_record
 from relfrog.store.file_table import FileTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.lists import holds_lists, unflatten
@@ -40,24 +40,21 @@ def find_source_keys(dataset: Dataset) -> SourceKeys | None:
     if not dataset.is_local:
         return None
     folder = Path(dataset.dataset_dir)
-    try:
-        record = json.loads((folder / "import.json").read_text(encoding="utf-8"))
-        tables = {
-            str(name): _TableRecord(
-                tuple(map(str, table["key"])),
-                {
-                    str(column): _ColumnRecord(
-                        tuple(map(str, about["source"])),
-                        str(about["role"]),
-                        tuple(map(str, about.get("parent_columns") or ())),
-                    )
-                    for column, about in table["columns"].items()
-                },
-            )
-            for name, table in record["tables"].items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    record = read_record(folder)
+    if record is None:
         return None
+    tables = {
+        name: _TableRecord(
+            tuple(table["key"]),
+            {
+                column: _ColumnRecord(
+                    tuple(about["source"]), about["role"], tuple(about.get("parent_columns") or ())
+                )
+                for column, about in table["columns"].items()
+            },
+        )
+        for name, table in record["tables"].items()
+    }
     # Tables that were added by hand have row numbers of their own, and refer to the others' keys.
     tables = {name: tables.get(name, _TableRecord()) for name in dataset.manifest.tables}
     return SourceKeys(folder, dataset, tables)
@@ -247,7 +244,7 @@ class SourceKeys:
             path = self._folder / "db" / f"{table}.parquet"
             try:
                 frame = pd.read_parquet(path, columns=[column], dtype_backend="numpy_nullable")
-            except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            except (OSError, ValueError, KeyError, pa.ArrowException, NotImplementedError) as error:
                 text = str(error).splitlines()[0]
                 raise DatasetError(f"{path} cannot be read: {text}.") from None
             self._values[table, column, False] = _plain(frame[column])

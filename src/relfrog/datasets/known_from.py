@@ -8,7 +8,6 @@ labels and the tables that label SQL sees stay as they are, with one more column
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,7 +19,9 @@ from relbench.base import Database, Table
 
 from relfrog.datasets.dataset import TableFile, read_tables
 from relfrog.datasets.protocols import Dataset
+from relfrog.errors import DatasetError
 from relfrog.graph.relational import ForeignKey, foreign_keys, parent_pointers
+from relfrog.importing.record import read_record
 from relfrog.store.file_table import column_names, read_column
 from relfrog.support.inherited_times import Contradiction, Link, inherit_times
 from relfrog.support.text import free_name
@@ -69,12 +70,10 @@ def recorded_keys(folder: str | Path) -> dict[str, list[str]] | None:
     Returns:
         None for a dataset that was not imported by RelFrog, or by a version that recorded nothing.
     """
-    try:
-        text = (Path(folder) / "import.json").read_text(encoding="utf-8")
-        tables = json.loads(text)["tables"]
-        return {str(name): list(map(str, t["inherited_from"])) for name, t in tables.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    record = read_record(Path(folder))
+    if record is None or any(t.get("inherited_from") is None for t in record["tables"].values()):
         return None
+    return {name: list(table["inherited_from"]) for name, table in record["tables"].items()}
 
 
 def inherited_keys(dataset: Dataset) -> dict[str, list[str]]:
@@ -89,7 +88,13 @@ def read_known_from(tables: list[TableFile]) -> KnownFrom:
     for table in tables:
         wanted = [table.pkey, table.time_col, *table.fkeys]
         columns = [name for name in dict.fromkeys(wanted) if name in table.columns]
-        frame = pd.read_parquet(table.path, columns=columns)
+        try:
+            frame = pd.read_parquet(table.path, columns=columns)
+        except (OSError, ValueError, TypeError, NotImplementedError) as error:  # and Arrow's
+            text = " ".join(str(error).split())[:300]
+            raise DatasetError(
+                f"table {table.name}: {table.path} cannot be read ({text})."
+            ) from None
         frame = frame if columns else pd.DataFrame(index=range(table.rows))
         keys = {column: parent for column, parent in table.fkeys.items() if column in columns}
         time = table.time_col if table.time_col in columns else None

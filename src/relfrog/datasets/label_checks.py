@@ -2,18 +2,66 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
+from relbench.base import Database
 
 from relfrog.datasets.protocols import Task
 from relfrog.errors import TaskError
 from relfrog.support.lists import flatten, holds_lists
 
-__all__ = ["NoLabels", "check_entities", "check_label_frame", "check_labels", "need_column"]
+__all__ = [
+    "NoLabels", "check_entities", "check_label_frame", "check_labels", "check_stored",
+    "need_column",
+]  # fmt: skip
 
 
 class NoLabels(TaskError):
     """The label SQL returns no usable row."""
+
+
+def check_stored(task: Task, frame: pd.DataFrame, name: str, db: Database | None) -> None:
+    """Refuse stored labels that are not what the task says.
+
+    Args:
+        task: The task.
+        frame: What the file holds.
+        name: Its name.
+        db: The database, if it has been read.
+
+    Raises:
+        TaskError: A column is missing or of another type, or an entity is no row of its table.
+    """
+    for column in (task.time_col, task.entity_col, task.target_col):
+        if column not in frame:
+            raise TaskError(f"{name} has no column {column!r}. Restore it, or add the task again.")
+    if not len(frame):
+        raise NoLabels(f"{name} holds no label")
+    times = frame[task.time_col]
+    if getattr(times.dtype, "kind", "") != "M" or times.dt.tz is not None or times.isna().any():
+        raise TaskError(
+            f"{name}: {task.time_col} must hold a time in UTC, without a zone, in every row (got "
+            f"{times.dtype}). Restore it, or add the task again."
+        )
+    check_label_frame(task, frame)
+    for column, table in task.ends:
+        if db is not None:
+            size = len(db.table_dict[table])
+        else:
+            path = Path(task.dataset.dataset_dir) / "db" / f"{table}.parquet"
+            size = pq.read_metadata(path).num_rows
+        rows = frame[column]
+        if rows.dtype == object or holds_lists(rows):
+            rows = pd.Series(flatten(rows)[1]).dropna()
+        beyond = int(((rows < 0) | (rows >= size)).sum())
+        if beyond:
+            raise TaskError(
+                f"{name}: {beyond:,} values of {column} are no rows of {table}, which has "
+                f"{size:,}. Restore it, or add the task again."
+            )
 
 
 def check_label_frame(task: Task, frame: pd.DataFrame) -> None:

@@ -1,134 +1,26 @@
-"""Labels: run label SQL in a sandbox, seed times, statistics, and checks of label windows."""
+"""Labels: what label SQL gives, seed times, statistics, and checks of label windows."""
 
 from __future__ import annotations
 
-import threading
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
 import pandas as pd
-import pyarrow as pa
 from relbench.base import BaseTask, Database
 
+from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError
 from relfrog.kinds import TASK_KINDS
-from relfrog.store.file_table import FileTable
-from relfrog.support.duckdb import literal, quoted, silence
 from relfrog.support.lists import flatten
 
 __all__ = [
-    "SPLITS", "LabelStats", "fitting_times", "label_rows", "label_stats", "run_sql", "seed_times",
-    "split_times", "timed_first", "window_problems",
+    "SPLITS", "LabelStats", "check_seed_times", "fitting_times", "label_rows", "label_stats",
+    "seed_times", "split_times", "timed_first", "window_problems",
 ]  # fmt: skip
 
 SPLITS = ("train", "val", "test")
-
-
-def run_sql(
-    sql: str,
-    db: Database,
-    timestamps: Sequence[pd.Timestamp],
-    timedelta: pd.Timedelta,
-    *,
-    seconds: float = 600,
-    memory: str = "4GB",
-) -> pd.DataFrame:
-    """Run label SQL as RelBench does, in a DuckDB that can reach neither files nor the network.
-
-    Args:
-        sql: One SELECT statement; ``{timedelta}`` is replaced by the horizon.
-        db: RelBench's database; its tables are views of the same names.
-        timestamps: The seed times, the relation ``timestamps(timestamp)``.
-        timedelta: The horizon.
-        seconds: Timeout of the query.
-        memory: Memory limit of DuckDB.
-
-    Raises:
-        TaskError: The SQL is wrong, with DuckDB's message and position; or it times out.
-    """
-    if not isinstance(sql, str):
-        raise TaskError(f"label SQL must be text (got {sql!r})")
-    # One thread: with several, sums and the order of rows are not deterministic.
-    connection = duckdb.connect(config={"threads": 1})
-    stopped = threading.Event()
-
-    def stop() -> None:
-        stopped.set()
-        connection.interrupt()
-
-    timer = threading.Timer(seconds, stop)
-    timer.daemon = True
-    try:
-        connection.execute("SET TimeZone = 'UTC'")
-        silence(connection)
-        connection.register("timestamps", pd.DataFrame({"timestamp": timestamps}))
-        files = []
-        for name, table in db.table_dict.items():
-            if isinstance(table, FileTable):
-                connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {table.sql()}")
-                files += [literal(str(file)) for file in table.files]
-            else:
-                connection.register(name, table.df)
-        # Lock down the database before running untrusted SQL.
-        for setting, value in {
-            "memory_limit": f"'{memory}'",
-            "allowed_paths": f"[{', '.join(files)}]",
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "python_enable_replacements": "false",
-            "enable_external_access": "false",
-            "lock_configuration": "true",
-        }.items():
-            connection.execute(f"SET {setting} = {value}")
-        filled = sql.replace("{timedelta}", str(timedelta))
-        statements = connection.extract_statements(filled)
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-            raise TaskError("label SQL must be one SELECT statement")
-        timer.start()
-        # execute, not sql: only its errors contain the position.
-        return _fetched(connection.execute(filled))
-    except duckdb.Error as error:
-        if stopped.is_set():
-            raise TaskError(f"label SQL was stopped after {seconds:.0f} s") from None
-        # DuckDB's message draws a caret under the position itself.
-        raise TaskError(f"label SQL failed: {str(error).strip()}") from None
-    finally:
-        timer.cancel()
-        connection.close()
-
-
-def _fetched(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
-    """What a query gave; lists stay Arrow's, as one object each would be slow and large."""
-    kinds = [str(kind) for _, kind, *_ in connection.description or ()]
-    if not any(kind.endswith("[]") or kind == "list" for kind in kinds):
-        return connection.df()
-    found = _arrow(connection)
-    parts = {}
-    for name, column in zip(found.column_names, found.columns, strict=True):
-        kind = column.type
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            if pa.types.is_decimal(kind.value_type):  # as DuckDB gives sums of integers
-                column = column.cast(pa.list_(pa.float64()))
-            parts[name] = pd.Series(pd.arrays.ArrowExtensionArray(column))
-        elif pa.types.is_decimal(kind):
-            parts[name] = column.cast(pa.float64()).to_pandas()
-        elif pa.types.is_date(kind):
-            parts[name] = column.cast(pa.timestamp("us")).to_pandas()
-        else:
-            parts[name] = column.to_pandas()
-    return pd.DataFrame(parts)
-
-
-def _arrow(connection: Any) -> pa.Table:
-    """The result of a query as a table; the method has had other names."""
-    name = "to_arrow_table" if hasattr(connection, "to_arrow_table") else "fetch_arrow_table"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the way without a copy gives no position in errors
-        return getattr(connection, name)()
 
 
 def label_rows(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> pd.DataFrame:
@@ -165,8 +57,30 @@ def timed_first(db: Database, upto: pd.Timestamp | None = None) -> Database:
     return Database({name: tables[name] for name in sorted(tables, key=without)})
 
 
+#: The most seed times of a task: more are a mistake, and more than memory can hold.
+MOST_TIMES = 1_000_000
+
+
+def check_seed_times(db: Database, step: pd.Timedelta) -> None:
+    """Refuse a horizon of which too many fit into the database.
+
+    Raises:
+        TaskError: There would be too many seed times.
+    """
+    known = [t for t in db.table_dict.values() if t.time_col is not None and len(t)]
+    if not known:
+        return
+    first, last = min(t.min_timestamp for t in known), max(t.max_timestamp for t in known)
+    if pd.notna(first) and pd.notna(last) and (last - first) / step > MOST_TIMES:
+        raise TaskError(
+            f"a horizon of {step} fits more than {MOST_TIMES:,} times between {first} and {last}. "
+            "Take a longer horizon."
+        )
+
+
 def seed_times(dataset: Dataset, task: Task, split: str, db: Database) -> pd.DatetimeIndex:
     """The seed times of a split, as in RelBench."""
+    check_seed_times(db, task.timedelta)
     db = timed_first(db)
     step = task.timedelta
     if split == "train":

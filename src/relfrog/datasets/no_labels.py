@@ -6,7 +6,8 @@ import pandas as pd
 from relbench.base import Database
 
 from relfrog.datasets.label_events import LabelEvents
-from relfrog.datasets.labels import run_sql, seed_times
+from relfrog.datasets.label_sql import run_sql
+from relfrog.datasets.labels import seed_times
 from relfrog.datasets.protocols import Task
 from relfrog.support.text import counted
 

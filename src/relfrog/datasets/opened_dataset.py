@@ -9,7 +9,10 @@ from relbench.base import Database
 from relbench.load import RelBenchDataset
 
 from relfrog.datasets.known_from import KnownFrom, find_known_from, recorded_keys
+from relfrog.datasets.manifest_forms import read_dataset_manifest
+from relfrog.datasets.table_rules import check_database
 from relfrog.errors import DatasetError, SchemaError
+from relfrog.support.files import check_inside
 
 __all__ = ["OpenedDataset"]
 
@@ -18,17 +21,16 @@ class OpenedDataset(RelBenchDataset):
     """A dataset folder, or one that RelBench hosts; see `relfrog.datasets.dataset.open_dataset`.
 
     Raises:
-        DatasetError: A table's name would lead outside the folder.
+        DatasetError: Its manifest is wrong, or something in it leads outside the folder.
     """
 
     def __init__(self, name_or_path: str | Path) -> None:
+        if Path(name_or_path).is_dir():  # before RelBench reads it
+            read_dataset_manifest(Path(name_or_path) / "manifest.yaml")
         super().__init__(name_or_path)
-        for name in self.manifest.tables:
-            if not isinstance(name, str) or set(name) & set("/\\\0") or name in ("", ".", ".."):
-                raise DatasetError(
-                    f"{self.dataset_dir}: {name!r} cannot be a table's name: it is not a file "
-                    "name. Rename it in manifest.yaml."
-                )
+        read_dataset_manifest(Path(self.dataset_dir) / "manifest.yaml")
+        if self.is_local:
+            check_inside(Path(self.dataset_dir))
 
     def get_task_names(self) -> list[str]:
         """The names of all tasks, except those being written."""
@@ -68,13 +70,17 @@ class OpenedDataset(RelBenchDataset):
     def make_db(self) -> Database:
         """Read all tables."""
         try:
-            return super().make_db()
-        except (OSError, ValueError, LookupError, TypeError) as error:  # includes Arrow's
+            db = super().make_db()
+        except (
+            OSError, ValueError, LookupError, TypeError, NotImplementedError, OverflowError
+        ) as error:  # fmt: skip
             text = " ".join(str(error).split())[:300]
             raise DatasetError(
                 f"{self.dataset_dir}: its tables cannot be read ({text}). Restore the files, or "
                 "import the database again."
             ) from None
+        check_database(db, str(self.dataset_dir))
+        return db
 
     def validate_and_correct_db(self, db: Database) -> None:
         """Check primary keys; clear dangling foreign keys."""

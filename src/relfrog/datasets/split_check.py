@@ -21,7 +21,7 @@ _SURE = 3.0
 #: Fewer labels, or labels of the rarer class, cannot be scored.
 _FEW, _FEW_RARE = 20, 5
 #: With fewer, scores are coarse.
-_COARSE, _COARSE_RARE = 100, 20
+_COARSE, _COARSE_RARE = 200, 50
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def few_labels(
 
 def coarse_scores(task: Task, frames: Mapping[str, pd.DataFrame], fitting: int) -> str:
     """A note that scores are coarse where more seed times would give more labels; "" if not."""
-    if fitting <= task.num_eval_timestamps:
+    if fitting < 2 * task.num_eval_timestamps:
         return ""
     few = min(("val", "test"), key=lambda split: _rarer(task, frames[split])[0])
     rarer, which = _rarer(task, frames[few])
@@ -85,8 +85,8 @@ def coarse_scores(task: Task, frames: Mapping[str, pd.DataFrame], fitting: int) 
 
 
 def _more_times(task: Task, fitting: int) -> str:
-    times = fitting / task.num_eval_timestamps
-    more = "twice" if times == 2 else f"{number(times)} times"
+    times = round(fitting / task.num_eval_timestamps)
+    more = "twice" if times == 2 else f"{times} times"
     return f"There is room for --eval-times {fitting}, which gives {more} as many"
 
 
@@ -103,7 +103,7 @@ def _too_few(task: Task, split: str, frame: pd.DataFrame, fitting: int) -> Split
     remedy = f"Scores will be chance. {_OTHER_SPLITS}"
     if task.completes and task.dataset.manifest.tables[task.entity_table].time_col is None:
         remedy = "Scores will be chance: more rows with a value are needed."
-    if task.sql is not None and fitting > task.num_eval_timestamps:
+    if task.sql is not None and fitting >= 2 * task.num_eval_timestamps:
         remedy = f"Scores will be chance. {_more_times(task, fitting)}; or choose --val and --test"
     if len(frame) < _FEW:
         text = f"the {split} split has {counted(len(frame), 'label')} only"

@@ -13,6 +13,7 @@ from relbench import hf
 from relbench.base import Database, Table
 from relbench.manifest import KIND_AUTOCOMPLETE, KIND_EXTERNAL, KIND_FORECAST, TaskManifest
 
+from relfrog.datasets.manifest_forms import read_task_form
 from relfrog.datasets.protocols import Dataset
 from relfrog.errors import TaskError, unknown
 
@@ -136,6 +137,7 @@ def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskFile, Path]:
             )
         raise TaskError(str(unknown("task", name, names)))
     folder = _task_folder(dataset, name)
+    read_task_form(folder / "manifest.yaml", name)
     try:
         manifest = TaskFile.load(folder / "manifest.yaml")
         manifest.validate()

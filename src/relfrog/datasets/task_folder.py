@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
+from markupsafe import Markup
 
 from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.labels import LabelStats
@@ -16,6 +17,8 @@ from relfrog.datasets.task_file import LABELS_FILE, TaskFile
 from relfrog.errors import DatasetError, TaskError, UsageError, unknown
 from relfrog.kinds import TASK_KINDS
 from relfrog.support.files import atomic_folder
+from relfrog.support.notebook import Bar, bars, html_table
+from relfrog.support.text import percent
 
 __all__ = ["TYPES", "AddedTask", "entity_end", "hidden_columns", "new_folder", "write_task"]
 
@@ -47,6 +50,29 @@ class AddedTask:
         return (
             f"AddedTask({self.manifest.name}: {self.manifest.task_type}{ahead}, labels: {counts})"
         )
+
+    def _repr_html_(self) -> str:
+        """Labels per split, as a table and a picture."""
+        head = Markup("<p><b>{}</b> {}</p>").format(self.manifest.name, self.manifest.task_type)
+        if self.manifest.query or self.manifest.description:
+            words = self.manifest.query or self.manifest.description
+            head += Markup("<p><code>{}</code></p>").format(words)
+        names = sorted({name for stats in self.stats.values() for name in stats.label})
+        rows = [
+            [split, f"{stats.rows:,}", f"{stats.seed_times:,}", f"{stats.entities:,}",
+             *(f"{stats.label.get(name, float('nan')):.4g}" for name in names)]
+            for split, stats in self.stats.items()
+        ]  # fmt: skip
+        table = html_table(["split", "rows", "seed times", "entities", *names], rows)
+        shown = [Bar(split, stats.rows, f"{stats.rows:,}") for split, stats in self.stats.items()]
+        what = "Labels"
+        if all("positive" in stats.label for stats in self.stats.values()):
+            what = "Positive labels"
+            shown = [
+                Bar(split, stats.label["positive"], percent(stats.label["positive"]), "first")
+                for split, stats in self.stats.items()
+            ]
+        return str(head + table + Markup("<p>{}:</p>{}").format(what, bars(shown)))
 
 
 def new_folder(

@@ -57,7 +57,8 @@ def need_times(dataset: Dataset) -> None:
     if not any(table.time_col for table in dataset.manifest.tables.values()):
         raise TaskError(
             "no table of the dataset has a time column, so no label can lie ahead of anything. "
-            "Import the database again and choose one: --time TABLE.COLUMN"
+            "Import the database again and choose one (--time TABLE.COLUMN), or fill in a column, "
+            "which needs no time: --autocomplete TABLE.COLUMN"
         )
 
 

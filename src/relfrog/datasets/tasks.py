@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import relbench.base
 from relbench import metrics
 from relbench.base import BaseTask, Database, EntityTask, RecommendationTask, Table, TaskType
@@ -20,8 +19,14 @@ from relfrog.datasets import autocomplete
 from relfrog.datasets.external import read_labels
 from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import SourceKeys, find_source_keys
-from relfrog.datasets.label_checks import NoLabels, check_entities, check_labels, need_column
-from relfrog.datasets.labels import label_rows, split_times, timed_first
+from relfrog.datasets.label_checks import (
+    NoLabels,
+    check_entities,
+    check_labels,
+    check_stored,
+    need_column,
+)
+from relfrog.datasets.labels import check_seed_times, label_rows, split_times, timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.task_file import (
     BegunDatabase,
@@ -135,12 +140,15 @@ class _StoredLabels(BaseTask):
         try:
             if path is not None and path.exists():
                 table = self._read(path)
+                check_stored(self, table.df, path.name, db)
             elif self._labels_file is not None:
                 frame = read_labels(self._labels_file, _as_ours(self.dataset), self, split)
                 table = Table(frame, self._label_keys(), None, self.time_col)
             else:
                 table = self._get_table(split, self._timed_first(split, db))
-        except (OSError, LookupError, TypeError, pa.ArrowException) as error:
+        except (
+            OSError, LookupError, TypeError, ValueError, OverflowError, NotImplementedError
+        ) as error:  # fmt: skip
             text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise TaskError(f"{split} split: labels cannot be read ({text})") from None
         for name in [self.time_col, self.entity_col, *([] if masked else [self.target_col])]:
@@ -170,6 +178,7 @@ class _StoredLabels(BaseTask):
             return db
         if db is None:
             db = without_columns(database_in_files(_as_ours(self.dataset)), self.remove_columns)
+        check_seed_times(db, self.timedelta)
         return timed_first(db, self.dataset.test_timestamp)
 
     def _split_db(self, split: str, db: Database | None = None) -> Database:

@@ -23,7 +23,8 @@ from typing import Any
 
 from relfrog.errors import RelFrogError, RunError, UsageError
 from relfrog.models.run_folder import is_run
-from relfrog.support.files import read_json, write_json
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 
 __all__ = ["is_complete", "run_job", "run_jobs"]
 
@@ -149,7 +150,7 @@ def is_complete(folder: Path) -> bool:
     """Whether a folder holds a complete run."""
     if not is_run(folder) or not (folder / "metrics.json").is_file():
         return False
-    return bool(read_json(folder / "run.json").get("status") == "complete")
+    return bool(read_json(folder / "run.json", dict[str, Any]).get("status") == "complete")
 
 
 def run_job(job: dict[str, Any]) -> dict[str, Any]:

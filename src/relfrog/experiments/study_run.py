@@ -27,7 +27,8 @@ from relfrog.experiments.tune import Tuned, tune
 from relfrog.kinds import MODELS
 from relfrog.runs.run import load_run
 from relfrog.runs.train import RunInterrupted
-from relfrog.support.files import locked, read_json, write_json, write_text
+from relfrog.support.files import locked, write_json, write_text
+from relfrog.support.forms import read_json
 
 __all__ = ["experiment"]
 
@@ -156,7 +157,7 @@ def _check_folder(folder: Path, name: str) -> None:
         raise UsageError(f"{folder} is a file. Choose another folder.")
     there = folder / "results.json"
     if there.is_file():
-        found = read_json(there)
+        found = read_json(there, Any, UsageError, "Choose another folder.")
         study = found.get("study") if isinstance(found, dict) else None
         if study != name:
             raise UsageError(
@@ -275,7 +276,7 @@ class _StudyResults:
         return {"shares": role_shares(roles, cell.dataset.tables)}
 
     def _differences(self, cell: Cell, points: bool) -> dict[str, Any]:
-        found: dict[str, Any] = read_json(self.differences_file(cell))
+        found: dict[str, Any] = read_json(self.differences_file(cell), dict[str, Any])
         left_out = () if points else ("points", "key", "matched")
         return {name: value for name, value in found.items() if name not in left_out}
 

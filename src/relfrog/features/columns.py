@@ -27,6 +27,7 @@ from relfrog.features.column_kinds import Column, column_from
 from relfrog.features.table import Features, TableColumns
 from relfrog.features.text import text_model
 from relfrog.store.file_table import column_names, is_whole, read_column
+from relfrog.support.forms import read_json
 from relfrog.support.times import as_ticks, common_unit, convert_ticks
 
 if TYPE_CHECKING:
@@ -40,6 +41,24 @@ NO_TYPES: Mapping[str, Mapping[str, str]] = {}
 
 class NewColumnWarning(RelFrogWarning):
     """A table, column or category is new since the columns were fitted, and is ignored."""
+
+
+class _Table(msgspec.Struct):
+    """A table of `columns.json`; what a column's entry must be depends on its kind."""
+
+    time_col: str | None
+    known: list[str]
+    skipped: dict[str, str]
+    columns: list[dict[str, Any]]
+
+
+class _File(msgspec.Struct):
+    """`columns.json`."""
+
+    format: int
+    before: str
+    text: str
+    tables: dict[str, _Table]
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +225,7 @@ class Columns:
 
         folder = Path(folder)
         try:
-            about = json.loads((folder / "columns.json").read_text(encoding="utf-8"))
+            about = read_json(folder / "columns.json", _File, DatasetError, "Fit them again.")
             if about["format"] != FORMAT:
                 raise DatasetError(
                     f"{folder}: columns format {about['format']}, but this version reads {FORMAT}. "
@@ -225,8 +244,8 @@ class Columns:
                 known, skipped = tuple(record["known"]), dict(record["skipped"])
                 tables[name] = TableColumns(tuple(columns), record["time_col"], known, skipped)
             return cls(tables, pd.Timestamp(about["before"]), str(about["text"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError,
-                msgspec.ValidationError) as error:  # fmt: skip
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError,
+                SafetensorError, msgspec.ValidationError) as error:  # fmt: skip
             raise DatasetError(
                 f"{folder}: no readable columns ({type(error).__name__}: {error}). Fit them again."
             ) from error

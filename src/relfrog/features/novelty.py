@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -16,7 +16,7 @@ from relfrog.errors import RunError
 from relfrog.features.column_kinds import CategoryColumn
 from relfrog.features.columns import Columns, NewColumnWarning
 from relfrog.features.values import read_texts
-from relfrog.support.files import read_json
+from relfrog.support.forms import read_json
 
 if TYPE_CHECKING:
     from relbench.base import Database
@@ -55,9 +55,9 @@ def warn_of_new_categories(unseen: dict[str, list[str]], folder: Path) -> None:
     Raises:
         RunError: The file with earlier categories is damaged.
     """
-    before: Any = read_json(folder / FILE) if (folder / FILE).is_file() else {}
-    if not isinstance(before, dict) or not all(isinstance(v, list) for v in before.values()):
-        raise RunError(f"{folder / FILE} is damaged. Remove it: it is only used for warnings.")
+    remedy = "Remove it: it is only used for warnings."
+    there = (folder / FILE).is_file()
+    before = read_json(folder / FILE, dict[str, list[str]], RunError, remedy) if there else {}
     for place, texts in unseen.items():
         known = before.get(place, [])
         new = [text for text in texts if text not in known] if len(known) < MOST_STORED else []

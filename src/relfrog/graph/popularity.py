@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,7 +98,8 @@ class Popularity:
         visible = self.visible(rows, tick)
         counts, named = self._numbers(rows, np.asarray(tick))
         there = np.flatnonzero(visible)
-        order = there[np.lexsort((there, -named[there]))]
+        # Equal ones stay in the order of their rows.
+        order = there[np.argsort(-named[there], kind="stable")]
         return Snapshot(*map(torch.from_numpy, (visible, counts, order, named)))
 
     def _numbers(
@@ -145,6 +146,17 @@ class ListRequest:
     k: int
     allowed: NDArray[np.bool_] | None = None
     exclude: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    def take(self, order: NDArray[np.int64]) -> ListRequest:
+        """The same of the seeds in another order."""
+        if self.exclude is None:
+            return self
+        begin, targets = self.exclude
+        sizes = np.diff(begin)[order]
+        starts = np.concatenate(([0], np.cumsum(sizes)))
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
+        moved = targets[np.repeat(begin[:-1][order], sizes) + within]
+        return replace(self, exclude=(starts.astype(begin.dtype), moved))
 
 
 def joined_before(

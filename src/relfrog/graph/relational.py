@@ -16,14 +16,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import DatasetError, SchemaError
 from relfrog.store.file_table import FileTable, column_names, read_column
+from relfrog.support.forms import read_json
 from relfrog.support.times import as_ticks, common_unit, convert_ticks
 
 if TYPE_CHECKING:
@@ -37,6 +39,17 @@ FORMAT = 1
 MOST_ROWS = np.iinfo(np.int32).max
 ARRAYS = {"parents": np.int32, "children": np.int32, "blocks": np.int32, "times": np.int64}
 NO_INTS: NDArray[np.int32] = np.empty(0, np.int32)
+
+
+class _File(msgspec.Struct):
+    """`graph.json`."""
+
+    format: int
+    unit: str
+    num_rows: dict[str, Annotated[int, msgspec.Meta(ge=0, le=int(MOST_ROWS))]]
+    foreign_keys: list[tuple[str, str, str]]
+    keys: list[list[int]]
+    tables: list[list[int]]
 
 
 @dataclass(frozen=True, order=True)
@@ -237,7 +250,7 @@ def open_graph(folder: str | Path) -> RelationalGraph:
     """
     folder = Path(folder)
     try:
-        about = json.loads((folder / "graph.json").read_text(encoding="utf-8"))
+        about = read_json(folder / "graph.json", _File, DatasetError, "Build it again.")
         if about["format"] != FORMAT:
             raise DatasetError(
                 f"{folder}: graph format {about['format']}, but this version reads {FORMAT}. "
@@ -256,7 +269,7 @@ def open_graph(folder: str | Path) -> RelationalGraph:
             **arrays,
         )
         _check_sizes(graph)
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (OSError, OverflowError, ValueError, KeyError, TypeError, IndexError) as error:
         raise DatasetError(f"{folder}: no readable graph ({error}). Build it again.") from error
     return graph
 

@@ -12,7 +12,7 @@ from relfrog.importing.column_types import ColumnType
 from relfrog.importing.mapping import ForeignKeyMapping
 from relfrog.importing.time_flags import apply_time_flag
 from relfrog.io.sources import SourceTable
-from relfrog.support.files import read_yaml
+from relfrog.support.forms import read_yaml
 
 __all__ = ["Corrections", "TableCorrections", "apply_flags", "read_corrections"]
 

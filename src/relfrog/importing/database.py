@@ -24,6 +24,7 @@ from relfrog.importing.staging import StagedTable, Staging, is_out_of_space
 from relfrog.importing.writer import write_tables
 from relfrog.io.sources import Source, SourceTable, open_source, scrub
 from relfrog.support.files import atomic_folder, recover
+from relfrog.support.forms import read_yaml
 
 __all__ = ["ImportProgress", "NoProgress", "import_database", "plan_import"]
 
@@ -310,12 +311,10 @@ _CONTENT |= {"schema.svg"}
 
 def _objection(folder: Path) -> str:
     """Why a folder must not be replaced; empty if it may be."""
-    import yaml
-
     try:
-        manifest = yaml.safe_load((folder / "manifest.yaml").read_text(encoding="utf-8"))
+        manifest = read_yaml(folder / "manifest.yaml", "manifest.yaml", DatasetError)
         known = isinstance(manifest, dict) and {"tables", "val_timestamp"} <= set(manifest)
-    except (OSError, ValueError, yaml.YAMLError):
+    except DatasetError:
         known = False
     if not known:
         return "is not a dataset folder"
@@ -333,7 +332,7 @@ def _keep_tasks(dest: Path, folder: Path, plan: ImportPlan) -> None:
         recover(dest / "tasks")
         old_labels = ("train.parquet", "val.parquet", "test.parquet")
         leave_out = shutil.ignore_patterns(*old_labels, ".*.partial-*")
-        shutil.copytree(dest / "tasks", folder / "tasks", ignore=leave_out)
+        shutil.copytree(dest / "tasks", folder / "tasks", symlinks=True, ignore=leave_out)
     names = sorted(p.parent.name for p in folder.glob("tasks/*/manifest.yaml"))
     if names:
         text = f"kept the tasks {', '.join(names)}; their labels are made from the rows of now"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from relfrog.errors import SchemaError
+from relfrog.errors import DatasetError, SchemaError
 from relfrog.importing.corrections import Corrections, TableCorrections, read_corrections
 from relfrog.importing.mapping import ForeignKeyMapping, ImportMapping, Notice
+from relfrog.importing.record import read_record
 from relfrog.importing.selection import Catalog, Selection, matching
 from relfrog.io.sources import SourceTable
+from relfrog.support.forms import read_yaml
 from relfrog.support.text import folder_names
 
 __all__ = ["Kept", "confirm", "read_kept"]
@@ -220,15 +221,13 @@ class Kept:
 
 def read_kept(folder: Path) -> Kept:
     """Read what the user decided from a dataset folder; nothing if it was not imported."""
-    import yaml
-
     path = folder / "mapping.yaml"
     if not path.is_file():
         return Kept()
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = read_yaml(path, path.name, SchemaError)
         whole = read_corrections(path)
-    except (OSError, ValueError, yaml.YAMLError, SchemaError):
+    except (OSError, ValueError, SchemaError):
         return Kept(lost=["mapping.yaml, which cannot be read"])
     kept = Kept()
     if raw.get("split_reason") == "chosen":
@@ -240,15 +239,16 @@ def read_kept(folder: Path) -> Kept:
         if found != TableCorrections():
             kept.corrections.tables[name] = found
     try:
-        record = json.loads((folder / "import.json").read_text(encoding="utf-8"))
-        selected = record.get("selection") or {}
-        kept.selection = Selection(
-            **{f.name: tuple(map(str, selected.get(f.name, ()))) for f in fields(Selection)}
-        )
-        options = record.get("options") or {}
-        kept.name, kept.on_duplicate = options.get("name"), options.get("on_duplicate")
-    except (OSError, ValueError, AttributeError, TypeError):
-        pass  # without it, all tables are read
+        record = read_record(folder) or {}
+    except DatasetError:
+        kept.lost.append("import.json, which cannot be read")
+        return kept
+    selected = record.get("selection") or {}
+    kept.selection = Selection(
+        **{f.name: tuple(selected.get(f.name, ())) for f in fields(Selection)}
+    )
+    options = record.get("options") or {}
+    kept.name, kept.on_duplicate = options.get("name"), options.get("on_duplicate")
     return kept
 
 

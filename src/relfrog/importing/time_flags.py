@@ -41,6 +41,8 @@ def apply_time_flag(corrections: Corrections, flag: str, known: Mapping[str, lis
         elif len(parts) > 1 and all(part in known or part in known[name] for part in parts):
             entry.inherited_from = parts
         else:
-            raise unknown(f"column in table {name}", rest, [*known[name], *known])
+            raise unknown(
+                f"column in {name}, nor a table,", rest, [*known[name], *(set(known) - {name})]
+            )
         return True
     return False

@@ -13,6 +13,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from relfrog.errors import RunError
+from relfrog.support.forms import read_json
+
 __all__ = ["LIST", "MARK", "is_marked_file", "mark_csv", "mark_parquet"]
 
 #: The comment.
@@ -62,10 +65,9 @@ def is_marked_file(path: Path) -> bool:
 
 def _listed(beside: Path) -> dict[str, str]:
     try:
-        found = json.loads(beside.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return dict(read_json(beside, dict[str, str]))
+    except RunError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _digest(path: Path) -> str:

@@ -25,7 +25,9 @@ from relfrog.kinds import MODELS, TaskKind, models_for
 from relfrog.models.fit import fit_model, load_model, make_model, prepare_for
 from relfrog.models.model import Model, TableChange
 from relfrog.models.run_folder import BLEND, MEMBERS, begin, is_run, read_run
-from relfrog.support.files import atomic_folder, read_json, write_json
+from relfrog.models.run_forms import BLEND_FORM, Metrics
+from relfrog.support.files import atomic_folder, write_json
+from relfrog.support.forms import read_json
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
@@ -61,13 +63,11 @@ def read_blend(folder: Path) -> dict[str, Any]:
     Raises:
         RunError: The file is missing or damaged.
     """
-    found = read_json(folder / BLEND)
-    weights = found.get("weights") if isinstance(found, dict) else None
-    if not isinstance(weights, dict) or not weights:
-        raise RunError(f"{folder / BLEND} is damaged (no weights). Train again.")
-    if any(name not in MODELS or MODELS[name].ensemble for name in weights):
-        names = ", ".join(weights)
-        raise RunError(f"{folder / BLEND} is damaged (no such models: {names}). Train again.")
+    found = read_json(folder / BLEND, BLEND_FORM)
+    names = {*found["weights"], *found.get("members", ())}
+    if any(name not in MODELS or MODELS[name].ensemble for name in names):
+        text = ", ".join(sorted(names)[:5])
+        raise RunError(f"{folder / BLEND} is damaged (no such models: {text}). Train again.")
     return dict(found)
 
 
@@ -120,6 +120,8 @@ class AutoModel(Model):
                 self._members[name], records[name] = self._member(
                     name, place, about, own, callbacks
                 )
+                for callback in callbacks:
+                    callback.on_member(name, place, self._members[name], records[name])
             except RelFrogError as error:
                 # The other members can still be used.
                 skipped[name] = str(error)
@@ -247,7 +249,7 @@ class AutoModel(Model):
 
 def _record(place: Path, about: dict[str, Any]) -> dict[str, Any]:
     """The entry of a member in `blend.json`."""
-    metrics = read_json(place / "metrics.json")
+    metrics = read_json(place / "metrics.json", Metrics)
     return {"val": metrics["val"], "test": metrics["test"], "seconds": about["seconds"]}
 
 

@@ -6,7 +6,8 @@ the validation metric are averaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,8 +19,12 @@ from numpy.typing import NDArray
 from relfrog.errors import RunError, TaskError
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.aggregates.features import FeatureMaker
+from relfrog.models.booster_file import load_lightgbm, read_boosters, write_boosters
+from relfrog.models.feature_budget import make_in_time, stop_in_time
 from relfrog.models.model import Model, TableChange
-from relfrog.support.files import read_json, write_json, write_text
+from relfrog.models.run_forms import TreesFile
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
@@ -29,9 +34,6 @@ __all__ = [
     "BoostedTrees",
     "QuickBoostedTrees",
     "boosted",
-    "load_lightgbm",
-    "read_booster",
-    "write_booster",
 ]
 
 
@@ -55,6 +57,10 @@ OBJECTIVES = {
     "poisson": ("poisson",), "tweedie": ("tweedie",),
     "mean": ("regression", "poisson", "tweedie"),
 }  # fmt: skip
+
+
+def _file(number: int, part: int) -> str:
+    return f"lightgbm-{number}-{part}.txt"
 
 
 class BoostedTrees(Model):
@@ -117,10 +123,27 @@ class BoostedTrees(Model):
             f"lightgbm: {len(self.maker.names)} features"
             + (f"; no room for {len(left)} more, such as {left[0]}" if left else ""),
         )
-        x = self.maker.make(np.asarray(train.rows), self._stale(train, rng), train.times)
-        regime = self.prepared.config.regime
-        cutoff = self.prepared.cutoff("val", regime)
+        regime, limits = self.prepared.config.regime, self._stale(train, rng)
+        cutoff, started = self.prepared.cutoff("val", regime), time.monotonic()
         seen = self.maker.make(np.asarray(val.rows), self.limits(val, cutoff), val.times)
+        took = time.monotonic() - started
+
+        every = train
+
+        def make(some: NDArray[np.int64]) -> NDArray[Any]:
+            """Features of some training seeds."""
+            part = every if len(some) == len(every) else every.take(some)
+            return self.maker.make(np.asarray(part.rows), limits[some], part.times)
+
+        # Trials need time, too, and scores need the features of three more splits.
+        seconds = budget.share(2).left - 3 * took
+        x, some = make_in_time(make, len(train), seconds, (len(val), took), rng)
+        if len(some) < len(train):
+            announce(
+                callbacks,
+                f"lightgbm: there is time for {len(some):,} of {len(train):,} training seeds",
+            )
+            train = train.take(some)
         y, z = (self._targets(seeds) for seeds in (train, val))
         few = np.sort(rng.permutation(len(x))[: self.SEARCH_SEEDS])
         metric, higher = self.kind.metric, self.kind.higher
@@ -165,30 +188,30 @@ class BoostedTrees(Model):
 
     def save(self, folder: Path) -> None:
         """Write the models in LightGBM's text format, and the description of the features."""
-        for number, models in enumerate(self.models):
-            for part, model in enumerate(models):
-                write_booster(folder / f"lightgbm-{number}-{part}.txt", model)
-        about = {"models": len(self.models), "parts": len(self.models[0])}
+        named = {
+            _file(number, part): model
+            for number, models in enumerate(self.models)
+            for part, model in enumerate(models)
+        }
+        about = {
+            "models": len(self.models), "parts": len(self.models[0]),
+            "files": write_boosters(folder, named),
+        }  # fmt: skip
         write_json(folder / self.FILE, about | {"features": self.maker.to_json()})
 
     def load(self, folder: Path) -> None:
         """Read the models and the description of the features."""
-        found = read_json(folder / self.FILE)
-        try:
-            self._saved = dict(found["features"])
-            sizes = int(found["models"]), int(found["parts"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{folder / self.FILE} is damaged ({error}). Train again.") from None
+        found = read_json(folder / self.FILE, TreesFile)
+        self._saved = found["features"]
+        models, parts, files = found["models"], found["parts"], found["files"]
+        if set(files) != {_file(n, part) for n in range(models) for part in range(parts)}:
+            raise RunError(f"{folder / self.FILE} is damaged (its files). Train again.")
         try:
             width = len(self.maker.names)
         except RunError as error:
             raise RunError(f"{folder}: {error}") from None
-        self.models = [
-            [read_booster(folder / f"lightgbm-{n}-{part}.txt") for part in range(sizes[1])]
-            for n in range(sizes[0])
-        ]
-        if any(model.num_feature() != width for models in self.models for model in models):
-            raise RunError(f"{folder}: the models do not fit their features. Train again.")
+        read = read_boosters(folder, files, width)
+        self.models = [[read[_file(n, part)] for part in range(parts)] for n in range(models)]
 
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
@@ -286,8 +309,9 @@ class BoostedTrees(Model):
         if len(seen):
             valid = [lightgbm.Dataset(seen, z, reference=data, free_raw_data=False)]
             callbacks = [
-                lightgbm.early_stopping(self.PATIENCE, verbose=False), stop_in_time(self._budget),
-            ]  # fmt: skip
+                lightgbm.early_stopping(self.PATIENCE, verbose=False),
+                stop_in_time(lightgbm, self._budget),
+            ]
         rounds = rounds or (self.ROUNDS if valid else 200)
         return boosted(given | settings, data, rounds, valid, callbacks)
 
@@ -328,31 +352,6 @@ def _some(seeds: Seeds, most: int, rng: np.random.Generator) -> Seeds:
     return seeds.take(np.sort(rng.permutation(len(seeds))[:most]))
 
 
-def load_lightgbm() -> Any:
-    """Import LightGBM.
-
-    Raises:
-        RunError: It cannot be loaded.
-    """
-    try:
-        import lightgbm
-    except (ImportError, OSError) as error:
-        text = str(error).splitlines()[0]
-        raise RunError(f"LightGBM cannot be loaded ({text}). pip install lightgbm") from None
-    return lightgbm
-
-
-def stop_in_time(budget: Budget) -> Callable[[Any], None]:
-    """A callback of LightGBM's that ends training with the round in which time runs out."""
-    stop = load_lightgbm().callback.EarlyStopException
-
-    def callback(env: Any) -> None:
-        if budget.over:
-            raise stop(env.iteration, env.evaluation_result_list)
-
-    return callback
-
-
 def boosted(
     settings: dict[str, Any], data: Any, rounds: int, valid: list[Any], callbacks: list[Any]
 ) -> Any:
@@ -366,21 +365,3 @@ def boosted(
         return lightgbm.train(settings, data, rounds, valid, callbacks=callbacks)
     except lightgbm.basic.LightGBMError as error:
         raise RunError(f"LightGBM cannot learn from these labels: {error}") from None
-
-
-def write_booster(path: Path, model: Any) -> None:
-    """Write a model up to its best round, in LightGBM's text format."""
-    write_text(path, model.model_to_string(num_iteration=model.best_iteration))
-
-
-def read_booster(path: Path) -> Any:
-    """Read a model.
-
-    Raises:
-        RunError: The file is missing or damaged.
-    """
-    lightgbm = load_lightgbm()
-    try:
-        return lightgbm.Booster(model_str=path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, lightgbm.basic.LightGBMError) as error:
-        raise RunError(f"{path} is damaged ({error}). Train again.") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,9 +19,11 @@ from relfrog.errors import RunError
 from relfrog.features.columns import Features
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.model import Model, TableChange
+from relfrog.models.run_forms import Epoch
 from relfrog.nn.network import Network
 from relfrog.nn.regression_head import MEAN_LOSSES
 from relfrog.support.files import load_tensors, save_tensors
+from relfrog.support.forms import read_json_lines
 from relfrog.support.threads import thread_limit
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -75,31 +77,35 @@ class NetworkModel(Model):
             return trainer
 
         candidates = self._candidates()
-        trainers = []
+        trainers: dict[str, Trainer] = {}
+        longest = 0.0
         for number, (part, words, prepared) in enumerate(candidates):
+            if trainers and budget.over_in(longest):
+                # One that is trained well says more than several that are not.
+                announce(callbacks, f"{words} left out: there is no time for it")
+                continue
             if words:
                 announce(callbacks, f"{number + 1} of {len(candidates)}: {words}")
             labels = self.labels
             if prepared.config.loss != self.prepared.config.loss:
                 assert prepared.train_seeds is not None
                 labels = prepared.describe_labels(prepared.train_seeds)
-            trainers.append(train(part, prepared, labels, budget.share(len(candidates) - number)))
-        best = trainers[0]
-        for other in trainers[1:]:
+            started = time.monotonic()
+            trainers[words] = train(part, prepared, labels, budget)
+            longest = max(longest, time.monotonic() - started)
+        best, *others = trainers.values()
+        for other in others:
             score = other.at.best
             if score is not None and self.kind.better(score, best.at.best):
                 best = other
         self._take(best)
-        lines = (best.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
-        self.trials = [json.loads(line) for line in lines]
+        self.trials = read_json_lines(best.folder / "history.jsonl", Epoch)
         self.facts = {
             "weights": sum(p.numel() for p in best.network.parameters()),
             "best_epoch": best.at.best_epoch, "epochs": best.at.epoch,
         }  # fmt: skip
         if len(trainers) > 1:
-            self.facts["candidates"] = {
-                words: one.at.best for (_, words, _), one in zip(candidates, trainers, strict=True)
-            }
+            self.facts["candidates"] = {words: one.at.best for words, one in trainers.items()}
         if self.prepared.config.refit:
             announce(callbacks, "refit on training and validation labels ...")
             assert self.prepared.train_seeds is not None
@@ -142,7 +148,8 @@ class NetworkModel(Model):
         if float(self.labels["low"]) < 0:
             return MEAN_LOSSES[:1]
         few = seeds is None or len(seeds) <= FEW_SEEDS
-        return MEAN_LOSSES if few else MEAN_LOSSES[-1:]
+        # Tweedie first: it is the only one if there is no time for others.
+        return MEAN_LOSSES[::-1] if few else MEAN_LOSSES[-1:]
 
     def _take(self, trainer: Trainer) -> None:
         """Take over the weights of a trainer."""
@@ -199,11 +206,17 @@ class NetworkModel(Model):
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """Predict with the network; see `Model`."""
-        loader = self.prepared.loader(seeds, cutoff=cutoff)
+        # In one order, whatever order they are asked in: in another batch, sums round otherwise.
+        order = np.lexsort((seeds.rows, seeds.times.to_numpy()))
+        loader = self.prepared.loader(seeds.take(order), cutoff=cutoff)
         with thread_limit(self.prepared.config.threads):
-            return predict_seeds(
-                self.network, loader, self.features, torch.device(self.device), request
-            )
+            found = predict_seeds(
+                self.network, loader, self.features, torch.device(self.device),
+                None if request is None else request.take(order),
+            )  # fmt: skip
+        answers = np.empty_like(found)
+        answers[order] = found
+        return answers
 
     def roles(self) -> list[dict[str, Any]]:
         """The average gate of each route."""

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from relfrog.errors import RunError
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.model import Model, TableChange
+from relfrog.models.run_forms import Constant
 from relfrog.store.file_table import read_column
 from relfrog.support.arrays import unique_pairs
-from relfrog.support.files import read_json, write_json
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
@@ -171,14 +173,9 @@ class PastModel(Model):
 
     def load(self, folder: Path) -> None:
         """Read JSON."""
-        found = read_json(folder / self.FILE)
-        try:
-            self.constant = np.array(found["constant"], float).reshape(-1)
-            self.last = None if found["last"] is None else int(found["last"])
-            wrong = len(self.constant) != self.past.values.shape[1]
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{folder / self.FILE} is damaged ({error}). Train again.") from None
-        if wrong:
+        found = read_json(folder / self.FILE, Constant)
+        self.constant, self.last = np.array(found["constant"], float), found["last"]
+        if len(self.constant) != self.past.values.shape[1]:
             raise RunError(f"{folder / self.FILE} does not fit the labels. Train again.")
 
     def predict(

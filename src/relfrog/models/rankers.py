@@ -12,12 +12,16 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from relfrog.errors import TaskError
+from relfrog.errors import RunError, TaskError
 from relfrog.graph.popularity import ListRequest, Popularity, joined_before
 from relfrog.graph.references import children_at
 from relfrog.graph.relational import ForeignKey
-from relfrog.models.boosting import boosted, load_lightgbm, read_booster, write_booster
+from relfrog.models.booster_file import load_lightgbm, read_boosters, write_boosters
+from relfrog.models.boosting import boosted
 from relfrog.models.model import Model
+from relfrog.models.run_forms import RankerFile
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 from relfrog.support.jit import compiled
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -197,7 +201,7 @@ class BoostedRanker(Ranker):
     #: Seeds scored at once, to bound the memory.
     AT_ONCE = 1_000
     ROUNDS, PATIENCE = 300, 30
-    FILE = "lightgbm.txt"
+    FILE, SUMS = "lightgbm.txt", "lightgbm.json"
 
     def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
         super().__init__(prepared, labels, **options)
@@ -237,11 +241,17 @@ class BoostedRanker(Ranker):
 
     def save(self, folder: Path) -> None:
         """Write LightGBM's text format."""
-        write_booster(folder / self.FILE, self.model)
+        sums = write_boosters(folder, {self.FILE: self.model})
+        write_json(folder / self.SUMS, {"files": sums})
 
     def load(self, folder: Path) -> None:
         """Read LightGBM's text format."""
-        self.model = read_booster(folder / self.FILE)
+        files = read_json(folder / self.SUMS, RankerFile)["files"]
+        if set(files) != {self.FILE}:
+            raise RunError(f"{folder / self.SUMS} is damaged (its files). Train again.")
+        nobody = np.zeros(0, np.int64)
+        width = self.pair_features(nobody, nobody, nobody, nobody).shape[1]
+        self.model = read_boosters(folder, files, width)[self.FILE]
 
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
         """The model's scores of the candidates."""

@@ -38,22 +38,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
 from relfrog.datasets.known_from import inherited_keys
 from relfrog.datasets.tasks import read_task_manifest
 from relfrog.errors import DatasetError, RunError, UsageError
+from relfrog.models.run_forms import LABELS, CompleteRun, RunFile
 from relfrog.store.file_table import column_names
 from relfrog.support.files import (
     atomic_folder,
+    check_inside,
     locked,
-    read_json,
     recover,
     write_json,
     write_text,
 )
+from relfrog.support.forms import fits, read_json, read_yaml
 from relfrog.support.times import MISSING
 from relfrog.training.prepared import Prepared
 
@@ -79,10 +80,9 @@ FORMAT = 1
 def is_run(folder: Path) -> bool:
     """Whether a folder is a run folder."""
     try:
-        about = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return "relfrog" in read_json(folder / "run.json", dict[str, Any])
+    except RunError:
         return False
-    return isinstance(about, dict) and "relfrog" in about
 
 
 def begin(
@@ -253,25 +253,24 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Config]:
         raise RunError(
             f"{folder} is no run folder. Make one: relfrog train DATASET TASK --out {folder}"
         )
-    about = read_json(folder / "run.json")
+    check_inside(folder, RunError)
+    path = folder / "run.json"
+    about = read_json(path, dict[str, Any])
     if about.get("format") != FORMAT:
         raise RunError(f"{folder}: of format {about.get('format')}; this version reads {FORMAT}.")
-    for name in ("status", "dataset", "task", "task_type"):
-        if not isinstance(about.get(name), str):
-            raise RunError(f"{folder}: damaged (run.json has no {name}). Train again.")
+    about = read_json(path, CompleteRun if about.get("status") == "complete" else RunFile)
+    if "labels" in about and (wrong := fits(about["labels"], LABELS[about["task_type"]])):
+        raise RunError(f"{path} cannot be read (labels: {wrong}). Train again.")
+    settings = read_yaml(folder / "config.yaml", str(folder / "config.yaml"), RunError)
     try:
-        settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        config = Config(**parse_settings(settings))
-    except (
-        OSError, yaml.YAMLError, RecursionError, AttributeError, TypeError, ValueError, UsageError
-    ) as error:  # fmt: skip
+        return about, Config(**parse_settings(settings))
+    except (AttributeError, TypeError, ValueError, UsageError) as error:
         text = " ".join(str(error).split())
         raise RunError(f"{folder}: config.yaml is damaged ({text}). Train again.") from None
-    return about, config
 
 
 def resume_command(folder: Path) -> str:
     """The command that resumes an interrupted run."""
-    about = read_json(folder / "run.json")
+    about = read_json(folder / "run.json", RunFile)
     words = ["relfrog", "train", about["dataset"], about["task"], "--out", folder, "--resume"]
     return " ".join(shlex.quote(str(word)) for word in words)

@@ -14,7 +14,7 @@ from sqlglot import exp
 from relfrog.datasets import new_task
 from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.key_views import find_source_keys
-from relfrog.datasets.labels import run_sql
+from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.task_folder import AddedTask
 from relfrog.errors import TaskError, UsageError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,8 @@ from relfrog.training.seeds import Seeds
 __all__ = ["gather"]
 
 
+#: The time for measuring which tables matter, without `deep`: seconds, or a share of training's.
+ALLOWED, ALLOWED_SHARE = 30.0, 0.1
 #: The errors that reading labels and data can raise, RelFrog's and RelBench's.
 ERRORS = (RelFrogError, OSError, ValueError, LookupError, RuntimeError, AssertionError)
 
@@ -115,7 +118,8 @@ def _compute(found: Material, deep: bool, progress: Callable[[str], None]) -> No
         found.why["importance"] = found.why["explanations"] = found.why["answers"]
     else:
         try:
-            found.importance = importance(run, deep=deep, progress=progress)
+            seconds = math.inf if deep else max(ALLOWED, ALLOWED_SHARE * run.about["seconds"])
+            found.importance = importance(run, deep=deep, seconds=seconds, progress=progress)
         except ERRORS as error:
             found.why["importance"] = sentence(error)
         progress("explaining some predictions")

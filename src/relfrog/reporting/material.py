@@ -5,7 +5,6 @@ Any part can be missing; a sentence that says why is shown instead.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,21 @@ from numpy.typing import NDArray
 from relfrog.analysis.explanation import Explanation
 from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance
-from relfrog.errors import RelFrogError
+from relfrog.errors import RelFrogError, RunError
 from relfrog.kinds import MODELS
 from relfrog.models.auto import NETWORK_MEMBER
 from relfrog.models.postprocessing.bundle import Postprocessing, load_postprocessing
 from relfrog.models.run_folder import BLEND, MEMBERS
+from relfrog.models.run_forms import (
+    BLEND_FORM,
+    BaselinesFile,
+    DatabaseFile,
+    Metrics,
+    RoleEntry,
+)
 from relfrog.reporting.schema_drawing import Schema
 from relfrog.runs.run import Run
+from relfrog.support.forms import read_json
 from relfrog.training.seeds import Seeds
 
 __all__ = [
@@ -155,17 +162,18 @@ class Material:
 def read_folder(found: Material) -> None:
     """Read what training wrote to the run folder."""
     folder = found.run.folder
-    found.database = _json(folder / "database.json", dict)
-    found.roles = _json((found.network_run or found.run).folder / "roles.json", list) or []
-    found.metrics = _json(folder / "metrics.json", dict) or {}
-    baselines = _json(folder / "baselines.json", dict)
+    found.database = _json(folder / "database.json", DatabaseFile)
+    network = (found.network_run or found.run).folder
+    found.roles = _json(network / "roles.json", list[RoleEntry]) or []
+    found.metrics = _json(folder / "metrics.json", Metrics) or {}
+    baselines = _json(folder / "baselines.json", BaselinesFile)
     found.baselines = (baselines or {}).get("models") or None
-    found.blend = _json(folder / BLEND, dict)
+    found.blend = _json(folder / BLEND, BLEND_FORM)
     if found.run.about.get("postprocessing"):
         found.postprocessing = load_postprocessing(folder, found.run.about["labels"])
     if found.blend:  # compare with the members
         scores = {
-            name: _json(folder / MEMBERS / name / "metrics.json", dict) or known
+            name: _json(folder / MEMBERS / name / "metrics.json", Metrics) or known
             for name, known in (found.blend.get("members") or {}).items()
         }
         found.baselines = scores or None
@@ -175,12 +183,12 @@ def read_folder(found: Material) -> None:
         found.why["history"] = sentence(error)
 
 
-def _json(path: Path, kind: type) -> Any:
+def _json(path: Path, form: Any) -> Any:
+    """The content of a file; None if there is none, or it is damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(path, form)
+    except RunError:
         return None
-    return content if isinstance(content, kind) else None
 
 
 def sentence(error: BaseException) -> str:

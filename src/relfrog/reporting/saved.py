@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from relfrog.analysis.importance import Importance
 from relfrog.errors import RunError
 from relfrog.reporting.material import Answers, Material
 from relfrog.support.files import load_tensors, save_tensors, write_json
+from relfrog.support.forms import read_json
 from relfrog.training.seeds import Seeds
 
 __all__ = ["PARTS", "keep", "recall"]
@@ -83,7 +83,7 @@ def recall(found: Material, deep: bool) -> bool:
     """
     folder = found.run.folder
     try:
-        content = json.loads((folder / "shown.json").read_text(encoding="utf-8"))
+        content = read_json(folder / "shown.json", dict[str, Any])
         if content["format"] != FORMAT or content["model"] != _model(folder):
             return False
         if deep and not content["deep"]:

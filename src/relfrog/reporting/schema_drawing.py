@@ -13,11 +13,13 @@ from relfrog.nn.roles import role_of
 from relfrog.reporting.html import Markup, amount, asset, gate_colour, join, standalone, tag
 from relfrog.reporting.schema_layout import Box, Join, Line, Placement, place
 
-__all__ = ["Schema", "draw_schema", "read_schema", "schema_svg"]
+__all__ = ["LEGIBLE", "Schema", "draw_schema", "read_schema", "schema_svg"]
 
 #: Width of a strand, and the most that all strands of a foreign key take: in a small schema, and in
 #: one with more than FEW foreign keys.
 STRAND, BUNDLE, THIN, FEW = 3.5, 18.0, 9.0, 20
+#: At this share of its size a picture can still be read.
+LEGIBLE = 0.72
 #: Height of a listed column.
 LINE = 18.0
 
@@ -170,7 +172,7 @@ def draw_schema(
     ]
     tables = [_table(name, placed.boxes[name], schema, static) for name in schema.tables]
     width, height = math.ceil(placed.width), math.ceil(placed.height)
-    fluid = f"min-width:{min(width, round(width * 0.72))}px;max-width:{round(width * 1.25)}px"
+    fluid = f"min-width:{min(width, round(width * LEGIBLE))}px;max-width:{round(width * 1.25)}px"
     size = {"width": width, "height": height} if static else {"style": fluid}
     return tag(
         "svg", tag("title", title), *keys, *tables,

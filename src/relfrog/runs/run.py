@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ from relfrog.models.network_model import SELECTED, NetworkModel
 from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.models.run_folder import MEMBERS, is_run, read_run, resume_command
 from relfrog.nn.network import Network
-from relfrog.runs.describe import run_html, run_line
+from relfrog.runs.describe import Roles, run_html, run_line
 from relfrog.runs.population import Population, find_population
 from relfrog.runs.prediction_format import PREDICTION_FORMATS, stamp, warn_outside
 from relfrog.runs.prediction_seeds import moment, seeds_to_predict
@@ -34,6 +35,7 @@ from relfrog.runs.saved_results import (
     read_roles,
     refit_before,
 )
+from relfrog.runs.what_if import beside, supposed_run
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
@@ -126,6 +128,7 @@ class Run:
         k: int | None = None,
         targets: Keys | None = None,
         exclude_known: bool = False,
+        suppose: Mapping[str, Any] | None = None,
         stamped: bool = False,
     ) -> pd.DataFrame:
         """Predictions for any time, with the source's own keys.
@@ -143,6 +146,10 @@ class Run:
                 default everything that exists at that time.
             exclude_known: for a recommendation, whether to leave out what the entity was joined to
                 before: by a row with keys to both, or by an earlier label.
+            suppose: hypothetical values by ``table.column``, for all entities that are asked about:
+                of their own table, a value of their row; of a table that refers to it, an event at
+                the time of the prediction. Predictions under them stand beside those without, in
+                columns that end in ``_supposed``; see `relfrog.runs.what_if`.
             stamped: whether to add what `relfrog predict` writes beside each prediction: the run,
                 the horizon, and when the prediction was made (`run`, `horizon`, `made_at`).
 
@@ -165,12 +172,24 @@ class Run:
         warn_outside(
             self.prepared.opened, seeds.times if len(seeds) else pd.Series([self.moment(at)])
         )
-        request = form.request(self.prepared, seeds, k, targets, exclude_known)
-        predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request))
-        beside = self.postprocessing.columns(predicted)
-        frame = form.frame(self.prepared, self.about["labels"], keys, seeds, predicted, beside)
+        frame = self._predicted(keys, seeds, k, targets, exclude_known)
+        if suppose is not None:
+            other = supposed_run(self, suppose, seeds)
+            supposed = other._predicted(keys, seeds, k, targets, exclude_known)
+            frame = beside(frame, supposed, self.kind.ranks)
         horizon = self.prepared.task.timedelta
         return stamp(frame, self.folder, horizon) if stamped else frame
+
+    def _predicted(
+        self, keys: pd.DataFrame, seeds: Seeds, k: int | None, targets: Keys | None,
+        exclude_known: bool,
+    ) -> pd.DataFrame:  # fmt: skip
+        """Answers for some seeds, as a table."""
+        form = PREDICTION_FORMATS[self.about["task_type"]]
+        request = form.request(self.prepared, seeds, k, targets, exclude_known)
+        predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request))
+        more = self.postprocessing.columns(predicted)
+        return form.frame(self.prepared, self.about["labels"], keys, seeds, predicted, more)
 
     def population(self, at: Any = None) -> Population:
         """Whom the task asks about at a time, by default the newest in the database.
@@ -196,7 +215,7 @@ class Run:
 
         Those of a blend are those of its member FROG, whatever its weight: see `roles_weight`.
         """
-        return read_roles((self.network_member or self).folder)
+        return Roles(read_roles((self.network_member or self).folder))
 
     @cached_property
     def network_member(self) -> Run | None:
@@ -361,8 +380,6 @@ def load_run(folder: str | Path, *, device: str = "cpu") -> Run:
     about, config = read_run(folder)
     if about["status"] != "complete":
         raise RunError(f"{folder}: training has not ended. Go on with: {resume_command(folder)}")
-    if not isinstance(about.get("labels"), dict):
-        raise RunError(f"{folder}: damaged (run.json has no labels). Train again.")
     return Run(folder, about, config, chosen_device(device))
 
 

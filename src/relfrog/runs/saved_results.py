@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import pandas as pd
 
 from relfrog.datasets.metrics import REGIMES
 from relfrog.errors import RunError
+from relfrog.models.run_forms import BaselinesFile, Epoch, Metrics, RoleEntry
 from relfrog.nn.roles import role_of
-from relfrog.support.files import read_json
+from relfrog.support.forms import read_json, read_json_lines
 
 __all__ = ["read_baselines", "read_history", "read_metrics", "read_roles", "refit_before"]
 
@@ -23,11 +23,9 @@ def read_roles(folder: Path) -> pd.DataFrame:
         RunError: The file is damaged.
     """
     names = ["route", "paradigm", "u", "v", "w", "gate"]
-    try:
-        found = [[entry[name] for name in names] for entry in _read(folder, "roles.json", list)]
-        roles = [role_of(float(entry[-1])) for entry in found]
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(folder, "roles.json", error) from None
+    entries = read_json(folder / "roles.json", list[RoleEntry])
+    found = [[entry[name] for name in names] for entry in entries]
+    roles = [role_of(float(entry[-1])) for entry in found]
     return pd.DataFrame(found, columns=names).assign(role=roles)
 
 
@@ -37,11 +35,7 @@ def read_history(folder: Path) -> pd.DataFrame:
     Raises:
         RunError: The file is damaged.
     """
-    try:
-        lines = (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
-        return pd.DataFrame([dict(json.loads(line)) for line in lines])
-    except (OSError, TypeError, ValueError) as error:
-        raise _damaged(folder, "history.jsonl", error) from None
+    return pd.DataFrame(read_json_lines(folder / "history.jsonl", Epoch))
 
 
 def read_metrics(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
@@ -50,11 +44,8 @@ def read_metrics(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
     Raises:
         RunError: The file is damaged.
     """
-    found = _read(folder, "metrics.json", dict)
-    try:
-        return {split: _by_regime(found[split]) for split in ("val", "test")}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(folder, "metrics.json", error) from None
+    found = read_json(folder / "metrics.json", Metrics)
+    return {split: _by_regime(found[split]) for split in ("val", "test")}
 
 
 def refit_before(folder: Path, about: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -63,10 +54,11 @@ def refit_before(folder: Path, about: dict[str, Any]) -> dict[str, dict[str, flo
     Raises:
         RunError: `run.json` is damaged.
     """
-    try:
-        return _by_regime(about["refit"]["before"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(folder, "run.json", error) from None
+    before = (about.get("refit") or {}).get("before")
+    if before is None:
+        path = folder / "run.json"
+        raise RunError(f"{path} is damaged (no scores before the refit). Train again.")
+    return _by_regime(before)
 
 
 def read_baselines(folder: Path) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
@@ -77,21 +69,7 @@ def read_baselines(folder: Path) -> dict[str, dict[str, dict[str, dict[str, floa
     """
     if not (folder / "baselines.json").is_file():
         return {}
-    found = _read(folder, "baselines.json", dict).get("models")
-    if not isinstance(found, dict):
-        raise _damaged(folder, "baselines.json", "no models")
-    return found
-
-
-def _read(folder: Path, name: str, kind: type) -> Any:
-    found = read_json(folder / name)
-    if not isinstance(found, kind):
-        raise _damaged(folder, name, f"a {type(found).__name__}, not a {kind.__name__}")
-    return found
-
-
-def _damaged(folder: Path, name: str, why: object) -> RunError:
-    return RunError(f"{folder / name} is damaged ({why}). Train again.")
+    return dict(read_json(folder / "baselines.json", BaselinesFile)["models"])
 
 
 def _by_regime(found: Any) -> dict[str, dict[str, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
+from relfrog.datasets.table_rules import check_split_times
 from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.graph.routes import Route
 from relfrog.kinds import MODELS
@@ -22,16 +24,23 @@ from relfrog.models.run_folder import (
     schema_fingerprint,
     versions,
 )
+from relfrog.models.run_forms import Gate
 from relfrog.nn.regression_head import default_loss
 from relfrog.runs.quick_baselines import FILE, score_baselines
 from relfrog.runs.run import Run, chosen_device, load_run
-from relfrog.support.files import locked, read_json, write_json
+from relfrog.support.files import locked, write_json
+from relfrog.support.forms import read_json
+from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared, routes_of
 from relfrog.training.progress import TrainingProgress, is_watched
 
 __all__ = ["RunInterrupted", "train"]
+
+
+#: The share of the minutes of `auto` for its members; the rest is for scores and the report.
+TRAINING_SHARE = 0.9
 
 
 def train(
@@ -89,7 +98,7 @@ def train(
                 settings=settings, seed=seed, resume=resume, overwrite=overwrite, device=device,
                 baselines=baselines, members=members, callbacks=[progress],
             )  # fmt: skip
-    callbacks = callbacks or ()
+    callbacks, begun = callbacks or (), time.monotonic()
     folder = Path(out).expanduser()
     gates = None if roles is None else _read_roles(roles)
     named = {"model": model, "seed": seed, "roles": roles if roles is None else str(roles)}
@@ -113,6 +122,8 @@ def train(
     size = size or "medium"
     rough = default_settings(1 << 20, size) | (read_preset(preset) if preset else {}) | given
     opened = open_task(dataset, task, **rough)
+    times = opened.dataset.val_timestamp, opened.dataset.test_timestamp
+    check_split_times(opened.db, *times, str(dataset))
     try:
         count = len(opened.seeds("train"))
     except (AssertionError, ValueError, LookupError) as error:
@@ -132,7 +143,7 @@ def train(
         folder, prepared, config, overwrite=overwrite, dataset=_place(dataset), task=task,
         gates=gates,
     )  # fmt: skip
-    return _fit(folder, about, prepared, device, callbacks, baselines, members or {})
+    return _fit(folder, about, prepared, device, callbacks, baselines, members or {}, begun=begun)
 
 
 def _chosen_loss(opened: OpenedTask, config: Config) -> str:
@@ -162,12 +173,18 @@ def _fit(
     baselines: bool,
     members: Mapping[str, str | Path],
     resume: bool = False,
+    begun: float | None = None,
 ) -> Run:
     """Fit the model of a run, and score quick baselines."""
     model = make_model(prepared, about, device)
+    budget = UNLIMITED
     if isinstance(model, AutoModel):
         model.finished = members
-    about = fit_model(model, folder, about, callbacks=callbacks, resume=resume)
+        # Reading the data counts, and so do the scores and the report that follow.
+        now = time.monotonic()
+        minutes = TRAINING_SHARE * prepared.config.minutes
+        budget = Budget((now if begun is None else begun) + 60 * minutes)
+    about = fit_model(model, folder, about, budget=budget, callbacks=callbacks, resume=resume)
     run = Run(folder, about, model.prepared.config, device, opened=prepared.opened, fitted=model)
     if baselines and not model.members:  # members are compared with each other
         _score_baselines(run, callbacks)
@@ -256,13 +273,11 @@ def _read_roles(roles: str | Path | Mapping[str, float]) -> dict[str, float] | N
         raise UsageError(
             f"roles must be learned, node, edge, random, or a file of gates (got {str(roles)!r})."
         )
-    found = read_json(path)
-    try:
-        if isinstance(found, dict):
-            return {str(route): float(gate) for route, gate in found.items()}
-        return {str(entry["route"]): float(entry["gate"]) for entry in found}
-    except (TypeError, KeyError, ValueError):
-        raise UsageError(f"{path} holds no gates by route. Take the roles.json of a run.") from None
+    remedy = "It must hold gates by route: take the roles.json of a run."
+    found = read_json(path, dict[str, float] | list[Gate], UsageError, remedy)
+    if isinstance(found, dict):
+        return {route: float(gate) for route, gate in found.items()}
+    return {entry["route"]: float(entry["gate"]) for entry in found}
 
 
 def _with_roles(config: Config) -> Config:

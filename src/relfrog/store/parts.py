@@ -28,7 +28,7 @@ from relfrog._version import __version__
 from relfrog.errors import DatasetError, RelFrogWarning, StoreError
 from relfrog.store.fingerprint import fingerprint, hash_file
 from relfrog.store.location import FOLDER, LIMIT, cache_folder, size_limit
-from relfrog.support.files import process_runs
+from relfrog.support.files import is_alive
 
 __all__ = ["Part", "Store", "open_store"]
 
@@ -217,7 +217,7 @@ class Store:
         for partial in (self.folder / "building").glob("*"):
             process = partial.name.split(".")[-2] if partial.name.count(".") >= 2 else ""
             gone = process.isdigit() and int(process) != os.getpid()
-            if gone and not process_runs(int(process)):
+            if gone and not is_alive(int(process)):
                 shutil.rmtree(partial, ignore_errors=True)
 
     # For the command.

@@ -11,12 +11,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from relfrog.errors import DatasetError, OutputError, RelFrogError, RunError
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 __all__ = [
     "append_line",
@@ -24,13 +21,12 @@ __all__ = [
     "atomic_folder",
     "atomic_write",
     "check_file",
+    "check_inside",
     "clear_partials",
+    "is_alive",
     "jsonable",
     "load_tensors",
     "locked",
-    "process_runs",
-    "read_json",
-    "read_yaml",
     "recover",
     "save_tensors",
     "write_json",
@@ -199,7 +195,7 @@ def _remove_stale(dest: Path) -> None:
     """Remove partial files and folders left behind by killed processes."""
     for stale in dest.parent.glob(f".{_escaped(dest.name)}.partial-*"):
         number, _, old = stale.name.rpartition("partial-")[2].partition("-")
-        if not number.isdigit() or process_runs(int(number)) or (old and not dest.exists()):
+        if not number.isdigit() or is_alive(int(number)) or (old and not dest.exists()):
             continue
         if stale.is_dir():
             shutil.rmtree(stale, ignore_errors=True)
@@ -211,8 +207,8 @@ def _escaped(name: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 
 
-def process_runs(process: int) -> bool:
-    """Whether another process is running; this one does not count."""
+def is_alive(process: int) -> bool:
+    """Whether another process of this number is running."""
     if process == os.getpid():
         return False
     if os.name == "nt":  # signal 0 would end the process on Windows
@@ -281,38 +277,6 @@ def write_json(path: Path, data: object) -> None:
     write_text(path, json.dumps(jsonable(data), indent=1, ensure_ascii=False, default=str) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        RunError: The file is missing or not JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path} cannot be read ({error}). Train again.") from None
-
-
-def read_yaml(path: Path | Traversable, name: str, error: type[RelFrogError]) -> Any:
-    """Read a YAML file that a user gave.
-
-    Args:
-        path: The file.
-        name: How to name it in an error.
-        error: What to raise if it cannot be read or is no YAML.
-    """
-    import yaml
-
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as wrong:
-        raise error(f"{name} cannot be read: {wrong.strerror or wrong}.") from None
-    except UnicodeDecodeError:
-        raise error(f"{name} is no YAML: it is not UTF-8.") from None
-    except (yaml.YAMLError, RecursionError) as wrong:
-        raise error(f"{name} is no YAML: {' '.join(str(wrong).split())}") from None
-
-
 def save_tensors(path: Path, tensors: dict[str, Any], about: dict[str, str] | None = None) -> None:
     """Write tensors as a safetensors file, atomically."""
     from safetensors.torch import save
@@ -344,6 +308,29 @@ def append_line(path: Path, data: object) -> None:
         file.write(json.dumps(jsonable(data), ensure_ascii=False, default=str) + "\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def check_inside(folder: Path, error: type[RelFrogError] = DatasetError) -> None:
+    """Refuse a folder in which something leads outside it, or is neither a file nor a folder.
+
+    A stranger's folder could name any file with a link, and wait for ever with a pipe.
+
+    Args:
+        folder: The folder, which may itself be a link.
+        error: What to raise.
+    """
+    root = folder.resolve()
+    for place, folders, files in os.walk(root):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                raise error(
+                    f"{folder}: {path.relative_to(root)} is a link that leads out of the folder. "
+                    "Put the file itself there."
+                )
+            if path.exists() and not path.is_file() and not path.is_dir():
+                raise error(
+                    f"{folder}: {path.relative_to(root)} is neither a file nor a folder. Remove it."
+                )
 
 
 @contextmanager

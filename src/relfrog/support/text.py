@@ -20,6 +20,7 @@ __all__ = [
     "percent",
     "plural",
     "singular",
+    "size",
     "to_identifier",
     "words",
 ]
@@ -131,6 +132,12 @@ def number(value: float) -> str:
 def counted(count: int, noun: str) -> str:
     """A number with its noun: ``1 table``, ``12 tables``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def size(count: float) -> str:
+    """Format a number of bytes: ``200 MB``, ``4.0 GB``."""
+    gigabyte = 1 << 30
+    return f"{count / gigabyte:,.1f} GB" if count >= gigabyte else f"{count / (1 << 20):,.0f} MB"
 
 
 def percent(share: float) -> str:

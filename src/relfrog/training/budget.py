@@ -33,6 +33,11 @@ class Budget:
         """Whether less than so much time is left."""
         return time.monotonic() + seconds > self.until
 
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self.until - time.monotonic()
+
     def share(self, parts: int) -> Budget:
         """One of several equal parts of the remaining time."""
         now = time.monotonic()

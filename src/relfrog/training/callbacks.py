@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relfrog.training.trainer import Trainer
@@ -26,6 +27,9 @@ class Callback:
 
     def on_end(self, trainer: Trainer) -> None:
         """Called after training, with the best weights loaded."""
+
+    def on_member(self, name: str, folder: Path, model: Any, record: Mapping[str, Any]) -> None:
+        """Called when a member of `auto` is done: its model, its run folder and its scores."""
 
     def on_message(self, text: str) -> None:
         """Called with a line of progress; models without epochs report nothing else."""

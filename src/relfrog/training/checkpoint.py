@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from relfrog.errors import RelFrogWarning, RunError
-from relfrog.support.files import save_tensors, write_text
+from relfrog.support.files import jsonable, save_tensors, write_text
 from relfrog.training.weights import named_part
 
 __all__ = ["TrainerState", "clear", "load", "save"]
@@ -67,7 +68,7 @@ def save(trainer: Any) -> None:
     if trainer.device.type == "cuda":
         tensors["random.cuda"] = torch.cuda.get_rng_state(trainer.device)
     tensors = {k: v.detach().contiguous().cpu() for k, v in tensors.items()}
-    progress = json.dumps(trainer.at.__dict__)
+    progress = json.dumps(jsonable(trainer.at.__dict__))
     path = trainer.folder / LAST
     if path.exists():
         path.replace(trainer.folder / BEFORE)
@@ -139,7 +140,10 @@ def _read(path: Path) -> tuple[dict[str, Tensor], TrainerState]:
     # One that was written before there were checksums has none.
     if about.get("sha256", "") not in ("", _digest(tensors, about["progress"])):
         raise ValueError("its checksum is wrong")
-    return tensors, TrainerState(**json.loads(about["progress"]))
+    try:
+        return tensors, msgspec.json.decode(about["progress"], type=TrainerState)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(str(error)) from None
 
 
 def _restore(trainer: Any, path: Path, tensors: dict[str, Tensor], progress: TrainerState) -> None:

@@ -10,6 +10,7 @@ from relfrog.datasets.dataset import TableFile
 from relfrog.errors import DatasetError, RelFrogWarning, UsageError
 from relfrog.kinds import MODELS
 from relfrog.support.memory import free_memory, total_memory
+from relfrog.support.text import size
 
 __all__ = ["VARIABLE", "check_room", "estimate"]
 
@@ -110,12 +111,12 @@ def check_room(name: str, tables: list[TableFile], **settings: Any) -> None:
         largest = sorted(tables, key=lambda t: -t.rows)[:3]
         shown = ", ".join(f"{t.name} with {t.rows:,} rows" for t in largest)
         raise DatasetError(
-            f"{name} needs about {_size(needed)} of memory to train or predict; this machine has "
-            f"{_size(total)}. Its largest tables: {shown}. Import fewer tables, columns or rows, "
+            f"{name} needs about {size(needed)} of memory to train or predict; this machine has "
+            f"{size(total)}. Its largest tables: {shown}. Import fewer tables, columns or rows, "
             f"or take a larger machine. To go on all the same: {VARIABLE}=ignore"
         )
     if free and needed > free:
-        text = f"{name} needs about {_size(needed)} of memory; {_size(free)} are free."
+        text = f"{name} needs about {size(needed)} of memory; {size(free)} are free."
         warnings.warn(text, RelFrogWarning, stacklevel=2)
 
 
@@ -128,7 +129,3 @@ def _stated(text: str) -> int:
     if found <= 0:
         raise UsageError(f"{VARIABLE} must be a number of GB or ignore (got {text!r}).")
     return found
-
-
-def _size(count: int) -> str:
-    return f"{count / (1 << 30):,.1f} GB"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport, Finding
@@ -18,9 +16,11 @@ from relfrog.datasets.checks.tasks import check_task
 from relfrog.datasets.dataset import open_dataset, read_tables
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import task_names
-from relfrog.errors import TaskError, unknown
+from relfrog.errors import DatasetError, TaskError, unknown
 from relfrog.graph.resolution import prove_full_resolution
-from relfrog.support.text import folder_names
+from relfrog.importing.record import read_record
+from relfrog.support.forms import read_yaml
+from relfrog.support.text import folder_names, is_identifier
 
 __all__ = ["CheckReport", "Finding", "check"]
 
@@ -91,21 +91,16 @@ def _check_records(opened: Dataset, report: CheckReport) -> None:
     for path in sorted((folder / "tasks").glob("*/")):
         if not (path / "manifest.yaml").is_file() and not path.name.startswith("."):
             report.warning(f"tasks/{path.name}", "has no manifest.yaml", "Restore or remove it.")
-    if not (folder / "import.json").is_file():
+    record = read_record(folder)
+    if record is None:
         return
-    try:
-        record = json.loads((folder / "import.json").read_text(encoding="utf-8"))
-        keyed = {name: t["key"] for name, t in record["tables"].items() if t["key"]}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        text = f"cannot be read: {_first_line(error)}"
-        report.error("import.json", text, "Import the database again.")
-        return
+    keyed = {name: t["key"] for name, t in record["tables"].items() if t["key"]}
     rows = {t.name: t.rows for t in read_tables(opened)}
     for name, columns in keyed.items():
         place = f"keys/{name}.parquet"
         try:
             file = pq.read_table(folder / place)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, NotImplementedError) as error:
             text = f"the source's keys cannot be read: {_first_line(error)}"
             report.error(place, text, "Import the database again.")
             continue
@@ -127,9 +122,9 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
     """Whether the manifest is valid; RelBench itself would end in a traceback."""
     remedy = "See RelBench's manifest format, or import the database again."
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
-        report.error(path.name, f"is not YAML: {' '.join(str(error).split())}", remedy)
+        content = read_yaml(path, path.name, DatasetError)
+    except DatasetError as error:
+        report.error(path.name, str(error), remedy)
         return False
     if not isinstance(content, dict):
         report.error(path.name, f"holds {type(content).__name__}, not a mapping", remedy)
@@ -141,11 +136,13 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
         if content.get(key) is not None:
             try:
                 stamp = pd.Timestamp(content[key])
+                if stamp is pd.NaT:
+                    raise ValueError
                 if stamp.tzinfo is not None:
                     report.error(
                         path.name, f"{key} {content[key]} has a time zone", "Write it in UTC."
                     )
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, OverflowError):
                 report.error(
                     path.name, f"{key} {content[key]!r} is not a time", "Write 2024-06-30."
                 )
@@ -161,6 +158,10 @@ def _check_manifest(path: Path, report: CheckReport) -> bool:
         for key in ("pkey", "time_col"):
             if spec.get(key) is not None and not isinstance(spec[key], str):
                 report.error(f"{path.name}: {name}", f"{key} must be a column's name", remedy)
+        time = spec.get("time_col")
+        if isinstance(time, str) and not is_identifier(time):
+            text = f"RelBench cannot filter by a time column of this name: {time}"
+            report.error(f"{path.name}: {name}", text, "Rename it: letters, digits and _ only.")
         if not isinstance(spec.get("fkeys", {}), dict):
             report.error(f"{path.name}: {name}", "fkeys must map columns to tables", remedy)
         if not isinstance(name, str) or folder_names([name])[name] != name:
@@ -192,7 +193,7 @@ def _check_files(opened: Dataset, report: CheckReport) -> bool:
             with pq.ParquetFile(path) as file:
                 for _ in file.iter_batches():  # damaged pages are only noticed on reading
                     pass
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, NotImplementedError) as error:
             text = f"db/{path.name} is not a Parquet file, or damaged: {str(error).splitlines()[0]}"
             report.error(name, text, "Restore the file.")
             continue

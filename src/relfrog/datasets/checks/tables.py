@@ -14,6 +14,7 @@ from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.dataset import TableFile, arrow_kind
 from relfrog.datasets.known_from import inherited_keys
 from relfrog.datasets.protocols import Dataset
+from relfrog.datasets.table_rules import foreign_key_problem, primary_key_problem
 from relfrog.support.duckdb import literal, quoted, silence
 from relfrog.support.text import is_identifier
 
@@ -32,7 +33,7 @@ def check_tables(opened: Dataset, tables: list[TableFile], report: CheckReport) 
             if table.time_col is not None:
                 _check_time(table, report)
             pq.read_table(table.path)  # every page, as RelBench does
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, NotImplementedError) as error:
             text = f"db/{table.name}.parquet is damaged: {(str(error).splitlines() or [''])[0]}"
             report.error(table.name, text, "Restore the file.")
     if report.ok:
@@ -74,15 +75,8 @@ def _check_pkey(table: TableFile, report: CheckReport) -> None:
     if values.null_count:
         report.error(place, f"{values.null_count:,} keys are NULL", _REIMPORT)
         return
-    numbers = np.asarray(values)
-    wrong = np.flatnonzero(numbers != np.arange(len(numbers)))
-    if len(wrong):
-        row = int(wrong[0])
-        text = (
-            f"keys must be 0..n-1 in the order of rows: {len(wrong):,} are not, "
-            f"such as {numbers[row]} in row {row:,}"
-        )
-        report.error(place, text, _REIMPORT)
+    if wrong := primary_key_problem(np.asarray(values)):
+        report.error(place, wrong, _REIMPORT)
 
 
 def _check_fkey(table: TableFile, column: str, parent: str, size: int, report: CheckReport) -> None:
@@ -92,13 +86,8 @@ def _check_fkey(table: TableFile, column: str, parent: str, size: int, report: C
         report.error(place, f"a foreign key must be integer (got {values.type})", _REIMPORT)
         return
     numbers = np.asarray(values.drop_null(), dtype=np.float64)
-    wrong = numbers[(numbers < 0) | (numbers >= size) | (numbers != np.floor(numbers))]
-    if len(wrong):
-        text = (
-            f"{len(wrong):,} of {len(numbers):,} values are not rows of {parent} "
-            f"(0 to {size - 1:,}), such as {wrong[0]:g}"
-        )
-        report.error(place, text, "Make dangling keys NULL.")
+    if wrong := foreign_key_problem(numbers, parent, size):
+        report.error(place, wrong, "Make dangling keys NULL.")
     elif len(values) and values.null_count == len(values):
         report.warning(place, f"all {len(values):,} values are NULL", "Drop the key.")
 
@@ -124,8 +113,8 @@ def _check_time(table: TableFile, report: CheckReport) -> None:
         report.error(place, "no row has a time", "Set its time_col to null.")
         return
     if not len(values):
-        text = "an empty table with a time column breaks RelBench's splits"
-        report.error(place, text, "Set its time_col to null.")
+        text = "an empty table with a time column breaks RelBench's own splits"
+        report.warning(place, text, "Set its time_col to null.")
         return
     missing = np.asarray(values.is_null())
     numbers = np.asarray(values.cast(pa.int64()).fill_null(np.iinfo(np.int64).max))

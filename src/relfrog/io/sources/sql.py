@@ -83,6 +83,7 @@ class SqlDatabase(Source):
     """A database that SQLAlchemy can reflect."""
 
     schemes: ClassVar[tuple[str, ...]]
+    _remedy: ClassVar[str] = "Check host, port, user, password and database name."
 
     @classmethod
     def accepts(cls, address: str) -> bool:
@@ -107,8 +108,7 @@ class SqlDatabase(Source):
             self._inspector = sa.inspect(self._connection)
         except (sa.exc.SQLAlchemyError, OSError, TypeError, ValueError) as error:
             raise SourceError(
-                f"{self.label} cannot be opened: {self._error_text(error)}. "
-                "Check host, port, user, password and database name."
+                f"{self.label} cannot be opened: {self._error_text(error)}. {self._remedy}"
             ) from None
 
     @abstractmethod

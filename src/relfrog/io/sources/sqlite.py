@@ -34,6 +34,7 @@ class SQLite(RowDatabase):
 
     what: ClassVar[str] = "a SQLite database"
     schemes: ClassVar[tuple[str, ...]] = ("sqlite",)
+    _remedy: ClassVar[str] = "Check that the path is that of a SQLite database."
 
     @classmethod
     def accepts(cls, address: str) -> bool:

@@ -17,7 +17,8 @@ from relfrog.models.postprocessing.calibrators import Calibrator, PerLabel, Temp
 from relfrog.models.postprocessing.choice import choose_calibrator
 from relfrog.models.postprocessing.intervals import PredictionInterval, choose_interval
 from relfrog.models.postprocessing.thresholds import choose_threshold
-from relfrog.support.files import read_json, write_json
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 
 __all__ = ["FILE", "Postprocessing", "fit_postprocessing", "load_postprocessing"]
 
@@ -87,10 +88,7 @@ def load_postprocessing(folder: Path, labels: dict[str, Any]) -> Postprocessing:
     Raises:
         RunError: The file is missing or damaged.
     """
-    try:
-        found = msgspec.convert(read_json(folder / FILE), Postprocessing)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise RunError(f"{folder / FILE} is damaged ({error}). Train again.") from None
+    found = msgspec.convert(read_json(folder / FILE, Postprocessing), Postprocessing)
     count = labels.get("labels", 1)
     parts = [found.thresholds]
     if isinstance(found.calibration, PerLabel):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from relfrog.errors import RunError
 from relfrog.reporting.html import Markup, bytes_, join, missing, sheet, tag
 from relfrog.reporting.material import Material
+from relfrog.support.forms import read_json
 from relfrog.support.text import duration, horizon
 
 __all__ = ["provenance"]
@@ -77,13 +80,19 @@ def _times(tables: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(name, listed) for name, listed in found if listed]
 
 
+class Certified(msgspec.Struct):
+    """What is shown of a certificate."""
+
+    sentence: str
+
+
 def _certificates(folder: Path) -> list[tuple[str, str]]:
     """What the certificates in the run folder say of themselves."""
     found = []
     for path in sorted(folder.glob("*.certificate.json")):
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))["sentence"]
-        except (OSError, ValueError, KeyError, TypeError):
+            said = read_json(path, Certified)["sentence"]
+        except RunError:
             continue  # from before they said it
         found.append((f"certificate of {path.name.removesuffix('.certificate.json')}", str(said)))
     return found

@@ -19,7 +19,7 @@ from relfrog.reporting.html import (
     tag,
 )
 from relfrog.reporting.material import Material
-from relfrog.reporting.schema_drawing import Schema, draw_schema, legend
+from relfrog.reporting.schema_drawing import LEGIBLE, Schema, draw_schema, legend
 
 __all__ = ["schema"]
 
@@ -46,16 +46,21 @@ def schema(m: Material, other: Material | None = None) -> Markup:
     return join(parts)
 
 
+#: The width of the place for a picture, in pixels.
+PLACE = 1020
+
+
 def _beside(picture: Markup, caption: Any, number: int) -> Markup:
     """A picture with a side panel that shows the numbers of the selected table or route."""
     found = re.search(r'viewBox="0 0 (\d+)', picture)
     width = int(found[1]) if found else 560
     enlarge = tag("button", "Larger", type="button", class_="enlarge")
+    crowded = " crowded" if LEGIBLE * width > PLACE else ""
     hint = tag("p", "Click a table or a strand to see its numbers here.", class_="faint")
     return tag(
-        "div", figure(picture, join([enlarge, caption]), wide=True, class_="graph"),
+        "div", figure(picture, join([enlarge, caption]), wide=True, class_=f"graph{crowded}"),
         tag("div", hint, class_="panel", id=f"panel-{number}", aria_live="polite"), class_="beside",
-        style=f"--wide:{min(width, 1020)}px",
+        style=f"--wide:{min(width, PLACE)}px",
     )  # fmt: skip
 
 

@@ -124,6 +124,38 @@ def _statement(m: Material, own: Interval | None, found: list[Verdict]) -> Marku
     return tag("p", text, class_=f"verdict {kind}")
 
 
+def _blend_statement(m: Material, found: list[Verdict]) -> Markup:
+    """Who answers for `auto`, and the model that validation would have taken otherwise.
+
+    Never the member that happens to be best on test: nobody could have chosen it.
+    """
+    blend, (metric, higher) = m.blend or {}, m.metric
+    regime, weights = str(blend.get("regime", "rolling")), list(blend.get("weights") or {})
+    names = [model_name(name) for name in weights]
+    if len(weights) == 1:
+        parts = [f"auto answers with {names[0]} alone: it is the best on validation."]
+    else:
+        parts = [f"auto averages {' and '.join(names)}, the best on validation."]
+    on_val = {
+        name: known["val"][regime][metric]
+        for name, known in (blend.get("members") or {}).items()
+        if (known.get("val") or {}).get(regime, {}).get(metric) is not None and weights != [name]
+    }
+    kind = "even"
+    if on_val:
+        best = (max if higher else min)(on_val, key=lambda name: float(on_val[name]))
+        for one in found:
+            if one.name != model_name(best):
+                continue
+            word = "ahead of" if one.gain > 0 else "behind"
+            which = "The next on validation" if len(weights) == 1 else "The better of them"
+            text = f"{which}, {one.name}, has {amount(one.value)} on test: auto is "
+            text += f"{amount(abs(one.gain))} {metric_name(metric)} {word} it"
+            parts.append(text + (", which may be noise." if not one.real else "."))
+            kind = "good" if one.real and one.gain > 0 else "bad" if one.real else "even"
+    return tag("p", " ".join(parts), class_=f"verdict {kind}")
+
+
 def scores(m: Material) -> Markup:
     """The section."""
     metric, higher = m.metric
@@ -148,7 +180,8 @@ def scores(m: Material) -> Markup:
         )  # fmt: skip
     found = verdicts(m, own)
     if ours is not None and not np.isnan(ours):
-        parts.append(_statement(m, own, found))
+        said = _blend_statement(m, found) if m.blend else _statement(m, own, found)
+        parts.append(said)
     if m.answers is not None:
         parts.append(KIND_PARTS[m.kind].in_short(m, m.answers))
     if m.blend:

@@ -50,6 +50,9 @@ def table_importance(m: Material) -> Markup:
         ),
         tag("details", tag("summary", "The same as numbers"), _sheet(found, name)),
     ]  # fmt: skip
+    if found.unmeasured:
+        names = ", ".join(found.unmeasured)
+        parts.append(note(f"Not measured, as it would have taken too long: {names}."))
     if found.columns:
         shown = found.columns[:MOST]
         parts += [
@@ -62,7 +65,7 @@ def table_importance(m: Material) -> Markup:
             ),
         ]  # fmt: skip
     else:
-        parts.append(note("More labels, several shuffles and single columns: ",
+        parts.append(note("All tables, more labels, several shuffles and single columns: ",
                           tag("code", f"relfrog report {m.run.folder} --deep"), "."))  # fmt: skip
     return join(parts)
 

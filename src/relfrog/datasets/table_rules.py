@@ -1,0 +1,137 @@
+"""What every table of a database must be: keys that are row numbers, times in order.
+
+`relfrog check` lists all that is wrong; whatever reads a database refuses the first of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from relbench.base import Database, Table
+
+from relfrog.errors import DatasetError
+
+__all__ = ["check_database", "check_split_times", "foreign_key_problem", "primary_key_problem"]
+
+
+def check_database(db: Database, where: str) -> None:
+    """Refuse tables that `relfrog check` would call wrong.
+
+    Args:
+        db: All rows.
+        where: The dataset, for the error.
+
+    Raises:
+        DatasetError: A column is missing or of another type, a key is no row, or times are not in
+            order.
+    """
+    _refuse(next(_problems(db), None), where)
+
+
+def check_split_times(db: Database, val: pd.Timestamp, test: pd.Timestamp, where: str) -> None:
+    """Refuse to learn where the validation or test time lies outside the data.
+
+    Raises:
+        DatasetError: It does.
+    """
+    _refuse(_split_problem(db, val, test), where)
+
+
+def _refuse(problem: str | None, where: str) -> None:
+    if problem is not None:
+        raise DatasetError(f"{where}: {problem}. See all findings: relfrog check {where}")
+
+
+def primary_key_problem(keys: NDArray[np.int64]) -> str | None:
+    """What is wrong with a primary key, if anything."""
+    wrong = np.flatnonzero(keys != np.arange(len(keys)))
+    if not len(wrong):
+        return None
+    return (
+        f"keys must be 0..n-1 in the order of rows: {len(wrong):,} are not, such as "
+        f"{keys[wrong[0]]} in row {int(wrong[0]):,}"
+    )
+
+
+def foreign_key_problem(values: NDArray[np.float64], parent: str, size: int) -> str | None:
+    """What is wrong with a foreign key's values, NULL left out, if anything."""
+    wrong = values[(values < 0) | (values >= size) | (values != np.floor(values))]
+    if not len(wrong):
+        return None
+    return (
+        f"{len(wrong):,} of {len(values):,} values are not rows of {parent} (0 to {size - 1:,}), "
+        f"such as {wrong[0]:g}"
+    )
+
+
+def _problems(db: Database) -> Iterator[str]:
+    """What is wrong with the tables, one after the other."""
+    kinds = pd.api.types
+    for name, table in db.table_dict.items():
+        frame = table.df
+        if not frame.columns.is_unique:
+            yield f"{name} has two columns of one name"
+            return
+        for column in filter(None, [table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table]):
+            if column not in frame:
+                yield f"{name} has no column {column}"
+                return
+        if table.pkey_col is not None:
+            keys = frame[table.pkey_col]
+            if not kinds.is_integer_dtype(keys.dtype) or keys.isna().any():
+                yield f"{name}.{table.pkey_col}: a primary key must be integer (got {keys.dtype})"
+            elif wrong := primary_key_problem(keys.to_numpy(np.int64)):
+                yield f"{name}.{table.pkey_col}: {wrong}"
+        for column, parent in table.fkey_col_to_pkey_table.items():
+            there = db.table_dict.get(parent)
+            if there is None or there.pkey_col is None:
+                yield f"{name}.{column} refers to {parent}, which is no table with a primary key"
+                continue
+            values = frame[column].dropna()
+            if not len(values):
+                continue
+            if not kinds.is_numeric_dtype(values.dtype) or kinds.is_bool_dtype(values.dtype):
+                yield f"{name}.{column}: a foreign key must be integer (got {values.dtype})"
+            elif wrong := foreign_key_problem(values.to_numpy(float), parent, len(there.df)):
+                yield f"{name}.{column}: {wrong}"
+        if table.time_col is not None and (wrong := _time_problem(table)):
+            yield f"{name}.{table.time_col}: {wrong}"
+
+
+def _time_problem(table: Table) -> str | None:
+    values = table.df[table.time_col]
+    if not isinstance(values.dtype, np.dtype) or values.dtype.kind != "M":
+        return f"a time must be a timestamp in UTC without a zone (got {values.dtype})"
+    if not len(values):
+        return None
+    known = values.notna().to_numpy()
+    if not known.any():
+        return "no row has a time"
+    if table.pkey_col is None:
+        return None
+    ticks = values.to_numpy().view(np.int64)[known]
+    if not known[: len(ticks)].all() or (ticks[1:] < ticks[:-1]).any():
+        return "rows are not sorted by time, so keys would change when the database is cut"
+    return None
+
+
+def _split_problem(db: Database, val: pd.Timestamp, test: pd.Timestamp) -> str | None:
+    if not val < test:
+        return f"the validation time {val} must lie before the test time {test}"
+    times = [
+        table.df[table.time_col]
+        for table in db.table_dict.values()
+        if table.time_col is not None and len(table.df)
+    ]
+    if not times:
+        return None
+    first, last = min(t.min() for t in times), max(t.max() for t in times)
+    if last - first < pd.Timedelta("2s"):
+        return None
+    for name, time in (("validation", val), ("test", test)):
+        if not first < time < last:
+            return f"the {name} time {time} lies outside the data, from {first} to {last}"
+    return None

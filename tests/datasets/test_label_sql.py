@@ -1,0 +1,128 @@
+"""Label SQL in the sandbox: the same labels as without one, and limits that hold."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+import pytest
+from relbench.base import Database, Table
+
+from oracles.plain_sql import plain_sql
+from relfrog import open_dataset
+from relfrog.datasets.label_sql import run_sql
+from relfrog.errors import TaskError
+
+TIMES = [pd.Timestamp("2020-05-01"), pd.Timestamp("2020-06-01 12:34:56.789012345")]
+DAY = pd.Timedelta("1 day")
+
+#: A table with every type that pandas and DuckDB have in common, with and without NULL.
+ODD = pd.DataFrame(
+    {
+        "whole": np.array([1, 2**62 + 1, -3]),
+        "small": np.array([1, 2, 255], "uint8"),
+        "part": [0.1, np.nan, 1e300],
+        "single": np.array([0.1, np.nan, 3], "float32"),
+        "maybe": pd.array([1, None, 2**60 + 1], dtype="Int64"),
+        "yes": [True, False, True],
+        "perhaps": pd.array([True, None, False], dtype="boolean"),
+        "word": ["b", None, "ä'\"\\"],
+        "class": pd.Categorical(["low", "high", None], ["low", "high", "it's"], ordered=True),
+        "at": pd.to_datetime(["2020-01-01", None, "2021-01-01 01:02:03.456789"], format="ISO8601"),
+        "exact": pd.to_datetime(
+            ["2020-01-01", None, "2020-01-01 00:00:00.000000001"], format="ISO8601"
+        ).as_unit("ns"),
+        "zoned": pd.to_datetime(["2020-01-01", None, "2021-01-01"]).tz_localize("Asia/Tokyo"),
+        "span": pd.to_timedelta(["1 day", None, "1 us"]),
+        "day": [date(2020, 1, 1), None, date(1800, 1, 1)],
+        "price": [Decimal("1.10"), None, Decimal("-12345.67")],
+        "raw": [b"\x00x", None, b""],
+        "many": [[1, 2], None, []],
+        "key": [UUID(int=1), None, UUID(int=2**127)],
+        "two words; DROP": [1, 2, 3],
+    }
+)
+DB = Database({"odd": Table(ODD, {}), 'a "b"': Table(ODD[["whole"]], {})})
+
+STATEMENTS = [
+    "SELECT * FROM timestamps",
+    "SELECT * FROM odd",
+    "SELECT t.timestamp, o.* FROM timestamps t CROSS JOIN odd o ORDER BY whole DESC",
+    "SELECT sum(whole) h, sum(part) p, avg(small) a, max(class) c, min(word) w FROM odd",
+    "SELECT class, class > 'low' x, count(*) n FROM odd GROUP BY 1 ORDER BY 1",
+    "SELECT typeof(COLUMNS(*)) FROM odd LIMIT 1",
+    "SELECT list(whole ORDER BY word) l, map([1], ['x']) m, {'a': 1} s, NULL n FROM odd",
+    "SELECT o.at + INTERVAL '{timedelta}' a, zoned::TIMESTAMP z, date_trunc('month', o.at) m FROM odd o",
+    "SELECT sum(x.whole) FROM ODD x JOIN \"a \"\"B\"\"\" y USING (whole)",
+    "SELECT count(*) n FROM query_table('o' || 'dd')",
+    "FROM odd SELECT hash(odd)",
+    "SELECT 1 AS a, 2 AS a",
+    "SELECT whole FROM odd WHERE false",
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # what DuckDB does to times with zones
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_the_sandbox_changes_no_label(sql: str) -> None:
+    found, expected = run_sql(sql, DB, TIMES, DAY), plain_sql(sql, DB, TIMES, DAY)
+    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+
+
+def test_an_odd_column_is_in_nobodys_way() -> None:
+    """A column that DuckDB cannot read matters to SQL that needs it, and to no other."""
+    frame = pd.DataFrame({"id": range(30_000), "odd": pd.Series(range(30_000), dtype=object)})
+    frame.loc[7, "odd"] = "seven"  # not among those by which DuckDB finds the type
+    db = Database({"t": Table(frame, {})})
+    assert run_sql("SELECT count(id) n FROM t", db, TIMES, DAY)["n"].tolist() == [30_000]
+    with pytest.raises(TaskError):
+        run_sql("SELECT odd FROM t", db, TIMES, DAY)
+
+
+HUGE = {"seconds": 1, "memory": 100 << 20, "disk": 50 << 20}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT length(repeat('x', 3000000000)) n",
+        "SELECT list_sort(range(300000000)) n",
+        "SELECT 1 " + "UNION ALL SELECT 1 " * 20_000,
+        "SELECT " + "(" * 100_000 + "1" + ")" * 100_000,
+        "SELECT range n FROM range(1000000000)",
+        "SELECT md5(range::VARCHAR) n FROM range(100000000) ORDER BY n",
+        "SELECT repeat('x', 100000) n FROM range(100000)",
+    ],
+    ids=["string", "list", "unions", "nesting", "rows", "spilling", "wide"],
+)
+def test_no_sql_passes_its_limits(
+    sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.monotonic()
+    with pytest.raises(TaskError, match="label SQL was stopped"):
+        run_sql(sql, DB, TIMES, DAY, **HUGE)
+    assert time.monotonic() - began < 2 * HUGE["seconds"] + 4  # with what another worker takes
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < HUGE["memory"]
+    assert not os.listdir(tmp_path)
+
+
+def test_a_full_disk_is_said(bare_shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from relfrog.datasets import label_sql
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(label_sql, "write_arrow", full)
+    db = open_dataset(bare_shop).get_db()
+    with pytest.raises(TaskError, match=r"No space left on device.*TMPDIR"):
+        run_sql("SELECT 1 FROM people", db, TIMES, timedelta(days=1))
