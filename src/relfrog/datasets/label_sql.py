@@ -14,6 +14,7 @@ from relbench.base import Database
 
 from relfrog.datasets.sql_job import RESULT, connect, read_arrow, show, write_arrow
 from relfrog.errors import TaskError
+from relfrog.store.file_table import FileTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.sandbox import Ended, Failed, Limits, run_job, work_folder
 from relfrog.support.text import size
@@ -52,8 +53,11 @@ def run_sql(
     """
     if not isinstance(sql, str):
         raise TaskError(f"label SQL must be text (got {sql!r})")
-    frames = {"timestamps": pd.DataFrame({"timestamp": timestamps})}
-    frames |= {name: table.df for name, table in db.table_dict.items()}
+    frames: dict[str, pd.DataFrame | FileTable] = {
+        "timestamps": pd.DataFrame({"timestamp": timestamps})
+    }
+    for name, table in db.table_dict.items():
+        frames[name] = table if isinstance(table, FileTable) else table.df
     filled = sql.replace("{timedelta}", str(timedelta))
     named = {name: frame for name, frame in frames.items() if _is_named(name, filled)}
     limits = Limits(seconds, memory, disk)
@@ -111,7 +115,7 @@ def _is_named(table: str, sql: str) -> bool:
     return any(name.replace(mark, 2 * mark) in text for mark in ('"', "'"))
 
 
-def _run(sql: str, frames: dict[str, pd.DataFrame], limits: Limits) -> pd.DataFrame:
+def _run(sql: str, frames: dict[str, pd.DataFrame | FileTable], limits: Limits) -> pd.DataFrame:
     with work_folder() as folder:
         files = {name: f"{number}.arrow" for number, name in enumerate(frames)}
         for name, file in files.items():
@@ -132,9 +136,12 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connect()
 
 
-def _write(path: Path, frame: pd.DataFrame) -> None:
-    """Write a table with the types that DuckDB sees in it."""
+def _write(path: Path, frame: pd.DataFrame | FileTable) -> None:
+    """Write a table with the types that DuckDB sees in it; from a file in pieces."""
     with _connection().cursor() as connection:
+        if isinstance(frame, FileTable):
+            write_arrow(path, connection.sql(frame.sql()))
+            return
         connection.register("t", frame)
         try:
             write_arrow(path, connection.sql("SELECT * FROM t"))
@@ -161,9 +168,31 @@ def _frame(path: Path) -> pd.DataFrame:
     try:
         table = read_arrow(path)
         table.validate(full=True)
+        if any(
+            pa.types.is_list(kind) or pa.types.is_large_list(kind) for kind in table.schema.types
+        ):
+            return _with_lists(table)
         with _connection().cursor() as connection:
             show(connection, "labels", table)
             frame: pd.DataFrame = connection.execute("SELECT * FROM labels").df()
     except (OSError, pa.ArrowException, duckdb.Error) as error:
         raise TaskError(f"label SQL failed: its result cannot be read ({error})") from None
     return frame
+
+
+def _with_lists(table: pa.Table) -> pd.DataFrame:
+    """A result with lists, which stay Arrow's: as one object each they would be slow and large."""
+    parts = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = column.type
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            if pa.types.is_decimal(kind.value_type):  # as DuckDB gives sums of integers
+                column = column.cast(pa.list_(pa.float64()))
+            parts[name] = pd.Series(pd.arrays.ArrowExtensionArray(column))
+            continue
+        if pa.types.is_decimal(kind):
+            column = column.cast(pa.float64())
+        elif pa.types.is_date(kind):
+            column = column.cast(pa.timestamp("us"))
+        parts[name] = column.to_pandas()
+    return pd.DataFrame(parts)
