@@ -178,21 +178,3 @@ def _frame(path: Path) -> pd.DataFrame:
     except (OSError, pa.ArrowException, duckdb.Error) as error:
         raise TaskError(f"label SQL failed: its result cannot be read ({error})") from None
     return frame
-
-
-def _with_lists(table: pa.Table) -> pd.DataFrame:
-    """A result with lists, which stay Arrow's: as one object each they would be slow and large."""
-    parts = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        kind = column.type
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            if pa.types.is_decimal(kind.value_type):  # as DuckDB gives sums of integers
-                column = column.cast(pa.list_(pa.float64()))
-            parts[name] = pd.Series(pd.arrays.ArrowExtensionArray(column))
-            continue
-        if pa.types.is_decimal(kind):
-            column = column.cast(pa.float64())
-        elif pa.types.is_date(kind):
-            column = column.cast(pa.timestamp("us"))
-        parts[name] = column.to_pandas()
-    return pd.DataFrame(parts)
