@@ -239,6 +239,9 @@ def as_parquet(rng: random.Random, content: bytes) -> bytes:
     return bytes(sink.getvalue())
 
 
+LABELS = "SELECT t.timestamp, p.id, p.id % 2 AS y FROM timestamps t CROSS JOIN people p"
+
+
 def tiny_dataset(folder: Path) -> Path:
     """A dataset of two small tables and a task with stored labels."""
     (folder / "db").mkdir(parents=True)
@@ -260,7 +263,7 @@ def tiny_dataset(folder: Path) -> Path:
     about = {
         "name": "buys", "kind": "forecast", "task_type": "binary_classification",
         "entity_table": "people", "entity_col": "id", "target_col": "y", "time_col": "timestamp",
-        "timedelta": "1 day", "num_eval_timestamps": 2, "sql": "SELECT 1", "remove_columns": [],
+        "timedelta": "1 day", "num_eval_timestamps": 2, "sql": LABELS, "remove_columns": [],
     }  # fmt: skip
     (task / "manifest.yaml").write_text(yaml.safe_dump(about))
     for split, day in (("train", "2020-01-03"), ("val", "2020-01-06"), ("test", "2020-01-09")):

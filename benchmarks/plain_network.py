@@ -322,7 +322,9 @@ class PlainDependencies(nn.Module):
     def __init__(self, ours: Dependencies) -> None:
         super().__init__()
         self.keys = list(ours.number)
-        self.negatives, self.tau, self.orthonormal = ours.negatives, ours.tau, ours.orthonormal
+        options = ours.options
+        self.negatives, self.tau = options.negatives, options.tau
+        self.orthonormal = options.orthonormal
         self.subspaces = nn.ParameterList(matrix.detach().clone() for matrix in ours.subspace)
         self.shifts = nn.ParameterList(shift.detach().clone() for shift in ours.shift)
         self.scorers = nn.ModuleList(

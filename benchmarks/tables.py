@@ -21,7 +21,10 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 EXPERIMENTS = ROOT / "experiments"
 REFERENCES = EXPERIMENTS / "references.json"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "benchmarks.md")
+PAGES = (
+    ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "when-roles-matter.md",
+)  # fmt: skip
 MARKS = re.compile(r"<!-- (\S+): made by benchmarks/tables\.py -->.*?<!-- /\1 -->", re.S)
 #: Models of the full table on rel-f1, and what they are called there.
 MODELS = {
@@ -391,6 +394,36 @@ def _database_answer(runs: list[dict[str, Any]], metric: str) -> str:
     return f"{low} to {high}; {said}"
 
 
+def when_roles_matter() -> str:
+    """Made-up databases: which network can say what."""
+    results = json.loads((EXPERIMENTS / "when-roles-matter.json").read_text(encoding="utf-8"))
+    runs = results["runs"]
+    scores: dict[Any, list[float]] = {}
+    for run in runs:
+        at = run["layers"], run["world"], run["variant"]
+        scores.setdefault(at, []).append(100 * run["roc_auc"])
+    variants = list(dict.fromkeys(run["variant"] for run in runs))
+    seeds = max(len(some) for some in scores.values())
+    lines = [
+        "ROC-AUC in % on customers that were not learned from, mean ± standard deviation over "
+        f"{seeds} seeds, one seed where there is no deviation; **bold** from 95 on. "
+        f"`{results['command']}`; every run is in `experiments/when-roles-matter.json`.", "",
+        f"| layers | label hangs on | {' | '.join(variants)} |",
+        f"|--:|---|{'--:|' * len(variants)}",
+    ]  # fmt: skip
+    for layers in sorted({run["layers"] for run in runs}):
+        for world in results["labels"]:
+            cells = []
+            for variant in variants:
+                some = scores.get((layers, world, variant), [])
+                text = f"{statistics.mean(some):.1f}" if some else ""
+                text += f" ± {statistics.stdev(some):.1f}" if len(some) > 1 else ""
+                cells.append(f"**{text}**" if some and statistics.mean(some) >= 95 else text)
+            if any(cells):
+                lines.append(f"| {layers} | {world} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _score(metrics: list[dict[str, float]], digits: int) -> str:
     """Mean and deviation: ROC-AUC in % with one digit, errors with as many as asked for."""
     if "roc_auc" in metrics[0]:
@@ -405,11 +438,56 @@ def _speed(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:g}"
 
 
+def everyone() -> str:
+    """Predictions for all entities at one time: speed, memory and scores of both ways."""
+    found = json.loads((HERE / "everyone.json").read_text(encoding="utf-8"))
+    commands = ", ".join(f"`{entry['command']}`" for entry in found["speed"])
+    lines = [
+        "All customers of a made-up database like rel-hm at its newest time, FROG with default "
+        "settings, two cores: layer by layer, as `predict` does it, and in batches of 512 "
+        f"customers that share a sampled past, as before ({commands}). The "
+        "machine was busy with other work, so processor time per customer stands beside the time "
+        "that elapsed; batches are those of a sample of customers, in proportion:",
+        "",
+        "| rows | customers | processor: layer by layer | in batches | ratio | elapsed, all "
+        "customers: layer by layer | in batches | ratio | memory: prepared | peak |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for entry in found["speed"]:
+        own, batches = entry["layerwise"], entry["batches"]
+        whole = batches["seconds"] / batches["seeds"] * entry["customers"]
+        lines.append(
+            f"| {entry['rows']:,} | {entry['customers']:,} | {own['cpu_us_per_seed']:.0f} µs | "
+            f"{batches['cpu_us_per_seed']:.0f} µs | "
+            f"{batches['cpu_us_per_seed'] / own['cpu_us_per_seed']:.1f} | "
+            f"{own['seconds']:.0f} s | {whole:,.0f} s | {whole / own['seconds']:.1f} | "
+            f"{entry['prepared_mb']:,} MB | {own['peak_mb']:,} MB |"
+        )
+    lines += [
+        "",
+        "Test scores of trained runs (`python benchmarks/everyone.py --runs RUN ...`), trained in "
+        "shared subgraphs, and scored in shared ones, in separate ones, and layer by layer:",
+        "",
+        "| | rolling: shared | separate | layer by layer | frozen: shared | separate | "
+        "layer by layer |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for entry in found["scores"]:
+        cells = [
+            f"{entry[regime][way]:.4f}"
+            for regime in ("rolling", "frozen")
+            for way in ("shared", "separate", "layerwise")
+        ]
+        lines.append(f"| {entry['run']} ({entry['metric']}) | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 #: Blocks that are not the tables of a single study.
 MAKERS = {
     "summary": summary, "rel-f1": formula_one, "importing": importing, "sampling": sampling,
     "training": training, "whole-runs": defaults, "databases": databases, "scale": scale,
-    "paper-scale": paper_scale,
+    "paper-scale": paper_scale, "everyone": everyone,
+    "when-roles-matter": when_roles_matter,
 }  # fmt: skip
 
 

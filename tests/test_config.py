@@ -12,8 +12,6 @@ import pytest
 import yaml
 
 from relfrog.config import (
-    CHOICES,
-    RANGES,
     SIZES,
     Config,
     default_settings,
@@ -23,6 +21,7 @@ from relfrog.config import (
     resolve,
 )
 from relfrog.errors import UsageError
+from relfrog.setting_values import CHOICES, RANGES
 
 NAMES = [entry.name for entry in fields(Config)]
 #: A value of every setting that is not its default.
@@ -31,7 +30,8 @@ OTHER: dict[str, Any] = {
        for name, choices in CHOICES.items()},
     **{name: (type(getattr(Config(), name)))(low if low != getattr(Config(), name) else high)
        for name, (low, high) in RANGES.items()},
-    "fd_orthonormal": True, "fd_final": True, "refit": True, "text": "hash",
+    "fd_orthonormal": True, "fd_final": True, "fd_training": True, "fd_false_negatives": True,
+    "edge_bias": True, "gate_norm": True, "seed_context": False, "refit": True, "text": "hash",
     "threshold": "cost:5",
 }  # fmt: skip
 
@@ -136,6 +136,28 @@ def test_presets_load(name: str) -> None:
     assert settings
     config = resolve(1000, preset=name)
     assert {key: getattr(config, key) for key in settings} == settings
+
+
+#: What the paper's authors' released code does where the paper leaves it open.
+AUTHORS = {
+    "history": "off", "aggregation": "sum", "strategy": "uniform", "completion": "against",
+    "regime": "rolling", "activation": "none", "head": "linear", "edge_bias": True,
+    "gate_mean": "all", "gate_norm": False, "gate_at": "average", "random_gates": "uniform",
+    "message": "linear", "fd_start": "normal", "fd_directions": "both", "fd_final": True,
+    "fd_negatives": 1, "fd_false_negatives": True, "fd_every": "epoch", "fd_training": True,
+    "encoder": "resnet", "encoder_depth": 4, "encoder_dropout": 0.2, "text": "glove",
+    "ages_from": "seed", "seed_context": False, "optimizer": "adam", "weight_decay": 1e-6,
+    "clip": 0.0, "average": 0.0, "schedule": "constant", "steps_per_epoch": 0, "alpha": 0.99,
+    "beta": 1e-6, "gamma": 0.1, "channels": 128,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", ["driver-dnf", "driver-top3", "driver-position"])
+def test_the_paper_as_its_authors_ran_it(task: str) -> None:
+    settings = read_preset(f"paper/rel-f1-{task}")
+    assert {name: settings[name] for name in AUTHORS} == AUTHORS
+    assert settings["hops"] == max(3, 2 * settings["layers"])
+    assert settings["patience"] == settings["epochs"]
 
 
 def test_there_are_presets() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
@@ -12,7 +12,8 @@ import msgspec
 import yaml
 
 from relfrog.errors import UsageError, unknown
-from relfrog.kinds import LOSSES, MODELS, TASK_KINDS, models_for, parse_threshold
+from relfrog.kinds import MODELS, TASK_KINDS, models_for, parse_threshold
+from relfrog.setting_values import CHOICES, RANGES
 from relfrog.support.forms import read_yaml
 
 __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets",
@@ -22,39 +23,8 @@ __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets",
 FEWEST_STEPS, PATIENT_STEPS = 800, 200
 #: The one dial: channels.
 SIZES = {"small": 32, "medium": 64, "large": 128}
-CHOICES: dict[str, Collection[str]] = {
-    "model": MODELS,  # not a copy: more can be registered
-    "roles": ("learned", "node", "edge", "random", "fixed"),
-    "completion": ("along", "against", "both", "none"),
-    "strategy": ("uniform", "last", "events"),
-    "sharing": ("shared", "separate"),
-    "aggregation": ("sum", "mean", "max", "recent"),
-    "fd_every": ("step", "epoch"),
-    "history": ("on", "off", "auto"),
-    "regime": ("rolling", "frozen"),
-    "schedule": ("constant", "cosine"),
-    "precision": ("float32", "mixed"),
-    "ranking": ("both", "sampled", "towers"),
-    "features": ("all", "own"),
-    "loss": ("auto", *LOSSES),
-    "class_weight": ("auto", "none", "balanced"),
-    "calibration": ("auto", "none"),
-}
 #: Types in words.
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-#: Smallest and largest value, where there is one.
-RANGES: dict[str, tuple[float, float]] = {
-    "channels": (4, 4096), "layers": (1, 16), "neighbors": (-1, 1 << 20), "hops": (0, 32),
-    "encoder_depth": (0, 16), "bins": (0, 16), "dropout": (0, 0.95), "alpha": (0, 1),
-    "column_dropout": (0, 0.95),
-    "beta": (0, 1e6), "gamma": (0, 1e6), "fd_pairs": (0, 1 << 30), "fd_negatives": (1, 1 << 16),
-    "fd_tau": (1e-6, 1e6), "staleness": (0, 1e6), "density": (1, 100), "text_channels": (1, 4096),
-    "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
-    "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
-    "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
-    "interval": (0, 0.99), "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024),
-    "quantile": (0.01, 0.99),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,6 +42,14 @@ class Config:
         roles: "learned", "node", "edge", "random", or "fixed" with gates from a file.
         completion: direction in which completion routes send: "along", "against", "both" or
             "none".
+        message: messages of co-occurrence routes: "linear", Eq. (10), or "pair", which is not
+            linear in the pair (u, v): one layer of it hears what both have to do with each other.
+        gate_norm: whether both messages are normalised before the gate.
+        gate_mean: rows over which gates are averaged: "matched" (those with a match) or "all".
+        gate_at: gates of predictions: the "average" of a route, or those of each "row", as in
+            training; with `alpha` 0 these are not mixed with the average.
+        random_gates: gates of `roles` "random": "binary" (0 or 1) or "uniform" (between them).
+        edge_bias: whether messages along routes have a bias, which rows without a match have, too.
         channels: size of all embeddings.
         layers: number of message-passing layers.
         neighbors: children per row and foreign key at the first hop; halved at each further hop.
@@ -79,22 +57,40 @@ class Config:
         strategy: which children to sample where there are more: "uniform", "last" (the latest
             rows) or "events" (the latest rows of the latest events; rows with the same parent and
             time, such as those of a basket, are one event).
-        sharing: whether seeds with the same time share a subgraph: "shared" or "separate".
+        sharing: whether seeds with the same time share a subgraph in training and scores: "shared"
+            or "separate"; "unrolled" to train on the past that predictions are made from, in
+            which a row occurs at every hop at which it is reached, so that sharing changes nothing.
         aggregation: "sum", "mean", "max" or "recent", a mean that weights recent rows more. Not
             used by "relgnn", which has attention.
+        activation: after the LayerNorm of a layer: "relu" or "none".
+        head: "mlp", two layers, or "linear", one.
+        encoder: row encoders: "sum" (the vectors of columns are summed) or "resnet" (they are
+            concatenated, as in RelBench's models; without `bins` and `column_dropout`).
         encoder_depth: residual blocks in the row encoders.
-        bins: bins per number in the row encoders.
-        column_dropout: share of columns hidden during training.
+        encoder_dropout: dropout in "resnet" row encoders.
+        bins: bins per number in "sum" row encoders.
+        column_dropout: share of columns hidden during training from "sum" row encoders.
         dropout: dropout in layers and head.
+        ages_from: where ages of rows are measured from, if the database ends before the seed's
+            time: its end ("cutoff") or the time of the "seed".
+        seed_context: whether rows of the entity table hold the season and how old the data are.
         alpha: momentum of the average gate: the higher, the slower it moves.
         beta: weight of L_emb.
         gamma: weight of L_pair.
         fd_every: "step" or "epoch": how often the regulariser's own weights are trained.
+        fd_training: with `fd_every` "epoch", whether the network is in training mode meanwhile:
+            dropout is on, and gates move.
         fd_pairs: pairs per foreign key and batch used by the losses; 0 for all.
         fd_negatives: mismatched parents per pair.
+        fd_false_negatives: whether a mismatched parent may be the true one by chance.
+        fd_directions: "up" (from child to parent), or "both", each with weights of its own.
+        fd_start: initial subspaces and shifts of L_emb: "orthogonal" and zero, or "normal": drawn
+            from a normal distribution of scale 1, which makes L_emb a thousand times larger.
         fd_tau: temperature of L_pair.
         fd_orthonormal: whether the subspaces of L_emb have orthonormal bases.
         fd_final: whether every row passes through all layers before the losses use it.
+        fd_seeds: with `fd_final`, seeds of a batch whose rows the losses use; 0 for all. The losses
+            are means, so that fewer rows make them cheap and noisy, not different.
         history: whether the label history joins the database: "on", "off" or "auto" (by
             validation).
         density: training seeds per window of the task; above 1, seed times are added between
@@ -102,7 +98,8 @@ class Config:
         staleness: how long before a training seed the database may stop, at most, in windows of
             the task; 0 for never.
         regime: regime of the validation scores used for selection: "rolling" or "frozen".
-        text: the text model.
+        text: the text model: "ngrams", "glove" (needs `relfrog[glove]`), or
+            "sentence-transformers:" and a name.
         text_channels: size of text embeddings.
         batch_size: seeds per step.
         times_per_batch: approximate number of different times in a batch.
@@ -110,8 +107,9 @@ class Config:
         patience: epochs without a better validation metric before training stops.
         steps_per_epoch: maximum number of steps before validation; 0 for all seeds.
         lr: learning rate.
+        optimizer: "adamw", or "adam", in which weight decay is part of the gradient (L2).
         schedule: learning-rate schedule: "constant" or "cosine".
-        weight_decay: weight decay, as in AdamW.
+        weight_decay: weight decay.
         clip: maximum norm of the gradient; 0 for no limit.
         average: decay of the moving average of the weights, which is evaluated and saved; 0 for
             the weights themselves.
@@ -153,6 +151,12 @@ class Config:
     model: str = "frog"
     roles: str = "learned"
     completion: str = "along"
+    message: str = "linear"
+    gate_norm: bool = False
+    gate_mean: str = "matched"
+    gate_at: str = "average"
+    random_gates: str = "binary"
+    edge_bias: bool = False
     channels: int = 64
     layers: int = 2
     neighbors: int = 16
@@ -160,19 +164,30 @@ class Config:
     strategy: str = "events"
     sharing: str = "shared"
     aggregation: str = "recent"
+    activation: str = "relu"
+    head: str = "mlp"
+    encoder: str = "sum"
     encoder_depth: int = 1
+    encoder_dropout: float = 0.0
     bins: int = 8
     column_dropout: float = 0.3
     dropout: float = 0.2
+    ages_from: str = "cutoff"
+    seed_context: bool = True
     alpha: float = 0.99
     beta: float = 1e-6
     gamma: float = 0.01
     fd_every: str = "step"
+    fd_training: bool = False
     fd_pairs: int = 256
     fd_negatives: int = 8
+    fd_false_negatives: bool = False
+    fd_directions: str = "up"
+    fd_start: str = "orthogonal"
     fd_tau: float = 0.1
     fd_orthonormal: bool = False
     fd_final: bool = False
+    fd_seeds: int = 0
     history: str = "on"
     density: int = 1
     staleness: float = 0.0
@@ -185,6 +200,7 @@ class Config:
     patience: int = 5
     steps_per_epoch: int = 0
     lr: float = 0.001
+    optimizer: str = "adamw"
     schedule: str = "constant"
     weight_decay: float = 0.1
     clip: float = 1.0

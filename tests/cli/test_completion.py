@@ -47,7 +47,8 @@ CASES = {
     "relfrog roles nowhere/": [],
     "relfrog train shop churn --preset paper/rel-f1-driver-t": ["paper/rel-f1-driver-top3"],
     "relfrog train shop churn --set fd_": [
-        "fd_every=", "fd_pairs=", "fd_negatives=", "fd_tau=", "fd_orthonormal=", "fd_final=",
+        "fd_every=", "fd_training=", "fd_pairs=", "fd_negatives=", "fd_false_negatives=",
+        "fd_directions=", "fd_start=", "fd_tau=", "fd_orthonormal=", "fd_final=", "fd_seeds=",
     ],
     "relfrog train shop churn --set strategy=": ["strategy=uniform", "strategy=last", "strategy=events"],
     "relfrog train shop churn --set fd_final=t": ["fd_final=true"],

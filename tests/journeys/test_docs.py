@@ -107,7 +107,9 @@ def test_readmes_python_runs(
     assert (workplace / "runs" / "churn" / "metrics.json").exists()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/benchmarks.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/results.md", "docs/benchmarks.md", "docs/when-roles-matter.md"]
+)
 def test_numbers_are_those_measured(page: str) -> None:
     spec = importlib.util.spec_from_file_location("tables", ROOT / "benchmarks" / "tables.py")
     assert spec is not None

@@ -13,7 +13,7 @@ from oracles.reference_sampler import Reference
 from oracles.slow_network import slow_emb, slow_pair
 from relfrog.graph.relational import ForeignKey
 from relfrog.nn.batch_plan import Plan, make_plan
-from relfrog.nn.dependency import Dependencies, Pairs
+from relfrog.nn.dependency import Dependencies, DependencyOptions, Pairs
 from relfrog.nn.network import Output, dependency_pairs
 
 SIZE = 8
@@ -21,7 +21,8 @@ KEYS = (ForeignKey("a", "x", "b"), ForeignKey("a", "y", "b"), ForeignKey("c", "z
 
 
 def build(orthonormal: bool = False, negatives: int = 5, tau: float = 0.5) -> Dependencies:
-    return fill(Dependencies(KEYS, SIZE, negatives, tau, orthonormal).double(), 3)
+    options = DependencyOptions(negatives, tau, orthonormal)
+    return fill(Dependencies(KEYS, SIZE, options).double(), 3)
 
 
 def some_pairs(count: int = 7, parents: int = 4, seed: int = 0) -> Pairs:
@@ -105,6 +106,43 @@ def test_the_true_parent_is_never_a_negative() -> None:
     assert (grad[5] != 0).any()
 
 
+def test_a_negative_may_be_the_true_parent_if_asked() -> None:
+    """With one pair alone, the only negative that can be drawn is the true parent: log 2."""
+    key, pairs = KEYS[0], some_pairs(1)
+    never = Dependencies(KEYS, SIZE, DependencyOptions(negatives=1)).double()
+    maybe = Dependencies(KEYS, SIZE, DependencyOptions(negatives=1, true_negatives=False)).double()
+    assert_close(never.pair(key, pairs), torch.zeros((), dtype=torch.float64))
+    assert_close(maybe.pair(key, pairs), torch.tensor(2.0, dtype=torch.float64).log())
+
+
+def test_both_directions_are_relations_of_their_own() -> None:
+    """Twice the weights; the losses are means over both, the second with the ends exchanged."""
+    both = fill(Dependencies(KEYS, SIZE, DependencyOptions(both=True)).double(), 3)
+    assert len(both.subspace) == len(both.hidden) == 2 * len(KEYS)
+    pairs = {KEYS[0]: some_pairs(), KEYS[2]: some_pairs(5, 3, seed=9)}
+    losses = both(pairs, torch.Generator().manual_seed(0))
+    expected = []
+    for key, some in pairs.items():
+        back = Pairs(some.parent, some.child, some.parent_row)
+        expected += [slow_emb(both, key, some), slow_emb(both, (key, "down"), back)]
+    assert_close(losses.emb, torch.stack(expected).mean())
+    one = Dependencies(KEYS, SIZE)
+    assert len(one.subspace) == len(KEYS)
+
+
+def test_a_normal_start_makes_the_first_loss_a_thousand_times_larger() -> None:
+    """|P P^T x|^2 is about r (c + r + 1) |x|^2 for P of shape [c, r] and variance 1."""
+    torch.manual_seed(0)
+    channels, rank = 64, 16
+    pairs = Pairs(torch.randn(500, channels), torch.randn(500, channels), torch.arange(500))
+    with torch.no_grad():
+        small = Dependencies(KEYS, channels).emb(KEYS[0], pairs)
+        large = Dependencies(KEYS, channels, DependencyOptions(normal=True)).emb(KEYS[0], pairs)
+    assert float(small) == pytest.approx(2 * (channels - rank), rel=0.2)
+    about = rank * (channels + rank + 1) - 2 * rank + 1
+    assert float(large) == pytest.approx(3 * channels * about, rel=0.3)
+
+
 def test_pair_of_a_scorer_that_knows_nothing() -> None:
     """All scores the same: -log(1 / (1 + negatives))."""
     dependencies, key = build(), KEYS[1]
@@ -137,7 +175,7 @@ def test_learning_lowers_both_losses() -> None:
     direction = normal(2, SIZE, seed=1)
     parent = child + normal(1, SIZE, seed=2) + normal(200, 2, seed=3) @ direction
     pairs = {KEYS[0]: Pairs(child, parent, torch.arange(200))}
-    dependencies = Dependencies(KEYS, SIZE, orthonormal=True).double()
+    dependencies = Dependencies(KEYS, SIZE, DependencyOptions(orthonormal=True)).double()
     before = dependencies(pairs)
     optimizer = torch.optim.Adam(dependencies.parameters(), lr=0.02)
     for _ in range(150):
@@ -229,7 +267,7 @@ def test_two_threads_add_up_gradients_in_the_same_order() -> None:
     """What users have by default; a gradient that threads add up as they come is another one."""
     torch.manual_seed(0)
     key = ForeignKey("child", "key", "parent")
-    module = Dependencies([key], channels=64, negatives=64)
+    module = Dependencies([key], 64, DependencyOptions(negatives=64))
     rows = torch.randint(40, (300,))
     child, parent = torch.randn(300, 64), torch.randn(40, 64)[rows]
     threads = torch.get_num_threads()

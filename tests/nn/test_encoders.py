@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from oracles.every_column import CUT, everything, imported
 from oracles.network_cases import assert_close, fill, gradients, in_double, make_network, normal
 from oracles.relational_databases import START, table
-from oracles.slow_network import slow_encode, slow_row
+from oracles.slow_network import slow_encode, slow_resnet_row, slow_row
 from relfrog.features.columns import Columns, Features, fit_columns
 from relfrog.graph.relational import build_graph
 from relfrog.graph.sampler import TemporalSampler
@@ -28,6 +28,7 @@ from relfrog.nn.encoders import (
     age_parts,
     time_parts,
 )
+from relfrog.nn.resnet_encoder import ResNetEncoder
 
 SIZE = 5
 
@@ -58,6 +59,41 @@ def test_a_row_is_the_sum_of_its_columns(which: str, depth: int, bins: int) -> N
         assert_close(found[: len(rows)], expected, 1e-6)
         assert_close(found[len(rows) :], expected[:2], 1e-6)
         assert_close(gradients(found[: len(rows)], encoder), gradients(expected, encoder), 1e-5)
+
+
+@pytest.mark.parametrize("which", ["everything", "1", "7"])
+def test_concatenated_columns_are_projected_before_the_rows(which: str) -> None:
+    """A column's vector and its part of the first block's map, multiplied once."""
+    _, columns, features = fitted(which)
+    for name, some in columns.tables.items():
+        encoder = in_double(fill(ResNetEncoder(some, SIZE, 2, 0.2))).eval()
+        chosen = np.random.default_rng(0).permutation(len(features[name]))[:6]
+        found = encoder(features[name], torch.from_numpy(chosen))
+        assert found.shape == (len(chosen), SIZE)
+        if len(chosen):
+            slow = [slow_resnet_row(encoder, features[name], int(row)) for row in chosen]
+            assert_close(found, torch.stack(slow), 1e-6)
+            assert_close(gradients(found, encoder), gradients(torch.stack(slow), encoder), 1e-5)
+
+
+def test_residual_blocks_are_those_of_pytorch_frame() -> None:
+    resnet = pytest.importorskip("torch_frame.nn.models.resnet")
+    _, columns, _ = fitted("everything")
+    some = next(iter(columns.tables.values()))
+    ours = in_double(fill(ResNetEncoder(some, SIZE, 3, 0.0)))
+    theirs = [
+        resnet.FCResidualBlock(SIZE * (1 if number else ours.parts), SIZE).double()
+        for number in range(3)
+    ]
+    for mine, other in zip(ours.blocks, theirs, strict=True):
+        for part, own in (("lin1", mine.first), ("lin2", mine.last), ("norm1", mine.norms[0]),
+                          ("norm2", mine.norms[1]), ("shortcut", mine.shortcut)):  # fmt: skip
+            if own is not None:
+                getattr(other, part).load_state_dict(own.state_dict())
+    x = normal(4, SIZE * ours.parts, seed=1)
+    expected = nn.Sequential(*theirs)(x)
+    found = nn.Sequential(*ours.blocks)(x)
+    assert_close(found, expected)
 
 
 def frame_encoders(columns: Columns, name: str) -> dict:

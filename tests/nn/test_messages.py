@@ -30,8 +30,10 @@ from relfrog.graph.sampler import TemporalSampler
 from relfrog.nn.aggregation import Aggregation
 from relfrog.nn.batch_plan import RouteLinks, link, make_plan
 from relfrog.nn.messages import CompletionMessage, CoOccurrenceMessage, NodeMessage, message_for
+from relfrog.nn.pair_message import PairMessage, pair_sum
 
 SIZE = 4
+KINDS = ("linear", "pair")
 
 
 @pytest.mark.parametrize("how", AGGREGATIONS)
@@ -129,9 +131,9 @@ def test_edge_messages_are_those_of_a_loop_over_matches(how: Aggregation, case: 
     h = random_states(case.batch, SIZE, grad=True)
     all_routes = case.routes("both")
     (layer,) = make_plan(case.batch, 1, all_routes, trim=False).layers
-    for route in all_routes:
+    for route, kind in ((route, kind) for route in all_routes for kind in KINDS):
         u, v, w = route.tables
-        module = fill(message_for(route.paradigm)(SIZE, how).double())
+        module = fill(message_for(route.paradigm, kind)(SIZE, how).double())
         found = module(h[u], h[v], h[w], layer.routes[route])
         matches = slow_matches(case.batch, route)
         looped = [
@@ -149,9 +151,9 @@ def test_weighted_edge_messages_are_those_of_a_loop_over_matches(case: Case) -> 
     h = random_states(case.batch, SIZE, grad=True)
     all_routes = case.routes("both")
     (layer,) = make_plan(case.batch, 1, all_routes, trim=False).layers
-    for route in all_routes:
+    for route, kind in ((route, kind) for route in all_routes for kind in KINDS):
         u, v, w = route.tables
-        module = fill(message_for(route.paradigm)(SIZE, Aggregation.RECENT).double())
+        module = fill(message_for(route.paradigm, kind)(SIZE, Aggregation.RECENT).double())
         weights = normal(len(h[v]), SIZE, seed=5).exp().requires_grad_()
         found = module(h[u], h[v], h[w], layer.routes[route], None, weights)
         matches = slow_matches(case.batch, route)
@@ -230,3 +232,34 @@ def test_which_message_a_paradigm_has() -> None:
     assert message_for(Completion()) is message_for(CompletionAgainst()) is CompletionMessage
     assert message_for(Third()) is CoOccurrenceMessage
     assert message_for(Own()) is CoOccurrenceMessage
+    assert message_for(Third(), "pair") is message_for(Own(), "pair") is PairMessage
+    assert message_for(Completion(), "pair") is CompletionMessage
+
+
+def test_only_the_pair_message_hears_u_with_v() -> None:
+    """Exchange the rows u of two matches of one w: Eq. (10) is the same, the pair message not."""
+    links = RouteLinks(link(np.array([0, 1]), np.array([0, 0]), 2, 1),
+                       link(np.array([0, 1]), np.array([0, 0]), 2, 1))  # fmt: skip
+    h_u, h_v, h_w = (normal(count, SIZE, seed=count) for count in (2, 2, 1))
+    for kind, same in (("linear", True), ("pair", False)):
+        module = fill(message_for(CoOccurrence(), kind)(SIZE, Aggregation.SUM).double())
+        one, two = module(h_u, h_v, h_w, links), module(h_u.flip(0), h_v, h_w, links)
+        assert torch.allclose(one, two) is same
+
+
+def test_pair_sums_are_the_same_with_and_without_the_fused_kernel() -> None:
+    """Half precision and other devices take the plain way."""
+    rng = np.random.default_rng(0)
+    u, v, w = rng.integers(0, 5, 20), rng.integers(0, 7, 20), rng.integers(0, 3, 20)
+    links = RouteLinks(link(u, w, 5, 3), link(v, w, 7, 3))
+    h_u, h_v = normal(5, SIZE, seed=1).float(), normal(7, SIZE, seed=2).float()
+    for weights in (None, normal(9, SIZE, seed=3).exp().float()):
+        fast = pair_sum(h_u, h_v, links, weights)
+        plain = pair_sum(h_u.bfloat16(), h_v.bfloat16(), links, weights)
+        assert_close(fast, plain.float(), 0.2)
+        assert pair_sum(h_u[:0], h_v[:0], _nothing(), weights).shape == (3, SIZE)
+
+
+def _nothing() -> RouteLinks:
+    none = np.zeros(0, np.int64)
+    return RouteLinks(link(none, none, 0, 3), link(none, none, 0, 3))

@@ -29,24 +29,39 @@ from relfrog.graph.sampler import TemporalSampler
 from relfrog.nn.aggregation import Aggregation
 from relfrog.nn.batch_plan import make_plan
 from relfrog.nn.encoders import age_parts
-from relfrog.nn.role_layer import RoleLayer
-from relfrog.nn.roles import RoleMode, Roles
+from relfrog.nn.role_layer import LayerOptions, RoleLayer
+from relfrog.nn.roles import GateOptions, RoleMode, Roles
 
 SIZE = 4
+#: As by default, as the paper's authors have it, and what neither has.
+LAYERS = (LayerOptions(), LayerOptions(relu=False, edge_bias=True), LayerOptions(message="pair"))
+GATES = (GateOptions(), GateOptions(all_rows=True), GateOptions(normalise=True, row_wise=True))
 
 
 def build(
-    case: Case, some: tuple[Route, ...], how: Aggregation, mode: str = "learned", alpha: float = 0.5
+    case: Case,
+    some: tuple[Route, ...],
+    how: Aggregation,
+    mode: str = "learned",
+    alpha: float = 0.5,
+    options: LayerOptions | None = None,
+    gates: GateOptions | None = None,
 ) -> tuple[RoleLayer, Roles | None]:
     """A layer and roles whose averages are all different."""
     timed = [name for name, rows in case.batch.tables.items() if rows.age is not None]
     layer = RoleLayer(
-        tuple(case.batch.tables), case.graph.foreign_keys, some, SIZE, how, timed=timed
+        tuple(case.batch.tables),
+        case.graph.foreign_keys,
+        some,
+        SIZE,
+        how,
+        timed=timed,
+        options=options,
     )
     in_double(fill(layer))
     roles = None
     if some:
-        roles = Roles(some, SIZE, RoleMode(mode), alpha).double()
+        roles = Roles(some, SIZE, RoleMode(mode), alpha, options=gates).double()
         fill(roles, 1)
         if mode == "learned":
             roles.average.copy_(torch.linspace(0.1, 0.9, len(some)))
@@ -70,15 +85,18 @@ def stacked(states, like: dict[str, Tensor]) -> dict[str, Tensor]:
     st.sampled_from([None, *COMPLETION]),
     st.sampled_from(["learned", "learned", "node", "edge"]),
     st.booleans(),
+    st.sampled_from(LAYERS),
+    st.sampled_from(GATES),
 )
 def test_layer_is_a_loop_over_rows(
-    how: Aggregation, case: Case, completion: str | None, mode: str, training: bool
-) -> None:
+    how: Aggregation, case: Case, completion: str | None, mode: str, training: bool,
+    options: LayerOptions, gates: GateOptions,
+) -> None:  # fmt: skip
     """Eq. (8), with its gradients and with where the gates move to."""
     some = () if completion is None else case.routes(completion)
     h = random_states(case.batch, SIZE, grad=True)
-    layer, roles = build(case, some, how, mode)
-    _, again = build(case, some, how, mode)
+    layer, roles = build(case, some, how, mode, options=options, gates=gates)
+    _, again = build(case, some, how, mode, options=options, gates=gates)
     if roles is not None and again is not None:
         roles.train(training), again.train(training)
     (plan,) = make_plan(case.batch, 1, some, trim=False).layers

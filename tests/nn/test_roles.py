@@ -11,7 +11,7 @@ from oracles.schemas import RACING
 from oracles.slow_network import slow_gates
 from relfrog.graph.relational import foreign_keys
 from relfrog.graph.routes import Route, find_routes
-from relfrog.nn.roles import RoleMode, Roles, role_of
+from relfrog.nn.roles import GateOptions, RoleMode, Roles, role_of, saturated
 
 SIZE = 4
 ROUTES = find_routes(foreign_keys(RACING), COMPLETION["both"])
@@ -165,6 +165,59 @@ def test_fixed_roles_need_every_route() -> None:
 
 def test_learned_roles_start_undecided() -> None:
     assert Roles(ROUTES, SIZE).average.tolist() == [0.5] * len(ROUTES)
+
+
+def test_a_gate_at_its_bound_says_nothing() -> None:
+    """An MLP that is saturated from the first step on: the average follows the clock, alone."""
+    node, edge, matched = messages()
+    for bias, last in ((-1e4, "lowest"), (1e4, "highest"), (0.0, "free")):
+        roles = make(alpha=0.99)
+        with torch.no_grad():
+            roles.last[0].bias.fill_(bias)
+            for _ in range(100):
+                roles(ROUTES[0], node, edge, matched)
+        gate, bound = float(roles.average[0]), float(roles.bound[0])
+        assert bound == pytest.approx(0.5 * 0.99**100, rel=1e-5)
+        assert saturated(gate, bound) is (last != "free")
+        assert (role_of(gate, bound) == "undecided") or last == "free"
+        if last != "free":
+            assert min(gate, 1 - gate) == pytest.approx(bound, rel=1e-3)
+            assert role_of(gate) == {"lowest": "node", "highest": "edge"}[last]
+    # A route that was never trained is at no bound, nor is one of an older run.
+    assert roles.bound[1:].tolist() == [0.5] * (len(ROUTES) - 1)
+    assert not saturated(0.5, 0.5)
+    older = {name: value for name, value in roles.state_dict().items() if name != "bound"}
+    again = make()
+    again.load_state_dict(older)
+    assert again.bound.tolist() == [0.0] * len(ROUTES)
+    assert not saturated(0.0, 0.0)
+
+
+def test_normalised_messages_do_not_saturate_the_gate() -> None:
+    """Messages a thousand times as large, as sums are: only normalised ones give the same gate."""
+    node, edge, matched = messages()
+    for normalise in (False, True):
+        roles = make(alpha=0.0, options=GateOptions(normalise=normalise))
+        small, large = (roles(ROUTES[0], node * s, edge * s, matched) for s in (1.0, 1000.0))
+        assert torch.allclose(small, large, atol=1e-3) is normalise
+
+
+def test_gates_of_rows_in_evaluation() -> None:
+    """Those of training, and the average stays where it is."""
+    node, edge, matched = messages()
+    roles = make(options=GateOptions(row_wise=True))
+    before = roles.average.clone()
+    roles.eval()
+    gates = roles(ROUTES[0], node, edge, matched)
+    assert torch.equal(roles.average, before)
+    assert_close(roles.train()(ROUTES[0], node, edge, matched), gates)
+    assert len(gates) == len(node)
+
+
+def test_random_roles_between_node_and_edge() -> None:
+    gates = Roles(ROUTES, SIZE, RoleMode.RANDOM, options=GateOptions(uniform=True)).average
+    assert ((gates > 0) & (gates < 1)).all()
+    assert len(set(gates.tolist())) == len(ROUTES)
 
 
 def test_role_in_a_word() -> None:

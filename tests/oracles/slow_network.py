@@ -21,6 +21,8 @@ from relfrog.nn.dependency import Dependencies, Pairs
 from relfrog.nn.encoders import RowEncoder, TimeEncoder, age_parts
 from relfrog.nn.messages import CompletionMessage, CoOccurrenceMessage, NodeMessage
 from relfrog.nn.network import Network
+from relfrog.nn.pair_message import PairMessage
+from relfrog.nn.resnet_encoder import ResNetEncoder
 from relfrog.nn.role_layer import RoleLayer
 from relfrog.nn.roles import RoleMode, Roles
 from relfrog.support.times import PER_SECOND
@@ -143,6 +145,17 @@ def slow_edge_message(
             return slow_aggregate(sent, Aggregation.SUM, h_w)
         sent = [weight @ torch.cat([h_w, h_v, h_u]) for h_u, h_v in matches]
         return slow_aggregate(sent, module.aggregation, h_w)
+    if isinstance(module, PairMessage):
+        # W (h_w || relu(V h_v + U h_u + b))
+        weight = torch.cat([module.w.weight, module.m.weight], 1)
+        sent = []
+        for number, (h_u, h_v) in enumerate(matches):
+            both = torch.relu(module.v.weight @ h_v + module.u.weight @ h_u + module.v.bias)
+            own = h_w if weights is None else h_w / len(matches)
+            both = both if weights is None else shares[number] * both
+            sent.append(weight @ torch.cat([own, both]))
+        how = module.aggregation if weights is None else Aggregation.SUM
+        return slow_aggregate(sent, how, h_w)
     assert isinstance(module, CompletionMessage)
     # Eq. (11): W2 (h_w || sigmoid(f(h_v || h_u)) * W1 (h_v || h_u))
     f = torch.cat([module.gate_v.weight, module.gate_u.weight], 1)
@@ -169,8 +182,12 @@ def slow_gates(roles: Roles, route: Route, node: Sequence[Tensor], edge: Sequenc
     """The gate of each row; in training the average moves to their mean."""
     number = roles.number[route]
     average = roles.average[number].clone()
-    if roles.mode is not RoleMode.LEARNED or not roles.training:
+    if roles.mode is not RoleMode.LEARNED or not (roles.training or roles.options.row_wise):
         return [average for _ in node]
+    if roles.options.normalise:
+        scale = nn.LayerNorm(len(node[0]) if node else 1, elementwise_affine=False)
+        node = [scale(x) for x in node]
+        edge = [scale(x) for x in edge]
     first, last = roles.first[number], roles.last[number]
     gates = []
     for h_n, h_e in zip(node, edge, strict=True):
@@ -179,8 +196,11 @@ def slow_gates(roles: Roles, route: Route, node: Sequence[Tensor], edge: Sequenc
         gate = torch.sigmoid(last.weight @ hidden + last.bias)
         # Eq. (7)
         gates.append((1 - roles.alpha) * gate + roles.alpha * average)
-    reached = [float(gate.detach()) for gate, hit in zip(gates, matched, strict=True) if hit]
-    if reached:
+    every = roles.options.all_rows
+    reached = [
+        float(gate.detach()) for gate, hit in zip(gates, matched, strict=True) if hit or every
+    ]
+    if reached and roles.training:
         roles.average[number] = sum(reached) / len(reached)
     return gates
 
@@ -230,6 +250,9 @@ def slow_layer(layer: RoleLayer, h: States, batch: Batch, roles: Roles | None) -
             for w in range(len(node)) if not built or roles is None else ():
                 total[table][w] = total[table][w] + node[w]
             for module, route in built if roles is not None else ():
+                bias = 0.0
+                if layer.edge_bias is not None:
+                    bias = layer.edge_bias[layer.routes.index(route)]
                 from_u, from_v, into = route.tables
                 assert into == table
                 reached: list[list[tuple[Tensor, Tensor]]] = [[] for _ in node]
@@ -239,7 +262,7 @@ def slow_layer(layer: RoleLayer, h: States, batch: Batch, roles: Roles | None) -
                     if counts is not None:
                         aged[w].append(counts[v])
                 edge = [
-                    slow_edge_message(module, some, h_w, None if counts is None else own)
+                    slow_edge_message(module, some, h_w, None if counts is None else own) + bias
                     for some, h_w, own in zip(reached, h[table], aged, strict=True)
                 ]
                 gates = slow_gates(roles, route, node, edge, [bool(some) for some in reached])
@@ -247,7 +270,7 @@ def slow_layer(layer: RoleLayer, h: States, batch: Batch, roles: Roles | None) -
                     total[table][w] = total[table][w] + gate * edge[w] + (1 - gate) * node[w]
     return {
         name: [
-            torch.relu(slow_norm(norm, h_w + fused))
+            (torch.relu if layer.options.relu else torch.Tensor.clone)(slow_norm(norm, h_w + fused))
             for h_w, fused in zip(h[name], total[name], strict=True)
         ]
         for name, norm in zip(layer.tables, layer.norms, strict=True)
@@ -280,6 +303,31 @@ def slow_row(encoder: RowEncoder, features: Features, row: int) -> Tensor:
     for norm, _, linear in encoder.blocks:
         x = x + linear.weight @ torch.relu(slow_norm(norm, x)) + linear.bias
     return x
+
+
+def slow_resnet_row(encoder: ResNetEncoder, features: Features, row: int) -> Tensor:
+    """A row's columns, one vector each, side by side, through the blocks."""
+    numbers = features.dense[row].to(encoder.dense.dtype)
+    parts = [torch.zeros_like(encoder.dense.new_empty(encoder.dense.shape[1]))] * encoder.parts
+    for column, bias in enumerate(encoder.bias):
+        parts[column] = bias
+    for place, value in enumerate(numbers):
+        column = int(encoder.dense_from[place])
+        parts[column] = parts[column] + encoder.dense[place] * value
+    codes = features.codes[row].tolist()
+    if features.bag_offsets is not None and features.bag_values is not None:
+        begin, end = features.bag_offsets[row : row + 2].tolist()
+        codes += features.bag_values[begin:end].tolist()
+    for code in codes:
+        column = int(encoder.codes_from[code])
+        parts[column] = parts[column] + encoder.codes[code]
+    x = torch.cat(parts)
+    for block in encoder.blocks:
+        hidden = torch.relu(slow_norm(block.norms[0], block.first(x)))
+        hidden = torch.relu(slow_norm(block.norms[1], block.last(hidden)))
+        x = hidden + (x if block.shortcut is None else block.shortcut(x))
+    norm, _, last = encoder.out
+    return last(torch.relu(slow_norm(norm, x)))
 
 
 def slow_encode(network: Network, batch: Batch, features: Mapping[str, Features]) -> States:
@@ -328,7 +376,7 @@ def slow_emb(dependencies: Dependencies, key: ForeignKey, pairs: Pairs) -> Tenso
     """L_emb, Eq. (13), pair by pair."""
     number = dependencies.number[key]
     basis, shift = dependencies.subspace[number], dependencies.shift[number]
-    if dependencies.orthonormal:  # Gram and Schmidt
+    if dependencies.options.orthonormal:  # Gram and Schmidt
         columns: list[Tensor] = []
         for column in basis.T:
             for other in columns:
@@ -351,7 +399,7 @@ def slow_pair(
 
     def d(parent: Tensor, child: Tensor) -> Tensor:
         inner = torch.relu(hidden.weight @ (parent - child) + hidden.bias)
-        return torch.exp((last.weight @ inner + last.bias)[0] / dependencies.tau)
+        return torch.exp((last.weight @ inner + last.bias)[0] / dependencies.options.tau)
 
     losses = []
     rows = pairs.parent_row.tolist()

@@ -398,6 +398,7 @@ def test_a_column_that_has_become_a_key_is_named(
     manifest = yaml.safe_load((changed / "manifest.yaml").read_text())
     manifest["tables"]["people"]["fkeys"]["age"] = "things"
     (changed / "manifest.yaml").write_text(yaml.safe_dump(manifest))
+    change(changed, "people", lambda f: f.assign(age=f["age"] % 8))
     with pytest.raises(SchemaError, match=r"foreign keys now.* \(people\.age\)"):
         moved(run, changed, tmp_path).predict()
 

@@ -108,7 +108,7 @@ def _pairs(run: Run, rng: np.random.Generator) -> dict[str, tuple[Any, Any, Any]
     keys = [key for key in prepared.graph.foreign_keys if key.table != prepared.history]
     parts: dict[str, list[tuple[Any, Any, Any]]] = {str(key): [] for key in keys}
     generator = torch.Generator().manual_seed(int(rng.integers(1 << 31)))
-    plans = iter(prepared.loader(seeds)) if len(seeds) else iter(())
+    plans = iter(prepared.loader(seeds, every_row=run.config.fd_final)) if len(seeds) else iter(())
     try:
         with torch.no_grad(), thread_limit(run.config.threads):
             for _, plan in zip(range(BATCHES), plans, strict=False):

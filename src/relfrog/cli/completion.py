@@ -84,7 +84,8 @@ def _presets(ctx: click.Context, incomplete: str) -> list[str]:
 
 def _settings(ctx: click.Context, incomplete: str) -> list[str]:
     """``lr=``; after the sign, the values of settings that have a choice."""
-    from relfrog.config import CHOICES, Config
+    from relfrog.config import Config
+    from relfrog.setting_values import CHOICES
 
     name, mark, value = incomplete.partition("=")
     if mark:

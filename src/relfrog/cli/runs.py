@@ -227,14 +227,24 @@ def _suppositions(texts: tuple[str, ...]) -> dict[str, str | None]:
 
 
 @click.command("roles", cls=Command, example="relfrog roles runs/churn")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+              help="Compare with runs of other seeds, so that there are N; those that are not in "
+              "the run's folder yet are trained.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the roles as JSON.")
-def roles_command(run: Path, as_json: bool) -> None:
-    """Show the learned role of each route: how much its middle table acts as an edge."""
+def roles_command(run: tuple[Path, ...], seeds: int, as_json: bool) -> None:
+    """Show the learned role of each route: how much its middle table acts as an edge.
+
+    Several runs of a task, or --seeds, show on which roles they agree. A route is undecided if its
+    gate is near 0.5, if it only followed the clock of its running average, or if runs disagree.
+    """
     from relfrog.cli.run_summaries import member_note, role_table
     from relfrog.runs.run import load_run
 
-    opened = load_run(run)
+    if len(run) > 1 or seeds > 1:
+        _compare_roles(run, seeds, as_json)
+        return
+    opened = load_run(run[0])
     frame = opened.roles()
     if as_json:
         print_json(frame.to_dict("records"))
@@ -246,6 +256,23 @@ def roles_command(run: Path, as_json: bool) -> None:
         if opened.network_member is not None:
             click.echo(f"{member_note(opened)}\n")
         click.echo(role_table(frame))
+
+
+def _compare_roles(folders: tuple[Path, ...], seeds: int, as_json: bool) -> None:
+    """Show on which roles several runs agree."""
+    from relfrog.cli.role_tables import agreement_table
+    from relfrog.runs.agreement import other_seeds, role_agreement
+    from relfrog.runs.run import load_run
+
+    if len(folders) > 1 and seeds > 1:
+        raise UsageError("name several runs, or one run and --seeds.")
+    opened = [load_run(folder) for folder in folders]
+    runs = opened if seeds == 1 else other_seeds(opened[0], seeds)
+    frame = role_agreement(runs)
+    if as_json:
+        print_json(frame.to_dict("records"))
+    else:
+        click.echo(agreement_table(frame, len(runs)))
 
 
 @contextmanager

@@ -23,7 +23,9 @@ class NoLabels(TaskError):
     """The label SQL returns no usable row."""
 
 
-def check_stored(task: Task, frame: pd.DataFrame, name: str, db: Database | None) -> None:
+def check_stored(
+    task: Task, frame: pd.DataFrame, name: str, db: Database | None, masked: bool = False
+) -> None:
     """Refuse stored labels that are not what the task says.
 
     Args:
@@ -31,12 +33,14 @@ def check_stored(task: Task, frame: pd.DataFrame, name: str, db: Database | None
         frame: What the file holds.
         name: Its name.
         db: The database, if it has been read.
+        masked: Whether the labels themselves are not asked for.
 
     Raises:
         TaskError: A column is missing or of another type, or an entity is no row of its table.
     """
+    labelled = task.target_col in frame
     for column in (task.time_col, task.entity_col, task.target_col):
-        if column not in frame:
+        if column not in frame and not (masked and column == task.target_col):
             raise TaskError(f"{name} has no column {column!r}. Restore it, or add the task again.")
     if not len(frame):
         raise NoLabels(f"{name} holds no label")
@@ -46,8 +50,12 @@ def check_stored(task: Task, frame: pd.DataFrame, name: str, db: Database | None
             f"{name}: {task.time_col} must hold a time in UTC, without a zone, in every row (got "
             f"{times.dtype}). Restore it, or add the task again."
         )
-    check_label_frame(task, frame)
+    check_entities(frame, task.entity_col, task.time_col)
+    if labelled:
+        check_labels(frame, task.target_col, task.task_type.value)
     for column, table in task.ends:
+        if column not in frame:
+            continue
         if db is not None:
             size = len(db.table_dict[table])
         else:

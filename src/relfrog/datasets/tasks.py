@@ -72,6 +72,7 @@ class _StoredLabels(BaseTask):
     dst_entity_table: str = ""
     eval_k: int = 0
     evaluator: str | None = None
+    classes: tuple[str, ...] = ()
     entity_table: str
     entity_col: str
     time_col: str
@@ -85,6 +86,7 @@ class _StoredLabels(BaseTask):
         self.task_type = TaskType(manifest.task_type)
         self._manifest, self._home = manifest, folder
         self._folder = None if regenerate else folder
+        self.classes = tuple(map(str, manifest.classes or ()))
         first = manifest.train_from
         self.train_from = None if first is None else pd.Timestamp(first)
         self._labels_file = None if folder is None else manifest.labels_file(folder)
@@ -140,7 +142,7 @@ class _StoredLabels(BaseTask):
         try:
             if path is not None and path.exists():
                 table = self._read(path)
-                check_stored(self, table.df, path.name, db)
+                check_stored(self, table.df, path.name, db, masked)
             elif self._labels_file is not None:
                 frame = read_labels(self._labels_file, _as_ours(self.dataset), self, split)
                 table = Table(frame, self._label_keys(), None, self.time_col)

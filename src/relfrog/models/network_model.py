@@ -22,12 +22,14 @@ from relfrog.models.model import Model, TableChange
 from relfrog.models.run_forms import Epoch
 from relfrog.nn.network import Network
 from relfrog.nn.regression_head import MEAN_LOSSES
+from relfrog.nn.roles import RoleMode
 from relfrog.support.files import load_tensors, save_tensors
 from relfrog.support.forms import read_json_lines
 from relfrog.support.threads import thread_limit
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.inference import predict_seeds
+from relfrog.training.layerwise import LayerwiseInference, is_layerwise
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 from relfrog.training.task_store import digest
@@ -148,8 +150,8 @@ class NetworkModel(Model):
         if float(self.labels["low"]) < 0:
             return MEAN_LOSSES[:1]
         few = seeds is None or len(seeds) <= FEW_SEEDS
-        # Tweedie first: it is the only one if there is no time for others.
-        return MEAN_LOSSES[::-1] if few else MEAN_LOSSES[-1:]
+        # Poisson first: it is the only one if there is no time for others.
+        return ("poisson", "tweedie", "squared") if few else MEAN_LOSSES[-1:]
 
     def _take(self, trainer: Trainer) -> None:
         """Take over the weights of a trainer."""
@@ -218,14 +220,29 @@ class NetworkModel(Model):
         answers[order] = found
         return answers
 
+    def predict_alone(self, seeds: Seeds, request: ListRequest | None = None) -> NDArray[Any]:
+        """Predict layer by layer, where that is the same for each seed alone; see `Model`."""
+        loader = self.prepared.loader(seeds, alone=True)
+        if request is not None or not is_layerwise(self.network, loader.sampler):
+            return self.predict(seeds, None, request)
+        inference = LayerwiseInference(
+            self.network, loader.sampler, self.features, torch.device(self.device)
+        )
+        with thread_limit(self.prepared.config.threads):
+            return inference.predict(np.asarray(loader.rows), loader.times)
+
     def roles(self) -> list[dict[str, Any]]:
-        """The average gate of each route."""
+        """The average gate of each route, and the lowest that it could be by now if learned."""
         roles = self.network.roles
         gates = roles.average.tolist() if roles else []
+        learned = roles is not None and roles.mode is RoleMode.LEARNED
+        bounds = roles.bound.tolist() if roles and learned else [0.0] * len(gates)
         return [
             {
                 "route": str(route), "paradigm": route.paradigm.name,
-                **dict(zip("uvw", route.tables, strict=True)), "gate": gate,
+                **dict(zip("uvw", route.tables, strict=True)), "gate": gate, "bound": bound,
             }
-            for route, gate in zip(self.prepared.routes if gates else (), gates, strict=True)
+            for route, gate, bound in zip(
+                self.prepared.routes if gates else (), gates, bounds, strict=True
+            )
         ]  # fmt: skip

@@ -260,11 +260,11 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Config]:
         raise RunError(f"{folder}: of format {about.get('format')}; this version reads {FORMAT}.")
     about = read_json(path, CompleteRun if about.get("status") == "complete" else RunFile)
     if "labels" in about and (wrong := fits(about["labels"], LABELS[about["task_type"]])):
-        raise RunError(f"{path} cannot be read (labels: {wrong}). Train again.")
-    settings = read_yaml(folder / "config.yaml", str(folder / "config.yaml"), RunError)
+        raise RunError(f"{path} is damaged (labels: {wrong}). Train again.")
     try:
+        settings = read_yaml(folder / "config.yaml", "it", RunError)
         return about, Config(**parse_settings(settings))
-    except (AttributeError, TypeError, ValueError, UsageError) as error:
+    except (AttributeError, TypeError, ValueError, RunError, UsageError) as error:
         text = " ".join(str(error).split())
         raise RunError(f"{folder}: config.yaml is damaged ({text}). Train again.") from None
 

@@ -49,6 +49,7 @@ class RoleEntry(msgspec.Struct):
     v: str
     w: str
     gate: Share
+    bound: Share = 0.0  # runs saved before there was one
 
 
 class Gate(msgspec.Struct):

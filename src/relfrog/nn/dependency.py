@@ -6,6 +6,7 @@ Both losses are computed on diff = h_parent - h_child of the foreign-key pairs o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,10 @@ from torch import Tensor, nn
 
 from relfrog.graph.relational import ForeignKey
 
-__all__ = ["Dependencies", "DependencyLosses", "Pairs"]
+__all__ = ["Dependencies", "DependencyLosses", "DependencyOptions", "Pairs"]
+
+#: A foreign key from child to parent, or with "down" from parent to child.
+Way = ForeignKey | tuple[ForeignKey, str]
 
 
 class Pairs(NamedTuple):
@@ -33,12 +37,38 @@ class Pairs(NamedTuple):
         """A copy detached from the computation graph."""
         return Pairs(self.child.detach(), self.parent.detach(), self.parent_row)
 
+    def reversed(self) -> Pairs:
+        """From parent to child; what is mismatched in one direction is so in the other."""
+        return Pairs(self.parent, self.child, self.parent_row)
+
 
 class DependencyLosses(NamedTuple):
     """L_emb and L_pair, averaged over pairs and then over foreign keys. Shapes: []."""
 
     emb: Tensor
     pair: Tensor
+
+
+@dataclass(frozen=True)
+class DependencyOptions:
+    """What the paper leaves open about the losses.
+
+    Attributes:
+        negatives: mismatched parents per pair.
+        tau: temperature of L_pair.
+        orthonormal: whether the subspaces of L_emb have orthonormal bases.
+        normal: whether P and s start from a normal distribution of scale 1, not from an orthogonal
+            matrix and zero.
+        both: whether the losses are computed from parent to child, too, as relations of their own.
+        true_negatives: whether a negative is never the true parent.
+    """
+
+    negatives: int = 8
+    tau: float = 0.1
+    orthonormal: bool = False
+    normal: bool = False
+    both: bool = False
+    true_negatives: bool = True
 
 
 class Dependencies(nn.Module):
@@ -49,52 +79,58 @@ class Dependencies(nn.Module):
     outside the subspace.
 
     L_pair = -log(d(pos) / (d(pos) + sum of d(neg))), d(x) = exp(x / tau). Negative sampling draws
-    parents of other pairs, never the child's own. The scorer is an MLP on the difference; its
-    first layer is linear, so parents and children are projected once, not per negative.
+    parents of other pairs, by default never the child's own. The scorer is an MLP on the
+    difference; its first layer is linear, so parents and children are projected once, not per
+    negative.
     """
 
     def __init__(
         self,
         keys: Sequence[ForeignKey],
         channels: int,
-        negatives: int = 8,
-        tau: float = 0.1,
-        orthonormal: bool = False,
+        options: DependencyOptions | None = None,
     ) -> None:
         super().__init__()
-        self.number = {key: number for number, key in enumerate(keys)}
-        self.negatives, self.tau, self.orthonormal = negatives, tau, orthonormal
+        self.options = options = options or DependencyOptions()
+        # Without direction: from child to parent.
+        ways: list[Way] = [*keys, *((key, "down") for key in keys if options.both)]
+        self.number: dict[Way, int] = {way: number for number, way in enumerate(ways)}
         rank = max(1, channels // 4)
-        self.subspace = nn.Parameter(torch.empty(len(keys), channels, rank))
-        self.shift = nn.Parameter(torch.zeros(len(keys), channels))
-        self.hidden = nn.ModuleList(nn.Linear(channels, channels) for _ in keys)
-        self.score = nn.ModuleList(nn.Linear(channels, 1) for _ in keys)
-        for matrix in self.subspace:
-            nn.init.orthogonal_(matrix)
+        self.subspace = nn.Parameter(torch.empty(len(ways), channels, rank))
+        self.shift = nn.Parameter(torch.zeros(len(ways), channels))
+        self.hidden = nn.ModuleList(nn.Linear(channels, channels) for _ in ways)
+        self.score = nn.ModuleList(nn.Linear(channels, 1) for _ in ways)
+        if options.normal:
+            nn.init.normal_(self.subspace)
+            nn.init.normal_(self.shift)
+        else:
+            for matrix in self.subspace:
+                nn.init.orthogonal_(matrix)
 
-    def emb(self, key: ForeignKey, pairs: Pairs) -> Tensor:
+    def emb(self, key: Way, pairs: Pairs) -> Tensor:
         """L_emb of one foreign key, the mean over its pairs. Shape []."""
         number = self.number[key]
         basis = self.subspace[number]
-        if self.orthonormal:
+        if self.options.orthonormal:
             basis = torch.linalg.qr(basis).Q
         off = pairs.parent - pairs.child - self.shift[number]
         return (off - (off @ basis) @ basis.T).square().sum(1).mean()  # Eq. (13)
 
-    def pair(
-        self, key: ForeignKey, pairs: Pairs, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def pair(self, key: Way, pairs: Pairs, generator: torch.Generator | None = None) -> Tensor:
         """L_pair of one foreign key, the mean over its pairs. Shape []."""
         count = len(pairs.child)
         device = pairs.child.device
         drawn = torch.randint(
-            count, (count, self.negatives), generator=generator,
+            count, (count, self.options.negatives), generator=generator,
             device=generator.device if generator is not None else device,
         ).to(device)  # fmt: skip
-        allowed = pairs.parent_row[drawn] != pairs.parent_row.unsqueeze(1)
+        if self.options.true_negatives:
+            allowed = pairs.parent_row[drawn] != pairs.parent_row.unsqueeze(1)
+        else:
+            allowed = torch.ones_like(drawn, dtype=torch.bool)
         return self.pair_against(key, pairs, drawn, allowed)
 
-    def pair_against(self, key: ForeignKey, pairs: Pairs, drawn: Tensor, allowed: Tensor) -> Tensor:
+    def pair_against(self, key: Way, pairs: Pairs, drawn: Tensor, allowed: Tensor) -> Tensor:
         """L_pair with the given negatives: the parents of the pairs `drawn`, where `allowed`.
 
         Shapes: drawn, allowed [pairs, negatives] -> [].
@@ -109,7 +145,7 @@ class Dependencies(nn.Module):
         everyone = torch.cat([own, drawn], 1).flatten()
         # Not parent[everyone]: threads sum its gradient in a nondeterministic order.
         apart = parent.index_select(0, everyone).view(count, many + 1, -1) - child.unsqueeze(1)
-        scores = score(apart.relu_()).squeeze(2) / self.tau
+        scores = score(apart.relu_()).squeeze(2) / self.options.tau
         wrong = torch.cat([torch.zeros_like(own, dtype=torch.bool), ~allowed], 1)
         scores = scores.masked_fill(wrong, -torch.inf)
         return -scores.log_softmax(1)[:, 0].mean()  # Eq. (15)
@@ -117,10 +153,13 @@ class Dependencies(nn.Module):
     def forward(
         self, pairs: dict[ForeignKey, Pairs], generator: torch.Generator | None = None
     ) -> DependencyLosses:
-        """Both losses over all foreign keys that have pairs."""
+        """Both losses over all foreign keys that have pairs, in each of their directions."""
         if not pairs:
             nothing = self.shift.new_zeros(())
             return DependencyLosses(nothing, nothing)
-        emb = torch.stack([self.emb(key, some) for key, some in pairs.items()])
-        pair = torch.stack([self.pair(key, some, generator) for key, some in pairs.items()])
+        ways: dict[Way, Pairs] = {key: some for key, some in pairs.items()}
+        if self.options.both:
+            ways |= {(key, "down"): some.reversed() for key, some in pairs.items()}
+        emb = torch.stack([self.emb(way, some) for way, some in ways.items()])
+        pair = torch.stack([self.pair(way, some, generator) for way, some in ways.items()])
         return DependencyLosses(emb.mean(), pair.mean())

@@ -12,7 +12,8 @@ from torch.nn.functional import embedding_bag
 from relfrog.features.columns import Features, TableColumns
 from relfrog.nn.aggregation import add_product
 
-__all__ = ["Recency", "RowEncoder", "SeedEncoder", "TimeEncoder", "age_parts", "time_parts"]
+__all__ = ["Recency", "RowEncoder", "SeedEncoder", "TimeEncoder", "age_parts",
+           "bag_sums", "time_parts"]  # fmt: skip
 
 MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86400.0, 31557600.0
 #: Knots of the piecewise linear time encoding, in seconds.
@@ -36,6 +37,24 @@ def time_parts(seconds: Tensor) -> Tensor:
 def age_parts(age: Tensor) -> Tensor:
     """`time_parts` of ages, and a flag for rows without an age. Shapes: [n] -> [n, len(KNOTS)]."""
     return torch.cat([time_parts(age), age.isnan().float().unsqueeze(-1)], -1)
+
+
+def bag_sums(codes: Tensor, offsets: Tensor, values: Tensor, rows: Tensor) -> Tensor:
+    """Sums of the embeddings of the values in lists, one list per row of a table.
+
+    Args:
+        codes: embeddings of the values. Shape [codes, c].
+        offsets: where the values of each row begin; and the end. Shape [table rows + 1].
+        values: codes of all lists. Shape [values].
+        rows: rows of the table. Shape [n].
+    """
+    begin = offsets[rows]
+    length = offsets[rows + 1] - begin
+    ends = length.cumsum(0)
+    within = torch.arange(int(length.sum()), device=rows.device)
+    within = within + (begin - ends + length).repeat_interleave(length)
+    at = torch.cat([ends.new_zeros(1), ends])
+    return embedding_bag(values[within].long(), codes, at, mode="sum", include_last_offset=True)
 
 
 class _Dense(nn.Linear):
@@ -129,16 +148,7 @@ class RowEncoder(nn.Module):
                     codes = torch.where(kept[:, self.codes_from], codes, self.unknown)
                 x = x.add_(embedding_bag(codes.long(), self.codes.weight, mode="sum"))
             if features.bag_offsets is not None and features.bag_values is not None:
-                begin = features.bag_offsets[rows]
-                length = features.bag_offsets[rows + 1] - begin
-                ends = length.cumsum(0)
-                within = torch.arange(int(length.sum()), device=rows.device)
-                within = within + (begin - ends + length).repeat_interleave(length)
-                offsets = torch.cat([ends.new_zeros(1), ends])
-                values = features.bag_values[within].long()
-                x = x + embedding_bag(
-                    values, self.codes.weight, offsets, mode="sum", include_last_offset=True
-                )
+                x = x + bag_sums(self.codes.weight, features.bag_offsets, features.bag_values, rows)
         for block in self.blocks:
             x = block(x).add_(x)
         return x
@@ -172,7 +182,10 @@ class Recency(nn.Module):
 
     def forward(self, parts: Tensor) -> Tensor:
         """Weights of rows."""
-        return self.rate(parts).clamp(self.LEAST, -self.LEAST).exp()
+        rate = self.rate(parts)
+        if not torch.is_grad_enabled():
+            return rate.clamp_(self.LEAST, -self.LEAST).exp_()
+        return rate.clamp(self.LEAST, -self.LEAST).exp()
 
 
 class TimeEncoder(nn.Module):
@@ -216,8 +229,9 @@ class SeedEncoder(nn.Module):
     Shapes: [n, c] -> [n, c].
     """
 
-    def __init__(self, channels: int, marked: bool = False) -> None:
+    def __init__(self, channels: int, marked: bool = False, context: bool = True) -> None:
         super().__init__()
+        self.used = context
         self.mark = nn.Parameter(torch.randn(channels)) if marked else None
         self.context = nn.Linear(6 + len(KNOTS) - 1, channels, bias=False)
         nn.init.zeros_(self.context.weight)
@@ -242,10 +256,15 @@ class SeedEncoder(nn.Module):
             lags: seconds from the cut-off of each subgraph to its time. Shape [groups].
             seeds: positions of the seeds, to mark them. Shape [seeds].
         """
-        turns = [2 * math.pi * (seconds / period % 1.0) for period in (YEAR, 7 * DAY, DAY)]
-        season = torch.stack([f(t) for t in turns for f in (torch.sin, torch.cos)], 1).float()
-        context = self.context(torch.cat([season, time_parts(lags)], 1))
-        x = torch.where(hidden.unsqueeze(1), self.unseen, x) + context.index_select(0, group)
+        x = torch.where(hidden.unsqueeze(1), self.unseen, x)
+        if self.used:
+            x = x + self._context(seconds, lags).index_select(0, group)
         if self.mark is not None and seeds is not None:
             x = x.index_add(0, seeds, self.mark.expand(len(seeds), -1))
         return x
+
+    def _context(self, seconds: Tensor, lags: Tensor) -> Tensor:
+        """What is added for each subgraph. Shapes: [groups] -> [groups, c]."""
+        turns = [2 * math.pi * (seconds / period % 1.0) for period in (YEAR, 7 * DAY, DAY)]
+        season = torch.stack([f(t) for t in turns for f in (torch.sin, torch.cos)], 1).float()
+        return self.context(torch.cat([season, time_parts(lags)], 1))

@@ -53,10 +53,14 @@ class Head(nn.Module, ABC):
 
     def __init__(self, channels: int, outputs: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.hidden = nn.Sequential(
+        self.hidden: nn.Module = nn.Sequential(
             nn.Linear(channels, channels), nn.LayerNorm(channels), nn.ReLU(), nn.Dropout(dropout)
         )
         self.last = nn.Linear(channels, outputs)
+
+    def make_linear(self) -> None:
+        """Leave the hidden layer out: a single linear map remains."""
+        self.hidden = nn.Identity()
 
     def forward(self, h: Tensor) -> Tensor:
         """Raw outputs."""

@@ -13,14 +13,17 @@ from relfrog.graph.routes import Completion, CoOccurrence, Paradigm
 from relfrog.nn.aggregation import (
     AggregateCache,
     Aggregation,
+    add_aggregate,
     add_product,
     aggregate,
     first,
     largest,
     linked_sum,
     matched_sum,
+    reciprocal_weight_sum,
 )
 from relfrog.nn.batch_plan import Links, RouteLinks
+from relfrog.nn.pair_message import PairMessage
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
 
@@ -39,7 +42,7 @@ def _add_projected(
     """
     if how is not Aggregation.MAX and links.sources < links.targets:
         projected = nn.functional.linear(first(x, links.sources), project.weight)
-        return total.add_(aggregate(projected, links, how))
+        return add_aggregate(total, projected, links, how)
     return add_product(total, aggregate(x, links, how, cache), project.weight)
 
 
@@ -51,23 +54,12 @@ def _weighted(h_v: Tensor, weights: Tensor, cache: AggregateCache) -> Tensor:
     return found
 
 
-def _reciprocal_weight_sum(weights: Tensor, links: Links, cache: AggregateCache) -> Tensor:
-    """1 / (sum of the weights that reach each target), cached per links. Shape [targets, c].
-
-    Several weighted means share it: a product is cheaper than a division, also in the gradient.
-    """
-    found = cache.get(-id(links))
-    if found is None:
-        found = cache[-id(links)] = (linked_sum(weights, links) + 1e-9).reciprocal()
-    return found
-
-
 def _weighted_mean(h_v: Tensor, weights: Tensor, links: Links, cache: AggregateCache) -> Tensor:
     """Mean of the senders, weighted by channel, cached per links. Shape [targets, c]."""
     found = cache.get(id(links))
     if found is None:
         total = linked_sum(_weighted(h_v, weights, cache), links)
-        found = cache[id(links)] = total * _reciprocal_weight_sum(weights, links, cache)
+        found = cache[id(links)] = total * reciprocal_weight_sum(weights, links, cache)
     return found
 
 
@@ -163,7 +155,7 @@ class CoOccurrenceMessage(nn.Module):
             mean = _weighted_mean(h_v, weights, links.v, cache)
             total = add_product(total, mean, self.v.weight)
             mean = matched_sum(h_u, weights, links.u, links.v)
-            mean = mean * _reciprocal_weight_sum(weights, links.v, cache)
+            mean = mean * reciprocal_weight_sum(weights, links.v, cache)
             return add_product(total, mean, self.u.weight)
         if self.aggregation is Aggregation.MAX:
             # A maximum is not linear, so each match has to be projected.
@@ -215,7 +207,7 @@ class CompletionMessage(nn.Module):
         share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
         if weights is not None:
             cache = {} if cache is None else cache
-            reciprocal = _reciprocal_weight_sum(weights, links.v, cache)
+            reciprocal = reciprocal_weight_sum(weights, links.v, cache)
             from_v = linked_sum(_weighted(h_v, weights, cache), links.v, gate) * reciprocal
             from_u = matched_sum(h_u, weights, links.u, links.v, gate) * reciprocal
             sent = add_product(self.w1_u(from_u), from_v, self.w1_v.weight)
@@ -245,9 +237,16 @@ MESSAGES: dict[type[Paradigm], type[nn.Module]] = {
 }
 
 
-def message_for(paradigm: Paradigm) -> type[nn.Module]:
-    """The message class of a paradigm; by default Eq. (10), which fits any route."""
+def message_for(paradigm: Paradigm, kind: str = "linear") -> type[nn.Module]:
+    """The message class of a paradigm; by default Eq. (10), which fits any route.
+
+    Args:
+        paradigm: the paradigm.
+        kind: what stands in the place of Eq. (10): "linear" for itself, "pair" for `PairMessage`.
+    """
+    found: type[nn.Module] = CoOccurrenceMessage
     for base in type(paradigm).__mro__:
         if base in MESSAGES:
-            return MESSAGES[base]
-    return CoOccurrenceMessage
+            found = MESSAGES[base]
+            break
+    return PairMessage if kind == "pair" and found is CoOccurrenceMessage else found

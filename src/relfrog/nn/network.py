@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +18,9 @@ from relfrog.nn.batch_plan import Plan
 from relfrog.nn.dependency import Dependencies, Pairs
 from relfrog.nn.encoders import RowEncoder, SeedEncoder, TimeEncoder, age_parts
 from relfrog.nn.heads import Head
-from relfrog.nn.role_layer import RoleLayer
-from relfrog.nn.roles import RoleMode, Roles
+from relfrog.nn.resnet_encoder import ResNetEncoder
+from relfrog.nn.role_layer import LayerOptions, RoleLayer
+from relfrog.nn.roles import GateOptions, RoleMode, Roles
 from relfrog.support.times import PER_SECOND
 
 __all__ = ["Network", "Output"]
@@ -51,12 +53,19 @@ class Network(nn.Module):
         layers: number of message-passing layers.
         aggregation: how messages are combined.
         dropout: dropout probability in layers and head.
+        encoder: row encoders that sum columns ("sum") or concatenate them ("resnet").
         encoder_depth: residual blocks in the row encoders.
+        encoder_dropout: dropout probability in row encoders that concatenate.
         bins: bins of the piecewise linear encoding of numbers.
         column_dropout: probability of hiding a column from the row encoders in training.
         mode: where roles come from.
         alpha: decay of the moving average of the gates.
         roles: the gates by route, if they are fixed.
+        gates: how gates are computed.
+        layer: how layers are computed.
+        ages_from: whether ages are measured from the "cutoff" of the database, or from the time of
+            the "seed", where it is later.
+        seed_context: whether rows of the seed table hold the season and how stale the data are.
         unit: unit of the graph's times.
         marked: whether to mark the seed by a learned vector (identity-aware); needs separate
             subgraphs.
@@ -76,36 +85,44 @@ class Network(nn.Module):
         layers: int = 2,
         aggregation: Aggregation | str = Aggregation.SUM,
         dropout: float = 0.0,
+        encoder: str = "sum",
         encoder_depth: int = 1,
+        encoder_dropout: float = 0.0,
         bins: int = 8,
         column_dropout: float = 0.0,
         mode: RoleMode | str = RoleMode.LEARNED,
         alpha: float = 0.99,
         roles: Mapping[str, float] | None = None,
+        gates: GateOptions | None = None,
+        layer: LayerOptions | None = None,
+        ages_from: str = "cutoff",
+        seed_context: bool = True,
         unit: str = "us",
         marked: bool = False,
         atomic: bool = False,
     ) -> None:
         super().__init__()
         self.tables = tuple(sorted(columns))
-        self.seed_table, self.unit = seed_table, unit
+        self.seed_table, self.unit, self.ages_from = seed_table, unit, ages_from
         how = Aggregation(aggregation)
         self.encoders = nn.ModuleList(
-            RowEncoder(columns[name], channels, encoder_depth, bins, column_dropout)
+            ResNetEncoder(columns[name], channels, encoder_depth, encoder_dropout)
+            if encoder == "resnet"
+            else RowEncoder(columns[name], channels, encoder_depth, bins, column_dropout)
             for name in self.tables
         )
         self.times = nn.ModuleList(
             TimeEncoder(channels, name in timed, len(columns[name].moment_names))
             for name in self.tables
         )
-        self.seed_encoder = SeedEncoder(channels, marked)
+        self.seed_encoder = SeedEncoder(channels, marked, seed_context)
         self.roles = None
         if len(routes) and not atomic:
-            self.roles = Roles(routes, channels, RoleMode(mode), alpha, roles)
+            self.roles = Roles(routes, channels, RoleMode(mode), alpha, roles, options=gates)
         self.layers = nn.ModuleList(
             AtomicLayer(self.tables, keys, routes, channels, dropout)
             if atomic
-            else RoleLayer(self.tables, keys, routes, channels, how, dropout, timed)
+            else RoleLayer(self.tables, keys, routes, channels, how, dropout, timed, layer)
             for _ in range(layers)
         )
         self.head = head
@@ -113,7 +130,7 @@ class Network(nn.Module):
     def forward(self, plan: Plan, features: Mapping[str, Features]) -> Output:
         """Compute the rows in the plan, and the head's output for the seeds."""
         ages = {
-            name: age_parts(rows.age[: plan.sizes[name]])
+            name: age_parts(self._age(rows.age, plan, name))
             for name, rows in plan.batch.tables.items()
             if rows.age is not None
         }
@@ -124,6 +141,25 @@ class Network(nn.Module):
             states.append(h)
         return Output(self.head.read(h, plan), states)
 
+    @contextmanager
+    def gates_at_rest(self, rest: bool = True) -> Iterator[None]:
+        """Keep the average gates as they are, whatever is computed in the meantime."""
+        if self.roles is not None:
+            self.roles.moving = not rest
+        try:
+            yield
+        finally:
+            if self.roles is not None:
+                self.roles.moving = True
+
+    def _age(self, age: Tensor, plan: Plan, name: str) -> Tensor:
+        """Ages of the rows that are needed, in seconds. Shape [rows]."""
+        age = age[: plan.sizes[name]]
+        if self.ages_from == "cutoff":
+            return age
+        group = plan.batch.tables[name].group[: len(age)].long()
+        return age + plan.batch.group_lags[group].to(age.dtype)
+
     def encode(
         self, plan: Plan, features: Mapping[str, Features], ages: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
@@ -132,22 +168,20 @@ class Network(nn.Module):
         per_second = float(PER_SECOND[self.unit])
         # In double precision: float32 resolves times of this century only to 128 s.
         seconds = batch.group_times.double() / per_second
-        # If the database ends before the seed's time, spans are relative to its end: a network
-        # trained on fresh data has not learned to interpret rows that are all years old.
-        ends = seconds - batch.group_lags
+        # If the database ends before the seed's time, spans are relative to its end, unless asked
+        # otherwise: a network trained on fresh data cannot interpret rows that are all years old.
+        ends = seconds - batch.group_lags if self.ages_from == "cutoff" else seconds
         h = {}
-        for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):
+        for name in self.tables:
             rows, count = batch.tables[name], plan.sizes[name]
             chosen, index = rows.rows, rows.index[:count]
             if count < len(rows):
                 used, index = index.unique(return_inverse=True)
                 chosen = chosen[used]
-            own = encoder(features[name], chosen)
-            spans = None
-            if times.moments is not None:
-                moments = features[name].moments.index_select(0, chosen)[index]
-                spans = ends[rows.group[:count].long()].unsqueeze(1) - moments
-            h[name] = times(own.index_select(0, index), ages.get(name), spans)
+            group = rows.group[:count].long()
+            h[name] = self.encode_rows(
+                name, features[name], chosen, index, ages.get(name), ends[group]
+            )
         x, rows = h[self.seed_table], batch.tables[self.seed_table]
         hidden = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         hidden[batch.seeds] = batch.hidden()
@@ -155,6 +189,37 @@ class Network(nn.Module):
             x, rows.group[: len(x)].long(), hidden, seconds, batch.group_lags, batch.seeds
         )
         return h
+
+    def encode_rows(
+        self,
+        name: str,
+        features: Features,
+        rows: Tensor,
+        index: Tensor | None,
+        ages: Tensor | None,
+        ends: Tensor,
+    ) -> Tensor:
+        """Embeddings of occurrences of rows, without the context of the seed.
+
+        Args:
+            name: the table.
+            features: its columns.
+            rows: distinct rows. Shape [distinct].
+            index: which of them each occurrence is; None if each occurs once, in order. Shape
+                [occurrences].
+            ages: `age_parts` of the occurrences, if the table has times.
+            ends: cut-off that each occurrence is seen at, in seconds. Shape [occurrences].
+        """
+        number = self.tables.index(name)
+        times = self.times[number]
+        assert isinstance(times, TimeEncoder)
+        own = self.encoders[number](features, rows)
+        moments = None if times.moments is None else features.moments.index_select(0, rows)
+        if index is not None:
+            own = own.index_select(0, index)
+            moments = None if moments is None else moments[index]
+        spans = None if moments is None else ends.unsqueeze(1) - moments
+        return times(own, ages, spans)
 
 
 def dependency_pairs(

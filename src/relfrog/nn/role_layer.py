@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,23 @@ from relfrog.nn.encoders import Recency
 from relfrog.nn.messages import NodeMessage, message_for
 from relfrog.nn.roles import Roles
 
-__all__ = ["RoleLayer"]
+__all__ = ["LayerOptions", "RoleLayer"]
+
+
+@dataclass(frozen=True)
+class LayerOptions:
+    """What the paper leaves open about layers.
+
+    Attributes:
+        relu: whether ReLU follows a layer's LayerNorm.
+        message: message of co-occurrence routes: "linear", Eq. (10), or "pair".
+        edge_bias: whether edge messages have a bias, which rows without a match have, too.
+    """
+
+    relu: bool = True
+    message: str = "linear"
+    edge_bias: bool = False
+
 
 #: A relation into a table: its message, its senders (rows, links, weights), its routes.
 _Relation = tuple[NodeMessage, tuple[Tensor, Links, Tensor | None], Sequence[int]]
@@ -23,6 +40,9 @@ _Relation = tuple[NodeMessage, tuple[Tensor, Links, Tensor | None], Sequence[int
 
 class RoleLayer(nn.Module):
     """h_w <- dropout(relu(LayerNorm(h_w + fused messages))), for the rows in the plan.
+
+    What is received depends on the row itself, on the rows v that send to it and on the rows u that
+    reach it through them, and on nothing else of the batch, whatever the options.
 
     Eq. (8): for every relation into w, the sum over its routes of g h^E + (1 - g) h^N; a relation
     without routes adds h^N.
@@ -39,14 +59,23 @@ class RoleLayer(nn.Module):
         aggregation: Aggregation = Aggregation.SUM,
         dropout: float = 0.0,
         timed: Sequence[str] = (),
+        options: LayerOptions | None = None,
     ) -> None:
         super().__init__()
+        self.options = options = options or LayerOptions()
         self.tables, self.keys, self.routes = tuple(tables), tuple(keys), tuple(routes)
         self.up = nn.ModuleList(NodeMessage(channels, aggregation) for _ in keys)
         self.down = nn.ModuleList(NodeMessage(channels, aggregation) for _ in keys)
         self.edges = nn.ModuleList(
-            message_for(route.paradigm)(channels, aggregation) for route in routes
+            message_for(route.paradigm, options.message)(channels, aggregation) for route in routes
         )
+        # Once per row, whatever the number of matches.
+        self.edge_bias = None
+        if options.edge_bias:
+            limit = (3 * channels) ** -0.5
+            self.edge_bias = nn.Parameter(
+                torch.empty(len(routes), channels).uniform_(-limit, limit)
+            )
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in tables)
         self.dropout = nn.Dropout(dropout)
         # Keyed by table number, as module names cannot contain every character of a table name.
@@ -95,7 +124,8 @@ class RoleLayer(nn.Module):
             h_w = first(h[name], count)
             if count:
                 total = self._fused(name, h_w, h, plan, roles, weights, cache)
-                h_w = self.dropout(norm(total).relu_())
+                normed = norm(total)
+                h_w = self.dropout(normed.relu_() if self.options.relu else normed)
             out[name] = h_w
         return out
 
@@ -137,6 +167,8 @@ class RoleLayer(nn.Module):
                 u, v, _ = route.tables
                 # The weights of the relation are those of the rows v: a match counts as its v.
                 edge = self.edges[number](h[u], h[v], h_w, matches, cache, weight)
+                if self.edge_bias is not None:
+                    edge = edge + self.edge_bias[number]
                 assert roles is not None
                 gate = roles(route, message, edge, matches.v.begin.diff() > 0)
                 # Under mixed precision the three may have different dtypes.

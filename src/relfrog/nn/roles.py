@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import layer_norm
 
 from relfrog.graph.routes import Route
 from relfrog.nn.aggregation import add_product
 
-__all__ = ["UNDECIDED", "RoleMode", "Roles", "role_of"]
+__all__ = ["UNDECIDED", "GateOptions", "RoleMode", "Roles", "role_of", "saturated"]
 
 
 class RoleMode(str, Enum):
@@ -22,6 +25,25 @@ class RoleMode(str, Enum):
     EDGE = "edge"
     RANDOM = "random"
     FIXED = "fixed"
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """What the paper leaves open about gates.
+
+    Attributes:
+        normalise: whether h^N and h^E are scaled to mean 0 and variance 1, row by row, before the
+            gate's MLP. Sums over hundreds of rows saturate it otherwise.
+        all_rows: whether all rows enter the average gate, not only those with a match.
+        row_wise: whether each row has its own gate in evaluation, too, as in training: g of
+            Eq. (7) instead of the average.
+        uniform: whether random gates are drawn from U(0, 1), not from {0, 1}.
+    """
+
+    normalise: bool = False
+    all_rows: bool = False
+    row_wise: bool = False
+    uniform: bool = False
 
 
 class Roles(nn.Module):
@@ -36,6 +58,9 @@ class Roles(nn.Module):
     """
 
     average: Tensor
+    #: How low each average can be by now: it starts at 0.5 and loses at most a share of 1 - alpha
+    #: per step. 1 minus that is how high it can be.
+    bound: Tensor
 
     def __init__(
         self,
@@ -45,8 +70,12 @@ class Roles(nn.Module):
         alpha: float = 0.99,
         fixed: Mapping[str, float] | None = None,
         generator: torch.Generator | None = None,
+        options: GateOptions | None = None,
     ) -> None:
         super().__init__()
+        self.options = options = options or GateOptions()
+        #: Whether the averages follow the gates in training.
+        self.moving = True
         self.number = {route: number for number, route in enumerate(routes)}
         self.mode = mode
         self.alpha = alpha
@@ -56,10 +85,15 @@ class Roles(nn.Module):
         elif mode is RoleMode.NODE:
             start.zero_()
         elif mode is RoleMode.RANDOM:
-            start = torch.randint(0, 2, (len(routes),), generator=generator).float()
+            start = (
+                torch.rand(len(routes), generator=generator)
+                if options.uniform
+                else torch.randint(0, 2, (len(routes),), generator=generator).float()
+            )
         elif mode is RoleMode.FIXED:
             start = torch.tensor([(fixed or {})[str(route)] for route in routes])
         self.register_buffer("average", start)
+        self.register_buffer("bound", torch.full((len(routes),), 0.5))
         learned = routes if mode is RoleMode.LEARNED else ()
         self.first = nn.ModuleList(nn.Linear(2 * channels, channels) for _ in learned)
         self.last = nn.ModuleList(nn.Linear(channels, 1) for _ in learned)
@@ -74,8 +108,10 @@ class Roles(nn.Module):
             matched: mask of the rows that have a match; only these enter the average. Shape [n].
         """
         number = self.number[route]
-        if self.mode is not RoleMode.LEARNED or not self.training:
+        if self.mode is not RoleMode.LEARNED or not (self.training or self.options.row_wise):
             return self.average[number]
+        if self.options.normalise:
+            node, edge = (layer_norm(x, x.shape[1:]) for x in (node, edge))
         first, last = self.first[number], self.last[number]
         assert isinstance(first, nn.Linear)
         # Eq. (6), without concatenating [h^N || h^E].
@@ -84,17 +120,54 @@ class Roles(nn.Module):
         hidden = add_product(hidden, edge, first.weight[:, width:]).relu_()
         gate = torch.sigmoid(last(hidden))
         gate = (1 - self.alpha) * gate + self.alpha * self.average[number]  # Eq. (7)
-        with torch.no_grad():
-            count = matched.sum()
-            if count > 0:
-                self.average[number] = (gate.squeeze(1) * matched).sum() / count
+        if self.training and self.moving:
+            self._move(number, gate.detach().squeeze(1), matched)
         return gate
+
+    @torch.no_grad()
+    def _move(self, number: int, gate: Tensor, matched: Tensor) -> None:
+        """The average moves to the mean of the gates, unless there is nothing to average."""
+        count = len(gate) if self.options.all_rows else matched.sum()
+        if count > 0:
+            total = gate.sum() if self.options.all_rows else (gate * matched).sum()
+            self.average[number] = total / count
+            self.bound[number] *= self.alpha
+
+    def _load_from_state_dict(self, state: Any, prefix: str, *rest: Any) -> None:
+        # Runs saved before there was a bound: nothing is known about it, and nothing is at it.
+        state.setdefault(f"{prefix}bound", torch.zeros_like(self.bound))
+        super()._load_from_state_dict(state, prefix, *rest)
 
 
 #: Gates between these say nothing: another seed may put them on the other side of 0.5.
 UNDECIDED = (0.45, 0.55)
+#: A gate whose MLP said less than this, or more than 1 minus this, from the first step on was never
+#: learned: it followed the clock of its average to the bound.
+SATURATED = 0.01
 
 
-def role_of(gate: float) -> str:
-    """The role that a gate stands for: "edge" above 0.55, "node" below 0.45, else "undecided"."""
+def saturated(gate: float, bound: float) -> bool:
+    """Whether an average gate is at its bound: it says how long training was, not what is best.
+
+    What is left of the average without its start value is the mean of what the MLP said.
+
+    Args:
+        gate: the average gate.
+        bound: the lowest that it could be by now; 1 minus that is the highest.
+    """
+    if not 0 < bound < 0.5:
+        return False
+    said = (gate - bound) / (1 - 2 * bound)
+    return said < SATURATED or said > 1 - SATURATED
+
+
+def role_of(gate: float, bound: float = 0.0) -> str:
+    """The role that a gate stands for: "edge" above 0.55, "node" below 0.45, else "undecided".
+
+    Args:
+        gate: the average gate.
+        bound: the lowest that it could be by now, if it was learned: see `saturated`.
+    """
+    if saturated(gate, bound):
+        return "undecided"
     return "edge" if gate > UNDECIDED[1] else "node" if gate < UNDECIDED[0] else "undecided"

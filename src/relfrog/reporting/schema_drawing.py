@@ -36,6 +36,7 @@ class Schema:
         entity: the entity table of the task.
         target: the target table of a recommendation.
         columns: columns to list in each table, with their kinds.
+        bounds: the lowest that learned gates could be by now, by name.
     """
 
     tables: dict[str, dict[str, Any]]
@@ -45,6 +46,11 @@ class Schema:
     entity: str
     target: str | None = None
     columns: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    bounds: Mapping[str, float] = field(default_factory=dict)
+
+    def role(self, route: str) -> str:
+        """The role that the gate of a route stands for."""
+        return role_of(self.gates[route], self.bounds.get(route, 0.0))
 
 
 def read_schema(
@@ -71,6 +77,7 @@ def read_schema(
     return Schema(
         tables, keys, {name: every[name] for name in gates if name in every}, gates,
         task["entity_table"], task.get("target_table"),
+        bounds={str(r["route"]): float(r.get("bound", 0.0)) for r in roles},
     )  # fmt: skip
 
 
@@ -230,7 +237,7 @@ def _key(
     strands = [
         tag(
             "path", tag("title", f"{name}: gate {amount(schema.gates[name], 3)}, "
-                        f"{role_of(schema.gates[name])}"),
+                        f"{schema.role(name)}"),
             d=_path(line, (i + 0.5) * step - whole / 2), class_="strand",
             stroke=gate_colour(schema.gates[name]),
             stroke_width=f"{max(step - min(0.4, step / 5), 0.4):.2f}", data_route=order[name],

@@ -25,7 +25,7 @@ def read_roles(folder: Path) -> pd.DataFrame:
     names = ["route", "paradigm", "u", "v", "w", "gate"]
     entries = read_json(folder / "roles.json", list[RoleEntry])
     found = [[entry[name] for name in names] for entry in entries]
-    roles = [role_of(float(entry[-1])) for entry in found]
+    roles = [role_of(float(entry["gate"]), float(entry.get("bound", 0.0))) for entry in entries]
     return pd.DataFrame(found, columns=names).assign(role=roles)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
+from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.table_rules import check_split_times
 from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.graph.routes import Route
@@ -126,6 +127,8 @@ def train(
     check_split_times(opened.db, *times, str(dataset))
     try:
         count = len(opened.seeds("train"))
+    except NoLabels as error:
+        raise TaskError(f"task {task}: no training labels ({error}).") from None
     except (AssertionError, ValueError, LookupError) as error:
         raise TaskError(f"task {task}: no training labels ({error}).") from None
     if not count:

@@ -45,8 +45,10 @@ def read_json(
     """
     try:
         return _parsed(_content(path, MOST_JSON), form)
-    except _WRONG as wrong:
+    except OSError as wrong:
         raise error(f"{path} cannot be read ({_said(wrong)}). {remedy}") from None
+    except _WRONG as wrong:
+        raise error(f"{path} is damaged ({_said(wrong)}). {remedy}") from None
 
 
 def read_json_lines(path: Path, form: Any, remedy: str = "Train again.") -> list[Any]:
@@ -61,7 +63,7 @@ def read_json_lines(path: Path, form: Any, remedy: str = "Train again.") -> list
             found.append(_parsed(line, form))
     except _WRONG as wrong:
         text = f"line {len(found) + 1}: {_said(wrong)}"
-        raise RunError(f"{path} cannot be read ({text}). {remedy}") from None
+        raise RunError(f"{path} is damaged ({text}). {remedy}") from None
     return found
 
 

@@ -27,6 +27,8 @@ from relfrog.graph.sampler import TemporalSampler, halving
 from relfrog.kinds import MODELS, TASK_KINDS
 from relfrog.nn.batch_plan import farthest, make_plan
 from relfrog.nn.network import Network
+from relfrog.nn.role_layer import LayerOptions
+from relfrog.nn.roles import GateOptions
 from relfrog.nn.task_heads import HEADS, Targets
 from relfrog.training.seeds import Seeds
 
@@ -138,13 +140,25 @@ class Prepared:
         """
         config = self.config
         head = HEADS[self.kind].build(about, config.channels, config.dropout, self._targets())
+        if config.head == "linear":
+            head.make_linear()
         timed = [name for name in self.graph.num_rows if self.graph.time(name) is not None]
         return Network(
             self.columns.tables, timed, self.graph.foreign_keys, self.routes,
             self.task.entity_table, head, channels=config.channels, layers=config.layers,
             aggregation=config.aggregation, dropout=config.dropout,
-            encoder_depth=config.encoder_depth, bins=config.bins,
+            encoder=config.encoder, encoder_depth=config.encoder_depth,
+            encoder_dropout=config.encoder_dropout, bins=config.bins,
             column_dropout=config.column_dropout,
+            gates=GateOptions(
+                normalise=config.gate_norm, all_rows=config.gate_mean == "all",
+                row_wise=config.gate_at == "row", uniform=config.random_gates == "uniform",
+            ),
+            layer=LayerOptions(
+                relu=config.activation == "relu", message=config.message,
+                edge_bias=config.edge_bias,
+            ),
+            ages_from=config.ages_from, seed_context=config.seed_context,
             mode=config.roles, alpha=config.alpha, roles=roles, unit=self.graph.unit,
             marked=self.target_table is not None, atomic=config.model == "relgnn",
         )  # fmt: skip
@@ -165,7 +179,14 @@ class Prepared:
         )  # fmt: skip
 
     def loader(
-        self, seeds: Seeds, *, cutoff: pd.Timestamp | None = None, staleness: float = 0.0
+        self,
+        seeds: Seeds,
+        *,
+        cutoff: pd.Timestamp | None = None,
+        staleness: float = 0.0,
+        alone: bool = False,
+        every_row: bool | None = None,
+        batch_size: int | None = None,
     ) -> Loader:
         """A loader of batch plans for seeds.
 
@@ -173,23 +194,33 @@ class Prepared:
             seeds: the seeds to iterate over.
             cutoff: where the database ends for all seeds; by default at each seed's own time.
             staleness: see `Loader`.
+            alone: whether what is sampled for a seed must not depend on other seeds, as in
+                predictions; with strategy "uniform" or for a recommendation, as in training.
+            every_row: whether all rows pass through all layers, not only those that the seeds
+                depend on; by default as the settings say.
+            batch_size: seeds of a batch; by default as the settings say.
         """
         config = self.config
+        if every_row is None:
+            every_row = config.fd_final and not config.fd_seeds
         target_table = self.target_table
         hops = config.hops or config.layers + bool(self.routes)
         whole = farthest(config.layers, self.routes)
-        if config.fd_final or target_table:
+        if every_row or target_table:
             whole = hops + 1  # every layer computes all rows, so all of them have to be complete
         sampler = TemporalSampler(
             self.graph, self.task.entity_table, halving(config.neighbors, hops),
-            mode=config.sharing, strategy=config.strategy, seed=config.seed, routes=self.routes,
-            whole=whole,
+            mode="separate" if config.sharing == "separate" else "shared",
+            strategy=config.strategy, seed=config.seed, routes=self.routes, whole=whole,
+            unrolled=config.sharing == "unrolled"
+            or (alone and config.strategy != "uniform" and target_table is None),
         )  # fmt: skip
         return Loader(
-            sampler, seeds.rows, seeds.times, config.batch_size, config.times_per_batch,
+            sampler, seeds.rows, seeds.times, batch_size or config.batch_size,
+            1 if batch_size else config.times_per_batch,
             cutoffs=None if cutoff is None else [cutoff] * len(seeds), staleness=staleness,
             prepare=lambda batch: make_plan(
-                batch, config.layers, self.routes, trim=not config.fd_final,
+                batch, config.layers, self.routes, trim=not every_row,
                 target_table=target_table,
             ),
         )  # fmt: skip

@@ -23,7 +23,7 @@ from relfrog.datasets.metrics import compute_metrics
 from relfrog.errors import RelFrogWarning, RunError
 from relfrog.kinds import MODELS, task_kind
 from relfrog.nn.batch_plan import Plan
-from relfrog.nn.dependency import Dependencies, Pairs
+from relfrog.nn.dependency import Dependencies, DependencyOptions, Pairs
 from relfrog.nn.network import Network, dependency_pairs
 from relfrog.support.files import append_line
 from relfrog.training import checkpoint
@@ -83,10 +83,16 @@ class Trainer:
         self.dependencies: Dependencies | None = None
         if MODELS[config.model].roles and (config.beta or config.gamma):
             self.dependencies = Dependencies(
-                prepared.graph.foreign_keys, config.channels, config.fd_negatives, config.fd_tau,
-                config.fd_orthonormal,
+                prepared.graph.foreign_keys, config.channels,
+                DependencyOptions(
+                    config.fd_negatives, config.fd_tau, config.fd_orthonormal,
+                    normal=config.fd_start == "normal", both=config.fd_directions == "both",
+                    true_negatives=not config.fd_false_negatives,
+                ),
             ).to(self.device)  # fmt: skip
-        self.optimizer = torch.optim.AdamW(
+        # Adam adds the decay to the gradient (L2), AdamW applies it to the weights.
+        kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+        self.optimizer = kind(
             self.network.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
         self.fd_optimizer = (
@@ -104,6 +110,12 @@ class Trainer:
         self.loader = prepared.loader(
             self.train_seeds, staleness=config.staleness * task.timedelta.total_seconds()
         )
+        #: Rows for the losses of functional dependencies, where they are not those of the batch.
+        self.fd_loader = None
+        if self.dependencies is not None and config.fd_final and config.fd_seeds:
+            self.fd_loader = prepared.loader(
+                self.train_seeds, every_row=True, batch_size=config.fd_seeds
+            )
         self.kind = task_kind(prepared.kind, str(self.labels.get("loss", "l1")))
         self.at = checkpoint.TrainerState()
 
@@ -198,12 +210,17 @@ class Trainer:
         for part in micro_batches(plan, self.loader, self.at):
             part = part.to(self.device)
             share = len(part.batch) / count
-            with self._precision():
+            # Gates move once per step: with all rows where there are such.
+            with self._precision(), self.network.gates_at_rest(self.fd_loader is not None):
                 output = self.network(part, self.features)
                 task = self.network.head.batch_loss(output.seeds, part, self.targets, self.features)
             total, pairs = task, {}
             emb = pair = 0.0
             if self.dependencies is not None:
+                if self.fd_loader is not None:
+                    part = self._some_seeds(part)
+                    with self._precision():
+                        output = self.network(part, self.features)
                 keys = self.prepared.graph.foreign_keys
                 pairs = dependency_pairs(output, part, keys, config.fd_pairs)
                 self.dependencies.requires_grad_(False)
@@ -218,6 +235,15 @@ class Trainer:
             first = pairs if first is None else first
         loss, emb, pair = sums.tolist()
         return loss, first or {}, emb, pair
+
+    def _some_seeds(self, plan: Plan) -> Plan:
+        """Neighbouring seeds of a batch, which share a subgraph, with all of their rows."""
+        assert self.fd_loader is not None
+        count, wanted = len(plan.batch), self.config.fd_seeds
+        begin = int(torch.randint(max(1, count - wanted + 1), ()))
+        chosen = np.arange(begin, min(count, begin + wanted))
+        plan = self.fd_loader.part(plan.batch, chosen, self.at.epoch)
+        return plan.to(self.device)
 
     def _within_memory(self, compute: Callable[[Plan], Found], plan: Plan) -> Found:
         roles = self.network.roles
@@ -249,9 +275,12 @@ class Trainer:
         self.fd_optimizer.step()
 
     def fit_regulariser_epoch(self) -> None:
-        """The second phase as a pass of its own over the seeds; gates do not move in it."""
-        self.network.eval()
-        plans = self.loader.epoch(self.at.epoch)
+        """The second phase as a pass of its own over the seeds.
+
+        In training mode gates move in it, as they did in the first phase.
+        """
+        self.network.train(self.config.fd_training)
+        plans = (self.fd_loader or self.loader).epoch(self.at.epoch)
         try:
             for _, plan in zip(range(self.steps_per_epoch), plans, strict=False):
                 self.fit_regulariser(self._within_memory(self._pairs, plan))
@@ -261,7 +290,8 @@ class Trainer:
     @torch.no_grad()
     def _pairs(self, plan: Plan) -> dict[Any, Pairs]:
         """The pairs of rows of a batch; of one that does not fit, those of its first part."""
-        part = next(micro_batches(plan, self.loader, self.at)).to(self.device)
+        loader = self.fd_loader or self.loader
+        part = next(micro_batches(plan, loader, self.at)).to(self.device)
         output = self.network(part, self.features)
         keys = self.prepared.graph.foreign_keys
         return dependency_pairs(output, part, keys, self.config.fd_pairs)

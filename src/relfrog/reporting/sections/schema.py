@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from relfrog.nn.roles import UNDECIDED, role_of
+from relfrog.nn.roles import UNDECIDED
 from relfrog.reporting.html import (
     Markup,
     amount,
@@ -69,7 +69,7 @@ def _run_name(m: Material) -> str:
 
 
 def _words(schema: Schema) -> str:
-    roles = [role_of(gate) for gate in schema.gates.values()]
+    roles = [schema.role(route) for route in schema.gates]
     return (
         f"{len(schema.tables)} tables, {len(schema.keys)} foreign keys, {len(roles)} routes: "
         f"{roles.count('edge')} edges, {roles.count('node')} nodes, "
@@ -88,7 +88,8 @@ def _introduction(m: Material, schema: Schema) -> Markup:
     return tag(
         "p", f"{_words(schema).capitalize()}. A route joins two tables through a third; its gate "
         "says how much the middle table acts as an edge between the other two (1) rather than as a "
-        f"node of its own (0); from {UNDECIDED[0]} to {UNDECIDED[1]} it is undecided. Closest to "
+        f"node of its own (0); from {UNDECIDED[0]} to {UNDECIDED[1]} it is undecided, as is one "
+        "that did nothing but follow the clock of its running average. Closest to "
         "an edge: ", tag("code", top),
         f" ({amount(schema.gates[top], 2)}); closest to a node: ", tag("code", low),
         f" ({amount(schema.gates[low], 2)}).",
@@ -113,8 +114,8 @@ def _differing(one: Schema, other: Schema) -> dict[str, str]:
     found = {}
     for route in one.gates.keys() & other.gates.keys():
         a, b = one.gates[route], other.gates[route]
-        if role_of(a) != role_of(b):
-            found[route] = f"{role_of(a)} here, {role_of(b)} there"
+        if one.role(route) != other.role(route):
+            found[route] = f"{one.role(route)} here, {other.role(route)} there"
         elif abs(a - b) > MARKED:
             found[route] = f"{signed(a - b, 2)}"
     return found
@@ -151,13 +152,13 @@ def _roles(
             route, entry.get("paradigm", ""), entry.get("v", ""),
             (tag("span", tag("i", style=f"width:{100 * gate:.0f}%;background:{gate_colour(gate)}"),
                  tag("b", amount(gate, 3)), class_="meter"), gate),
-            role_of(gate),
+            one.role(route),
         ]  # fmt: skip
         if other is not None:
             there = other.gates.get(route)
             row.append((amount(there, 3), -1 if there is None else there))
             difference = None if there is None else gate - there
-            changed = there is not None and role_of(gate) != role_of(there)
+            changed = there is not None and one.role(route) != other.role(route)
             text = signed(difference, 3)
             row.append((tag("strong", f"{text} ⇄") if changed else text, difference or 0.0))
         rows.append(row)

@@ -1,0 +1,81 @@
+"""When does a role matter? The main statements of the page, on smaller databases."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def worlds() -> ModuleType:
+    """The script that makes the page's table, with fewer customers."""
+    path = ROOT / "benchmarks" / "when_roles_matter.py"
+    spec = importlib.util.spec_from_file_location("when_roles_matter", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    module.CUSTOMERS = 600
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "can", "cannot"),
+    [
+        ("u alone", ["edge", "learned"], ["node"]),
+        ("u with v", ["pair message"], ["node", "learned"]),
+        ("counts", ["node", "learned"], ["edge"]),
+        ("chain", ["learned"], ["node"]),
+    ],
+)
+def test_who_can_say_it_in_one_layer(
+    name: str, can: list[str], cannot: list[str], worlds: ModuleType
+) -> None:
+    world = worlds.WORLDS[name][1](0)
+    scores = {
+        variant: worlds.learn(world, 0, steps=120, channels=16, **worlds.VARIANTS[variant]).score
+        for variant in (*can, *cannot)
+    }
+    worst, best = min(scores[one] for one in can), max(scores[one] for one in cannot)
+    assert worst > 0.85, scores
+    assert best < worst - 0.08, scores
+
+
+def test_labels_are_balanced_and_hang_on_one_thing(worlds: ModuleType) -> None:
+    for name, (_, make) in worlds.WORLDS.items():
+        world = make(1)
+        assert 0.3 < world.labels.mean() < 0.7, name
+        own = world.db.table_dict["customers"].df["x"]
+        assert abs(np.corrcoef(own, world.labels)[0, 1]) < 0.15, name
+        if name != "counts":  # how many orders there are says nothing
+            orders = world.db.table_dict["orders"].df["customer"].value_counts()
+            assert orders.nunique() == 1
+
+
+def test_learned_roles_are_as_good_as_the_best_fixed_ones(worlds: ModuleType) -> None:
+    """In the table of the page: within a deviation of the better of node and edge."""
+    runs = json.loads((ROOT / "experiments" / "when-roles-matter.json").read_text("utf-8"))["runs"]
+    places = {(run["layers"], run["world"]) for run in runs if run["seed"] and run["layers"] == 1}
+    assert {world for _, world in places} == set(worlds.WORLDS)
+
+    def scores(layers: int, world: str, variant: str) -> list[float]:
+        return [
+            run["roc_auc"] for run in runs
+            if (run["layers"], run["world"], run["variant"]) == (layers, world, variant)
+        ]  # fmt: skip
+
+    for place in sorted(places):
+        best = max((scores(*place, variant) for variant in ("node", "edge")), key=np.mean)
+        learned = scores(*place, "learned")
+        spread = max(np.std(best, ddof=1), np.std(learned, ddof=1), 0.005)
+        assert np.mean(learned) > np.mean(best) - spread, place
