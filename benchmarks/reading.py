@@ -53,9 +53,9 @@ def watched() -> Iterator[list[Walk]]:
 
     def watch(*arguments: Any) -> Any:
         found = walk(*arguments)
-        records, levels = found[0], found[5]
+        records, levels = found[0], found[6]
         count = int(levels[-1, -1]) if len(levels) else 0
-        kept.append(Walk(arguments[:18], records[:count].copy(), levels))
+        kept.append(Walk(arguments[:19], records[:count].copy(), levels))
         return found
 
     with patch.object(sampling, "walk", watch):

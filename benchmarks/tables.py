@@ -438,11 +438,55 @@ def _speed(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:g}"
 
 
+def everyone() -> str:
+    """Predictions for all entities at one time: speed, memory and scores of both ways."""
+    found = json.loads((HERE / "everyone.json").read_text(encoding="utf-8"))
+    commands = ", ".join(f"`{entry['command']}`" for entry in found["speed"])
+    lines = [
+        "All customers of a made-up database like rel-hm at its newest time, FROG with default "
+        "settings, two cores: layer by layer, as `predict` does it, and in batches of 512 "
+        f"customers that share a sampled past, as before ({commands}). The "
+        "machine was busy with other work, so processor time per customer stands beside the time "
+        "that elapsed; batches are those of a sample of customers, in proportion:",
+        "",
+        "| rows | customers | processor: layer by layer | in batches | ratio | elapsed, all "
+        "customers: layer by layer | in batches | ratio | memory: prepared | peak |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for entry in found["speed"]:
+        own, batches = entry["layerwise"], entry["batches"]
+        whole = batches["seconds"] / batches["seeds"] * entry["customers"]
+        lines.append(
+            f"| {entry['rows']:,} | {entry['customers']:,} | {own['cpu_us_per_seed']:.0f} µs | "
+            f"{batches['cpu_us_per_seed']:.0f} µs | "
+            f"{batches['cpu_us_per_seed'] / own['cpu_us_per_seed']:.1f} | "
+            f"{own['seconds']:.0f} s | {whole:,.0f} s | {whole / own['seconds']:.1f} | "
+            f"{entry['prepared_mb']:,} MB | {own['peak_mb']:,} MB |"
+        )
+    lines += [
+        "",
+        "Test scores of trained runs (`python benchmarks/everyone.py --runs RUN ...`), trained in "
+        "shared subgraphs, and scored in shared ones, in separate ones, and layer by layer:",
+        "",
+        "| | rolling: shared | separate | layer by layer | frozen: shared | separate | "
+        "layer by layer |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for entry in found["scores"]:
+        cells = [
+            f"{entry[regime][way]:.4f}"
+            for regime in ("rolling", "frozen")
+            for way in ("shared", "separate", "layerwise")
+        ]
+        lines.append(f"| {entry['run']} ({entry['metric']}) | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 #: Blocks that are not the tables of a single study.
 MAKERS = {
     "summary": summary, "rel-f1": formula_one, "importing": importing, "sampling": sampling,
     "training": training, "whole-runs": defaults, "databases": databases, "scale": scale,
-    "paper-scale": paper_scale,
+    "paper-scale": paper_scale, "everyone": everyone,
     "when-roles-matter": when_roles_matter,
 }  # fmt: skip
 

@@ -57,7 +57,9 @@ class Config:
         strategy: which children to sample where there are more: "uniform", "last" (the latest
             rows) or "events" (the latest rows of the latest events; rows with the same parent and
             time, such as those of a basket, are one event).
-        sharing: whether seeds with the same time share a subgraph: "shared" or "separate".
+        sharing: whether seeds with the same time share a subgraph in training and scores: "shared"
+            or "separate"; "unrolled" to train on the past that predictions are made from, in
+            which a row occurs at every hop at which it is reached, so that sharing changes nothing.
         aggregation: "sum", "mean", "max" or "recent", a mean that weights recent rows more. Not
             used by "relgnn", which has attention.
         activation: after the LayerNorm of a layer: "relu" or "none".

@@ -22,7 +22,7 @@ CHOICES: dict[str, Collection[str]] = {
     "encoder": ("sum", "resnet"),
     "ages_from": ("cutoff", "seed"),
     "strategy": ("uniform", "last", "events"),
-    "sharing": ("shared", "separate"),
+    "sharing": ("shared", "separate", "unrolled"),
     "aggregation": ("sum", "mean", "max", "recent"),
     "fd_every": ("step", "epoch"),
     "fd_directions": ("up", "both"),

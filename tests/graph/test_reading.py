@@ -72,6 +72,7 @@ def test_the_reads_are_those_of_the_sampler(mode: str, case, fanouts: list[int])
     memory = (
         np.empty((0, 4), np.int32), np.empty((0, walk.arguments[6].shape[1]), np.int32),
         np.empty(0, np.int64), np.empty((0, 4), np.int64), np.empty(0, np.int32),
+        np.empty((0, walk.arguments[6].shape[1]), np.int32),
     )  # fmt: skip
     with interpreted():
         records = _kernels.walk(*arguments, *memory)[0]

@@ -216,6 +216,7 @@ def test_random_questions_have_the_labels_that_loops_give(text: str, seed: int) 
         "PREDICT LIST_DISTINCT(friends.other, 0, 30, days) FOR EACH users.id WHERE users.vip",
         "PREDICT LIST_DISTINCT(orders.item, 0, 40, days) FOR EACH regions.id",
         "PREDICT LAST(orders.status, 0, 30, days) FOR EACH users.id",
+        "PREDICT LAST(orders.status, 0, 30, days) CONTAINS 'b' FOR EACH users.id",
         "PREDICT FIRST(views.seconds, 0, 30, days) CLASSIFY FOR EACH items.id",
         "PREDICT COUNT(orders.*, 0, 5) > 0 FOR EACH items.id WHERE COUNT(tags.*) > 0",
         "PREDICT SUM(lines.amount, 0, 3, weeks) FOR EACH regions.id WHERE regions.size > 0",

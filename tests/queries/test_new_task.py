@@ -60,6 +60,8 @@ def test_every_kind_of_task_can_be_added(bare_shop: Path) -> None:
         assert added.manifest.task_type == kind
         assert added.stats["val"].rows
     assert load_task(open_dataset(bare_shop), "recommendation").eval_k == 3
+    sorts = load_task(open_dataset(bare_shop), "multilabel_classification")
+    assert sorted(map(int, sorts.classes)) == list(range(1, 13))
 
 
 @pytest.mark.slow

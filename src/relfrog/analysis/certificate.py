@@ -12,7 +12,7 @@ import hashlib
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -142,15 +142,16 @@ class CertifyingRun(Run):
         return self.found[-1]
 
     def predict_seeds(
-        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
-    ) -> Any:
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None, *,
+        alone: bool = False,
+    ) -> Any:  # fmt: skip
         """Predict, and append a certificate."""
         graph = self.prepared.graph
         limits = graph.ticks(seeds.times)
         if cutoff is not None:
             limits = np.minimum(limits, graph.ticks([cutoff])[0])
-        predicted, trial = _trial(self, seeds, cutoff, request, limits, self.times)
-        used = _used(self, seeds, cutoff, limits)
+        predicted, trial = _trial(self, seeds, _Ask(cutoff, request, alone), limits, self.times)
+        used = _used(self, seeds, cutoff, limits, alone)
         self.found.append(_certificate(self, seeds, limits, used, trial))
         return predicted
 
@@ -182,13 +183,16 @@ def certify(run: Run, *, times: int = MOST_TIMES) -> CertifyingRun:
 # The trial.
 
 
+class _Ask(NamedTuple):
+    """How predictions are asked for; see `Run.predict_seeds`."""
+
+    cutoff: pd.Timestamp | None
+    request: ListRequest | None
+    alone: bool
+
+
 def _trial(
-    run: Run,
-    seeds: Seeds,
-    cutoff: pd.Timestamp | None,
-    request: ListRequest | None,
-    limits: NDArray[np.int64],
-    most: int,
+    run: Run, seeds: Seeds, ask: _Ask, limits: NDArray[np.int64], most: int
 ) -> tuple[Any, dict[str, Any]]:
     """Predict, and check that predictions are identical for every altered future."""
     ticks = np.unique(limits)
@@ -204,14 +208,14 @@ def _trial(
     for tick in ticks:
         at = np.flatnonzero(limits == tick)
         some = Seeds(seeds.rows[at], seeds.times.iloc[at].reset_index(drop=True))
-        made = _again(run.model, some, cutoff, request)
+        made = _again(run.model, some, ask)
         parts.append((at, made))
         if tick not in tried:
             continue
         seeds_tried += len(at)
         for way, found in outcome.items():
             for by_window in (False, True):
-                again, rows = _on_another(run, way, int(tick), some, by_window, cutoff, request)
+                again, rows = _on_another(run, way, int(tick), some, by_window, ask)
                 different = _different(made, again)
                 if not different or not _remembers(run.model):
                     break
@@ -222,7 +226,7 @@ def _trial(
             found["different"] += different
             found["identical"] = found["identical"] and not different
     if not parts:
-        return _again(run.model, seeds, cutoff, request), _sum_up(outcome, 0, 0, 0)
+        return _again(run.model, seeds, ask), _sum_up(outcome, 0, 0, 0)
     whole = np.empty((len(seeds), *parts[0][1].shape[1:]), parts[0][1].dtype)
     for at, made in parts:
         whole[at] = made
@@ -239,9 +243,8 @@ def _sum_up(
 
 
 def _on_another(
-    run: Run, way: str, tick: int, seeds: Seeds, by_window: bool, cutoff: pd.Timestamp | None,
-    request: ListRequest | None,
-) -> tuple[Any, int]:  # fmt: skip
+    run: Run, way: str, tick: int, seeds: Seeds, by_window: bool, ask: _Ask
+) -> tuple[Any, int]:
     """Predict on a database with an altered future; also return the number of altered rows."""
     ready = run.prepared
     unit = ready.graph.unit
@@ -252,7 +255,7 @@ def _on_another(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings were given for the original database
             try:
-                made = _again(Run.on(run, altered).model, seeds, cutoff, request)
+                made = _again(Run.on(run, altered).model, seeds, ask)
             except TaskError:
                 if gentle:
                     raise
@@ -266,10 +269,9 @@ def _remembers(model: Model) -> bool:
     return any(one.prepared.history is not None for one in (model.members or {"": model}).values())
 
 
-def _again(
-    model: Model, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None
-) -> Any:
+def _again(model: Model, seeds: Seeds, ask: _Ask) -> Any:
     """Predict on the model's database, with the request adapted to its rows."""
+    request = ask.request
     if request is not None:
         ready = next(iter(model.members.values()), model).prepared
         task, graph, table = ready.task, ready.graph, ready.task.dst_entity_table
@@ -283,7 +285,9 @@ def _again(
         if known is not None:
             known = joined_before(graph, task.entity_table, table, seeds.rows, seeds.times)
         request = replace(request, allowed=allowed, exclude=known)
-    return np.asarray(model.predict(seeds, cutoff, request))
+    if ask.alone:
+        return np.asarray(model.predict_alone(seeds, request))
+    return np.asarray(model.predict(seeds, ask.cutoff, request))
 
 
 def _different(one: NDArray[Any], other: NDArray[Any]) -> int:
@@ -302,14 +306,14 @@ def _different(one: NDArray[Any], other: NDArray[Any]) -> int:
 
 
 def _used(
-    run: Run, seeds: Seeds, cutoff: pd.Timestamp | None, limits: NDArray[np.int64]
+    run: Run, seeds: Seeds, cutoff: pd.Timestamp | None, limits: NDArray[np.int64], alone: bool
 ) -> pd.DataFrame:
     """Rows used, per seed and table."""
     ready = run.prepared
     if not isinstance(run.model, NetworkModel):
         return rows_visible(ready.graph, list(ready.graph.num_rows), limits)
     target_table = ready.target_table
-    plans = ready.loader(seeds, cutoff=cutoff)
+    plans = ready.loader(seeds, cutoff=cutoff, alone=alone)
     parts = [rows_behind(ready.graph, plan, target_table) for plan in plans]
     if target_table is not None:
         # Popularity counts all rows that refer to a target.

@@ -7,10 +7,10 @@ are tried. Other models are explained in `other_explanations`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,7 @@ from relfrog.datasets.entities import key_frame, read_entities
 from relfrog.errors import TaskError, UsageError
 from relfrog.graph.batch import Batch
 from relfrog.graph.popularity import ListRequest
+from relfrog.graph.relational import ForeignKey
 from relfrog.models.network_model import NetworkModel
 from relfrog.nn.batch_plan import Plan
 from relfrog.runs.run import Run, load_run
@@ -39,6 +40,8 @@ from relfrog.support.threads import thread_limit
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
+#: An occurrence of a row: its table, and its position there.
+Spot: TypeAlias = tuple[str, int]
 #: Copies of a subgraph that are computed together, each without other rows.
 COPIES = 32
 
@@ -94,7 +97,7 @@ def explain_row(
     if run.postprocessing.calibration is None:
         return found
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
-    raw = run.predict_seeds(seeds, None)
+    raw = run.predict_seeds(seeds, None, alone=True)
     calibrated = run.postprocessing.apply(raw)
     if raw.ndim > 1:
         calibrated = calibrated[:, raw[0].argmax() if output is None else output]
@@ -111,24 +114,30 @@ def _explain_raw(
         return explain_other(run, row, time, rows, output)
     prepared = run.prepared
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
-    loader = prepared.loader(seeds)
+    loader = prepared.loader(seeds, alone=True)
     plan: Plan = next(iter(loader))
     asked = _ListQuestion if prepared.target_table is not None else _Question
     question = asked(run, plan, output)
     before = float(question.answers(plan)[0])
-    spots = _reachable(plan)
+    if prepared.target_table is None:  # to the last digit what `predict` says
+        said = run.predict_seeds(seeds, None, alone=True)
+        before = float(said[0] if said.ndim == 1 else said[0, question.column])
+    same = _occurrences(plan.batch)
+    spots = sorted({same[spot][0] for spot in _reachable(plan)})
     seed = (prepared.task.entity_table, int(plan.batch.seeds[0]))
     others = [spot for spot in spots if spot != seed]
     chosen = others
     if len(others) > rows:
         with thread_limit(run.config.threads):
             weight = question.weights()
-        chosen = sorted(others, key=lambda spot: -weight[spot[0]][spot[1]])[:rows]
+        bearing = {spot: sum(weight[n][at] for n, at in same[spot] if at < len(weight[n]))
+                   for spot in others}  # fmt: skip
+        chosen = sorted(others, key=lambda spot: -bearing[spot])[:rows]
 
     by_table: dict[str, list[int]] = {}
-    for name, position in others:
-        by_table.setdefault(name, []).append(position)
-    single = [{name: [position]} for name, position in chosen]
+    for spot in others:
+        by_table.setdefault(spot[0], []).extend(position for _, position in same[spot])
+    single = [{spot[0]: [position for _, position in same[spot]]} for spot in chosen]
     effect = _lost_without(prepared, question, seeds, plan, single)
     # Not together with rows: the last digits must not depend on how many are tried.
     whole = [{name: positions} for name, positions in by_table.items()]
@@ -137,7 +146,7 @@ def _explain_raw(
     table_effect = dict(zip(by_table, of_table.tolist(), strict=True))
     shares = tuple(
         TableShare(
-            name, len(by_table.get(name, ())) + (name == seed[0]), _newest(run, plan, name),
+            name, sum(spot[0] == name for spot in spots), _newest(run, plan, name),
             table_effect.get(name),
         )
         for name in sorted({*by_table, seed[0]})
@@ -146,7 +155,7 @@ def _explain_raw(
     return Explanation(
         seed[0], row_keys(run, [seed[0]], [row])[0], time, before, question.words,
         tuple(sorted(shares, key=lambda share: -abs(share.effect or 0.0))),
-        _reasons(run, plan, ordered, by_row, seed), len(spots),
+        _reasons(run, plan, ordered, by_row, seed, same), len(spots),
     )  # fmt: skip
 
 
@@ -168,7 +177,7 @@ def _lost_without(
     for first in range(0, len(hidden), COPIES):
         some = [{}, *hidden[first : first + COPIES]]
         many = Seeds(np.repeat(seeds.rows, len(some)), pd.concat([seeds.times] * len(some)))
-        loader = apart.loader(many)
+        loader = apart.loader(many, alone=True)
         assert loader.prepare is not None
         numbers = np.arange(len(many))
         batch = loader.sampler.sample(many.rows, many.times, 0, numbers)
@@ -271,13 +280,29 @@ def _parts(entity: Any) -> list[Any]:
     return [part.strip() for part in str(entity).split(",")]
 
 
-def _reachable(plan: Plan) -> list[tuple[str, int]]:
+def _occurrences(batch: Batch) -> dict[Spot, list[Spot]]:
+    """For each occurrence of a row all of its occurrences, the one closest to the seed first."""
+    found: dict[Spot, list[Spot]] = {}
+    for name, rows in batch.tables.items():
+        by_row: dict[int, list[Spot]] = {}
+        for position, row in enumerate(rows.index.tolist()):
+            found[name, position] = by_row.setdefault(row, [])
+            by_row[row].append((name, position))
+    return found
+
+
+def _pointers(batch: Batch) -> Iterator[tuple[ForeignKey, Tensor]]:
+    """All pointers from children to parents, whichever of them sends."""
+    yield from batch.parents.items()
+    yield from (batch.brought or {}).items()
+
+
+def _reachable(plan: Plan) -> list[Spot]:
     """The rows connected to the seed, as pairs of table and position."""
     found = {(plan.batch.seed_table, int(plan.batch.seeds[0]))}
-    pointers = {key: p[: plan.sizes[key.table]].tolist() for key, p in plan.batch.parents.items()}
-    joined: dict[tuple[str, int], list[tuple[str, int]]] = {}
-    for key, values in pointers.items():
-        for child, parent in enumerate(values):
+    joined: dict[Spot, list[Spot]] = {}
+    for key, pointers in _pointers(plan.batch):
+        for child, parent in enumerate(pointers[: plan.sizes[key.table]].tolist()):
             if 0 <= parent < plan.sizes[key.parent]:
                 joined.setdefault((key.table, child), []).append((key.parent, parent))
                 joined.setdefault((key.parent, parent), []).append((key.table, child))
@@ -292,8 +317,8 @@ def _reachable(plan: Plan) -> list[tuple[str, int]]:
 
 def _hide(batch: Batch, hidden: Mapping[str, list[int]]) -> Batch:
     """A copy of the batch with some rows disconnected."""
-    parents = {}
-    for key, pointers in batch.parents.items():
+
+    def cut(key: ForeignKey, pointers: Tensor) -> Tensor:
         own, above = hidden.get(key.table), hidden.get(key.parent)
         if own or above:
             pointers = pointers.clone()
@@ -301,8 +326,14 @@ def _hide(batch: Batch, hidden: Mapping[str, list[int]]) -> Batch:
                 pointers[torch.tensor(own)] = -1
             if above:
                 pointers[torch.isin(pointers, torch.tensor(above))] = -1
-        parents[key] = pointers
-    return replace(batch, parents=parents)
+        return pointers
+
+    brought = batch.brought
+    return replace(
+        batch,
+        parents={key: cut(key, pointers) for key, pointers in batch.parents.items()},
+        brought=brought and {key: cut(key, pointers) for key, pointers in brought.items()},
+    )
 
 
 def _times(run: Run, plan: Plan, table: str) -> NDArray[Any] | None:
@@ -329,18 +360,21 @@ def _newest(run: Run, plan: Plan, table: str) -> pd.Timestamp | None:
 def _reasons(
     run: Run,
     plan: Plan,
-    spots: list[tuple[str, int]],
-    effect: Mapping[tuple[str, int], float],
-    seed: tuple[str, int],
+    spots: list[Spot],
+    effect: Mapping[Spot, float],
+    seed: Spot,
+    same: Mapping[Spot, list[Spot]],
 ) -> tuple[Reason, ...]:
     tables = run.prepared.db.table_dict
     number = {seed: -1} | {spot: i for i, spot in enumerate(spots)}
     hops = {name: rows.hop.tolist() for name, rows in plan.batch.tables.items()}
-    closer: dict[tuple[str, int], set[int]] = {}
-    for key, pointers in plan.batch.parents.items():
+    closer: dict[Spot, set[int]] = {}
+    for key, pointers in _pointers(plan.batch):
         for child, parent in enumerate(pointers[: plan.sizes[key.table]].tolist()):
-            ends = (key.table, child), (key.parent, parent)
-            if parent >= 0 and ends[0] in number and ends[1] in number:
+            if parent < 0:
+                continue
+            ends = same[key.table, child][0], same[key.parent, parent][0]
+            if ends[0] in number and ends[1] in number:
                 near, far = sorted(ends, key=lambda spot: (hops[spot[0]][spot[1]], spot))
                 if hops[near[0]][near[1]] < hops[far[0]][far[1]]:
                     closer.setdefault(far, set()).add(number[near])

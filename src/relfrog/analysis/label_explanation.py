@@ -31,7 +31,7 @@ def explain_past_labels(
     """The earlier labels behind a mean or a median; the effect of one is measured by hiding it."""
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
     limits = model.limits(seeds, None)
-    said = np.asarray(run.predict_seeds(seeds, None))
+    said = np.asarray(run.predict_seeds(seeds, None, alone=True))
     column = int(said[0].argmax()) if said.ndim > 1 and output is None else output
     prediction = float(said[0] if column is None else said[0, column])
     past, at = model.past, column or 0
@@ -75,7 +75,7 @@ def explain_past_labels(
 def explain_ranker(run: Run, model: Ranker, row: int, time: pd.Timestamp, most: int) -> Explanation:
     """What the first target of a list owes its place to."""
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
-    first = np.asarray(run.predict_seeds(seeds, None))[0, 0]
+    first = np.asarray(run.predict_seeds(seeds, None, alone=True))[0, 0]
     target = int(first[0])
     if target < 0:
         raise TaskError("nothing can be recommended at that time.")

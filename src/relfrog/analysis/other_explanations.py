@@ -58,7 +58,7 @@ def _explain_blend(run: Run, row: int, time: pd.Timestamp, rows: int) -> Explana
     weights, output = run.blend["weights"], None
     if len(run.model.members) > 1:  # what is likeliest to the blend may not be so to a member
         seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
-        said = np.asarray(run.predict_seeds(seeds, None))
+        said = np.asarray(run.predict_seeds(seeds, None, alone=True))
         output = None if said.ndim == 1 else int(said[0].argmax())
     found = {
         name: explain_row(run.member(name), row, time, rows=rows, output=output)
@@ -127,7 +127,7 @@ def _explain_by_tables(run: Run, row: int, time: pd.Timestamp, output: int | Non
     """What the prediction would be without each table: all that is known of any model."""
     prepared = run.prepared
     seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
-    said = np.asarray(run.predict_seeds(seeds, None))
+    said = np.asarray(run.predict_seeds(seeds, None, alone=True))
     which = int(said[0].argmax()) if said.ndim > 1 and output is None else output
     at = (0,) if which is None else (0, which)
     prediction, entity, shares = float(said[at]), prepared.task.entity_table, []
@@ -141,7 +141,9 @@ def _explain_by_tables(run: Run, row: int, time: pd.Timestamp, output: int | Non
         effect = None
         if table != entity:
             other = run_on(run, ChangedTask(prepared.opened, table))
-            effect = prediction - float(np.asarray(other.predict_seeds(seeds, None))[at])
+            effect = prediction - float(
+                np.asarray(other.predict_seeds(seeds, None, alone=True))[at]
+            )
         shares.append(TableShare(table, int(seen.sum()), newest, effect))
     answer = answer_words(run, which)
     return Explanation(

@@ -85,15 +85,21 @@ def rows_behind(
 def _counted(
     graph: RelationalGraph, batch: Any, name: str, reached: Any, seeds: NDArray[np.int64]
 ) -> pd.DataFrame:
+    from scipy import sparse
+
     reached = reached.tocsr()
     reached.eliminate_zeros()
+    # A row that was reached at several hops counts once.
+    table = batch.tables[name]
+    content = (reached.data, table.index.numpy()[reached.indices], reached.indptr)
+    reached = sparse.csr_matrix(content, shape=(reached.shape[0], len(table.rows)))
+    reached.sum_duplicates()
     rows = np.diff(reached.indptr)
     there = rows > 0
     newest = np.full(len(seeds), MISSING)
     times = graph.time(name)
     if times is not None and reached.nnz:
-        table = batch.tables[name]
-        moments = times[table.rows.numpy()[table.index.numpy()]][reached.indices]
+        moments = times[table.rows.numpy()][reached.indices]
         newest[there] = np.maximum.reduceat(moments, reached.indptr[:-1][there])
     return pd.DataFrame(
         {"seed": seeds[there], "table": name, "rows": rows[there], "newest": newest[there]}

@@ -59,6 +59,7 @@ def add_task(
     test: str | None = None,
     overwrite: bool = False,
     query: str | None = None,
+    classes: list[str] | None = None,
 ) -> AddedTask:
     """Add a prediction task to a dataset folder, after trying it on all splits.
 
@@ -92,6 +93,7 @@ def add_task(
         test: The task's own test time, likewise.
         overwrite: Whether to replace a task of this name.
         query: The question in words that the SQL was made from, to be kept beside it.
+        classes: Of several labels, what each of them is: names for columns of predictions.
 
     Raises:
         TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
@@ -135,6 +137,7 @@ def add_task(
         sql=sql,
         keys="source" if find_source_keys(opened) is not None else None,
         query=query,
+        classes=classes,
     )
     if TASK_KINDS[TYPES[type]].ranks:
         assert source is not None

@@ -71,6 +71,7 @@ class Task(Protocol):
         source_keys: the source's keys, where the SQL is written in them; else None.
         dst_entity_table: the table of the targets, for a recommendation; else empty.
         eval_k: the length of a list, for a recommendation; else 0.
+        classes: of several labels, what each of them is, where that is known.
     """
 
     dataset: Dataset
@@ -88,6 +89,7 @@ class Task(Protocol):
     source_keys: SourceKeys | None
     dst_entity_table: str
     eval_k: int
+    classes: tuple[str, ...]
 
     def get_table(
         self, split: str, mask_input_cols: bool | None = None, db: Database | None = None

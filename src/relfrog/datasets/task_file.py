@@ -29,7 +29,7 @@ _NOT_IN_FILE = ("longest_in_relbench", "relbench_agrees")
 #: Fields that RelBench does not have.
 _ADDED = (
     "val_timestamp", "test_timestamp", "train_from", "split_reason", "horizon", "keys", "labels",
-    "source_sql", "query",
+    "source_sql", "query", "classes",
 )  # fmt: skip
 
 
@@ -50,6 +50,7 @@ class TaskFile(TaskManifest):
             `labels.parquet`; None if the kind of the task says it.
         source_sql: The SQL, in a file only, where RelBench would make other labels of it.
         query: The question in words that the SQL was made from.
+        classes: Of several labels, what each of them is.
         horizon: The horizon, in a file only, where RelBench would find it longer than validation.
         longest_in_relbench: The longest horizon that RelBench takes; not in the file.
         relbench_agrees: Whether RelBench makes the same labels of the SQL, given the same splits;
@@ -64,6 +65,7 @@ class TaskFile(TaskManifest):
     labels: str | None = None
     source_sql: str | None = None
     query: str | None = None
+    classes: list[str] | None = None
     horizon: str | None = None
     longest_in_relbench: str | None = None
     relbench_agrees: bool = True

@@ -60,6 +60,7 @@ class _StoredLabels(BaseTask):
     dst_entity_table: str = ""
     eval_k: int = 0
     evaluator: str | None = None
+    classes: tuple[str, ...] = ()
     entity_table: str
     entity_col: str
     time_col: str
@@ -72,6 +73,7 @@ class _StoredLabels(BaseTask):
         self.name, self.kind, self.evaluator = manifest.name, manifest.kind, manifest.evaluator
         self.task_type = TaskType(manifest.task_type)
         self._folder = None if regenerate else folder
+        self.classes = tuple(map(str, manifest.classes or ()))
         first = manifest.train_from
         self.train_from = None if first is None else pd.Timestamp(first)
         self._labels_file = None if folder is None else manifest.labels_file(folder)

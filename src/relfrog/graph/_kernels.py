@@ -172,6 +172,8 @@ def split_by_table(
     per_second: float,
     outgoing: Ints,
     num_keys: Int,
+    brought: Ints,
+    unrolled: Int,
 ) -> tuple[Ints, ...]:
     """Turn what `walk` found into arrays per table and per foreign key, ordered by hop.
 
@@ -184,6 +186,7 @@ def split_by_table(
         index, group, age, hop: per occurrence, one table after the other.
         pointers: per foreign key the parents of all occurrences, one key after the other.
         seeds: positions among the occurrences of the seed table.
+        senders: as pointers, but to the parents that brought the occurrences; only if `unrolled`.
     """
     num_tables, num_hops = tables.shape[0], levels.shape[1] - 1
     total = levels[-1, -1] if levels.shape[0] else 0
@@ -232,16 +235,20 @@ def split_by_table(
                     first[key] = size
                     size += begin[table + 1] - begin[table]
     pointers = np.empty(size, np.int64)
+    senders = np.empty(size if unrolled else 0, np.int64)
     for i in range(total):
         table = records[nth(i), 1]
         for o in range(tables[nth(table), WIDTH]):
             parent = found[nth(i), nth(o)]
             to = first[nth(outgoing[nth(table), nth(o)])] + place[nth(i)]
             pointers[nth(to)] = place[nth(parent)] if parent >= 0 else -1
+            if unrolled:
+                parent = brought[nth(i), nth(o)]
+                senders[nth(to)] = place[nth(parent)] if parent >= 0 else -1
     where = np.empty(seeds.size, np.int64)
     for i in range(seeds.size):
         where[i] = place[seeds[i]]
-    return counts, distinct, rows, index, groups, age, hops, pointers, where
+    return counts, distinct, rows, index, groups, age, hops, pointers, where, senders
 
 
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -384,6 +391,28 @@ def children_of(
         else:
             high = middle
     return begin, low
+
+
+@inlined
+def visible_end(
+    low: Int, high: Int, cutoff: Int, first: Int, at: Int, children: Ints, times: Ints
+) -> Int:
+    """The end of those of children[low:high] that are visible: they stand in time order.
+
+    `cutoff` is the number of visible rows of their table, -1 where rows are not in time order;
+    their times begin at `first`.
+    """
+    left, right = low, high
+    if low < high and children[nth(high - 1)] < cutoff:  # often nothing is later
+        left = high
+    while left < right:
+        middle = (left + right) >> 1
+        child = children[nth(middle)]
+        if (child < cutoff) if cutoff >= 0 else (times[nth(first + child)] <= at):
+            left = middle + 1
+        else:
+            right = middle
+    return left
 
 
 @inlined
@@ -531,21 +560,11 @@ def find_visible_children(
             first = tables[nth(below), POINTERS] + keys[nth(key), COLUMN]
             width = tables[nth(below), WIDTH]
             low, high = children_of(row, low, high, first, width, parents, children)
-        # Children stand in time order: find the end of those that are visible.
         cutoff, first = cutoffs[nth(below)], tables[nth(below), TIMES]
-        left, right = low, high
-        if low < high and children[nth(high - 1)] < cutoff:  # often nothing is later
-            left = high
-        while left < right:
-            middle = (left + right) >> 1
-            child = children[nth(middle)]
-            if (child < cutoff) if cutoff >= 0 else (times[nth(first + child)] <= at):
-                left = middle + 1
-            else:
-                right = middle
-        for j in range(low + 16, min(left, low + 128), 16):
+        end = visible_end(low, high, cutoff, first, at, children, times)
+        for j in range(low + 16, min(end, low + 128), 16):
             prefetch(children, j)
-        ranges[nth(i), 0], ranges[nth(i), 1] = low, left
+        ranges[nth(i), 0], ranges[nth(i), 1] = low, end
 
 
 @compiled
@@ -576,10 +595,13 @@ def expand(
     count: Int,
     seen: Ints,
     chosen: Ints,
+    brought: Ints,
+    unrolled: Int,
 ) -> tuple[Int, Int, Int, Int]:
     """Add the parents and sampled children of the rows from `current` to `end`.
 
-    With `inner` >= 0 they bring parents only where one of them is before occurrence `inner`.
+    With `inner` >= 0 they bring parents only where one of them is before occurrence `inner`. If
+    `unrolled`, a child's parent is another occurrence than the one that brought the child.
 
     Stops early where memory runs out: arrays that could be replaced inside the loop would cost
     as much as the loop itself, so it is left to the caller to make room and to call again.
@@ -614,7 +636,7 @@ def expand(
         for o in range(tables[nth(table), WIDTH]):
             key = outgoing[nth(table), nth(o)]
             held = np.int64(-1)
-            if records[nth(current), 2] == key:
+            if not unrolled and records[nth(current), 2] == key:
                 held = np.int64(records[nth(current), 3])
             elif hop > 0 or is_visible(row, table, cutoffs, tables, times, at):
                 parent = np.int64(pointers[nth(current), nth(o)])
@@ -628,6 +650,8 @@ def expand(
                         records[nth(count), 2] = records[nth(count), 3] = -1
                         width = tables[nth(above), WIDTH]
                         prefetch(parents, tables[nth(above), POINTERS] + parent * width)
+                        if unrolled:
+                            brought[nth(count)] = -1
                         slots[nth(slot)] = held = count
                         count += 1
             pointers[nth(current), nth(o)] = held
@@ -672,8 +696,12 @@ def expand(
                     records[nth(count), 0], records[nth(count), 1] = child, below
                     records[nth(count), 2], records[nth(count), 3] = key, current
                     prefetch(parents, first + child * width)
+                    if unrolled:
+                        brought[nth(count)] = -1
                     slots[nth(slot)] = count
                     count += 1
+                if unrolled:
+                    brought[nth(slots[nth(slot)]), nth(keys[nth(key), COLUMN])] = current
         current += 1
     return current, reached, count, 0
 
@@ -698,21 +726,24 @@ def walk(
     whole: Int,
     strategy: Int,
     stream: np.uint64,
+    unrolled: Int,
     records: Ints,
     pointers: Ints,
     moments_found: Ints,
     ranges: Ints,
     slots: Ints,
-) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
+    brought: Ints,
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
     """Sample the subgraphs around the seeds, hop by hop, one group after the other.
 
-    A row joins a group once. Each row of hop h brings its visible parents and, up to the last
-    hop, `fanouts[h]` of its visible children per foreign key (-1: all). The rows of the last hop
-    still bring their parents, so that no match of a route around an inner row (within `whole`
-    hops) is cut in half; the rows found by that point to what is there already, and bring parents
-    only where an inner row needs them: as its grandparents, or because it is one of them. A seed
-    that is later than its own time is kept, for it was asked about, but what it refers to is not
-    looked at.
+    A row joins a group once; if `unrolled`, once at each hop at which it is reached, and the rows
+    of the last hop bring their parents, no more. Each row of hop h brings its visible parents and,
+    up to the last hop, `fanouts[h]` of its visible children per foreign key (-1: all). The rows of
+    the last hop still bring their parents, so that no match of a route around an inner row (within
+    `whole` hops) is cut in half; the rows found by that point to what is there already, and bring
+    parents only where an inner row needs them: as its grandparents, or because it is one of them. A
+    seed that is later than its own time is kept, for it was asked about, but what it refers to is
+    not looked at.
 
     Args:
         tables: of the graph, like the next five.
@@ -733,11 +764,13 @@ def walk(
         whole: hops within which rows have whole matches, at least hops - 1; hops + 1 for all rows.
         strategy: UNIFORM, LAST or EVENTS.
         stream: selects the random choices.
+        unrolled: whether rows occur at every hop at which they are reached.
         records: memory to write to, of any length; likewise the next four.
         pointers: likewise, as wide as the most foreign keys of a table.
         moments_found: likewise.
         ranges: likewise: where visible children are, their parent and their foreign key.
         slots: likewise.
+        brought: likewise, as wide as pointers.
 
     Returns:
         records: row, table, the key by which a parent brought it and that parent, or -1.
@@ -747,6 +780,8 @@ def walk(
         moments_found: the time of each occurrence. Shape [at least occurrences].
         ranges: scratch memory, grown to what was needed.
         slots: likewise.
+        brought: if `unrolled`, per occurrence and outgoing key the occurrence of the parent that
+            brought it, or -1. Shape [at least occurrences, most foreign keys].
         levels: where each hop of each group begins, and where its last one ends.
             Shape [groups, hops + 3].
         seeds: the occurrence of each seed. Shape [seeds].
@@ -778,6 +813,8 @@ def walk(
             bits += 1
         if count + room > records.shape[0]:
             records = grow_rows(records, count, count + room)
+        if unrolled and brought.shape[0] < records.shape[0]:
+            brought = grow_rows(brought, count, records.shape[0])
         if (1 << bits) > slots.size:
             slots = grow(slots, 0, 1 << bits)
         rehash(records, begin, begin, slots, bits, tables)
@@ -788,6 +825,8 @@ def walk(
             if slots[slot] < 0:
                 records[count, 0], records[count, 1] = row, seed_table
                 records[count, 2] = records[count, 3] = -1
+                if unrolled:
+                    brought[count] = -1
                 slots[slot] = count
                 count += 1
             seeds[i] = slots[slot]
@@ -801,6 +840,18 @@ def walk(
             limit = levels[group, whole + 1] if hop > hops and whole <= hops else -1
             # What the last hop has brought are parents of rows that may be inner ones themselves.
             inner = -1 if whole >= hops else limit
+            since = begin
+            if unrolled:
+                inner, since = -1, end
+                if hop <= hops:  # the next hop begins with no row
+                    rehash(records, end, end, slots, bits, tables)
+                else:
+                    if pointers.shape[0] < end:
+                        pointers = grow_rows(pointers, current, records.shape[0])
+                        moments_found = grow(moments_found, current, records.shape[0])
+                    pointers[current:end] = -1
+                    read_record_times(tables, times, records, current, end, moments_found)
+                    current = end
             while current < end:
                 if pointers.shape[0] < end:
                     pointers = grow_rows(pointers, current, records.shape[0])
@@ -821,19 +872,121 @@ def walk(
                     current, reached, count, room = expand(
                         tables, keys, parents, children, times, outgoing, incoming, visible_now, at,
                         choices, fanout, strategy, hop, inner, records, pointers, ranges,
-                        slots, bits, begin, current, end, reached, count, seen, chosen,
+                        slots, bits, since, current, end, reached, count, seen, chosen, brought,
+                        unrolled,
                     )  # fmt: skip
                     if current < end:
                         if count + room > records.shape[0]:
                             records = grow_rows(records, count, count + room)
-                        if count + room - begin > (1 << bits) >> 1:
-                            while (1 << bits) < 4 * (count + room - begin):
+                            if unrolled:
+                                brought = grow_rows(brought, count, records.shape[0])
+                        if count + room - since > (1 << bits) >> 1:
+                            while (1 << bits) < 4 * (count + room - since):
                                 bits += 1
                             if (1 << bits) > slots.size:
                                 slots = grow(slots, 0, 1 << bits)
-                            rehash(records, begin, count, slots, bits, tables)
+                            rehash(records, since, count, slots, bits, tables)
                 read_record_times(tables, times, records, level, end, moments_found)
                 if hop > hops:  # what these brought along is brought along as well
                     end, inner = count, limit
         levels[group, hops + 2] = count
-    return records, pointers, moments_found, ranges, slots, levels, seeds
+    return records, pointers, moments_found, ranges, slots, brought, levels, seeds
+
+
+@compiled
+def latest_children(
+    tables: Ints,
+    keys: Ints,
+    parents: Ints,
+    children: Ints,
+    blocks: Ints,
+    times: Ints,
+    cutoffs: Ints,
+    moments: Ints,
+    key: Int,
+    rows: Ints,
+    groups: Ints,
+    fanout: Int,
+    strategy: Int,
+) -> tuple[Ints, Ints]:
+    """The children that each row takes by one foreign key; LAST or EVENTS, as `expand` does.
+
+    Args:
+        tables: of the graph, like the next five.
+        keys: of the graph.
+        parents: of the graph.
+        children: of the graph.
+        blocks: of the graph.
+        times: of the graph.
+        cutoffs: visible rows per time and table, -1 where rows are not in time order.
+        moments: the times.
+        key: number of the foreign key.
+        rows: rows of its parent table. Shape [rows].
+        groups: which of the times each row is seen at. Shape [rows].
+        fanout: the most children of a row; -1 for all.
+        strategy: LAST or EVENTS.
+
+    Returns:
+        begin: where the children of each row begin. Shape [rows + 1].
+        found: the children, from the earliest to the latest. Shape [children].
+    """
+    below, shift = keys[key, CHILD], keys[key, SHIFT]
+    pointers, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+    dated = tables[below, TIMES]
+    ranges = np.zeros((rows.size, 2), np.int64)
+    begin = np.zeros(rows.size + 1, np.int64)
+    for i in range(rows.size if keys[key, NUM_CHILDREN] > 0 else 0):
+        block = keys[key, BLOCKS] + (rows[i] >> shift)
+        low = keys[key, CHILDREN] + np.int64(blocks[block])
+        high = keys[key, CHILDREN] + np.int64(blocks[block + 1])
+        if shift > 0:
+            low, high = children_of(rows[i], low, high, pointers, width, parents, children)
+        cutoff, at = cutoffs[groups[i], below], moments[groups[i]]
+        high = visible_end(low, high, cutoff, dated, at, children, times)
+        ranges[i, 0], ranges[i, 1] = low, high
+        begin[i + 1] = high - low if fanout < 0 else min(high - low, fanout)
+    for i in range(rows.size):
+        begin[i + 1] += begin[i]
+    found = np.empty(begin[-1], np.int64)
+    most = max(fanout, np.int64(1))
+    chosen, seen = np.empty(most, np.int64), np.full(2 * most, -1, np.int64)
+    for i in range(rows.size):
+        low, high, taken = ranges[i, 0], ranges[i, 1], begin[i + 1] - begin[i]
+        if taken < high - low and strategy == EVENTS and dated >= 0 and taken > 0:
+            spread_over_events(low, high, dated, taken, children, times, seen, chosen)
+            for j in range(taken):
+                found[begin[i] + j] = children[low + chosen[j]]
+        else:
+            for j in range(taken):
+                found[begin[i] + j] = children[high - taken + j]
+    return begin, found
+
+
+@compiled
+def visible_parents(
+    tables: Ints,
+    keys: Ints,
+    parents: Ints,
+    times: Ints,
+    cutoffs: Ints,
+    moments: Ints,
+    key: Int,
+    rows: Ints,
+    groups: Ints,
+) -> Ints:
+    """The parent of each row by one foreign key; -1 where there is none or it is not visible.
+
+    Args are those of `latest_children`, with rows of the child table. Shape [rows].
+    """
+    below, above = keys[key, CHILD], keys[key, PARENT]
+    first, width = tables[below, POINTERS] + keys[key, COLUMN], tables[below, WIDTH]
+    found = np.empty(rows.size, np.int64)
+    for i in range(rows.size):
+        parent = np.int64(parents[first + rows[i] * width])
+        group = groups[i]
+        if parent >= 0 and not is_visible(
+            parent, above, cutoffs[group], tables, times, moments[group]
+        ):
+            parent = np.int64(-1)
+        found[i] = parent
+    return found

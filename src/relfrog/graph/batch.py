@@ -86,6 +86,9 @@ class Batch:
             [groups].
         group_lags: seconds from the cutoff of each subgraph to its time; positive if the database
             ends before the seeds' time. float64, shape [groups].
+        brought: of an unrolled past, where a row occurs at every hop at which it is reached: the
+            position of the parent that brought each child occurrence, which is one hop closer to
+            the seed, while `parents` are one hop further out. Otherwise None.
     """
 
     tables: Mapping[str, SampledRows]
@@ -96,6 +99,7 @@ class Batch:
     seed_ids: Tensor
     group_times: Tensor
     group_lags: Tensor
+    brought: Mapping[ForeignKey, Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -113,7 +117,9 @@ class Batch:
         Returns:
             Positions among the occurrences of the three tables. int64, shape [matches] each.
         """
-        return route.match(self.parents)
+        if self.brought is None:
+            return route.match(self.parents)
+        return route.match_directed(self.brought, self.parents)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
         """Copy to a device."""
@@ -123,6 +129,12 @@ class Batch:
             parents={
                 key: pointers.to(device, non_blocking=non_blocking)
                 for key, pointers in self.parents.items()
+            },
+            brought=None
+            if self.brought is None
+            else {
+                key: pointers.to(device, non_blocking=non_blocking)
+                for key, pointers in self.brought.items()
             },
             **{
                 name: getattr(self, name).to(device, non_blocking=non_blocking)

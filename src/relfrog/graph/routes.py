@@ -68,6 +68,25 @@ class Route:
         """
         return self.paradigm.match(self, parents)
 
+    def match_directed(
+        self, up: Mapping[ForeignKey, Any], down: Mapping[ForeignKey, Any]
+    ) -> Matches:
+        """All matches, where children may send to another parent than the one they receive from.
+
+        Args:
+            up: the parent that each row sends to, -1 for none.
+            down: the parent that each row receives from, -1 for none.
+        """
+        first, second = self.paradigm.arrows
+        assert self.first != self.second or first == second, "a key both ways"
+        return self.match(
+            {
+                **down,
+                self.first: (up if first.forward else down)[self.first],
+                self.second: (up if second.forward else down)[self.second],
+            }
+        )
+
     def __str__(self) -> str:
         u, v, w = self.tables
         left = self.paradigm.arrows[0].text(self.first, self.parallel[0])

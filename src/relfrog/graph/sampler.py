@@ -6,7 +6,8 @@ that existed at that time, and returns them as a `Batch`.
 The children drawn for a row depend only on the random seed, the epoch, the seed's time, the row and
 the number of its visible children: not on the number of workers, and not on later rows. So
 evaluation always sees the same subgraphs, and changing the future changes no batch. Other seeds
-matter only in a shared subgraph, where one may bring a row closer and so add more of its children.
+matter only in a shared subgraph, where one may bring a row closer and so add more of its children,
+unless the past is unrolled.
 """
 
 from __future__ import annotations
@@ -95,6 +96,11 @@ class TemporalSampler:
         whole: number of hops within which a batch holds everything that a row's matches depend on,
             see `Batch`: as many as the layers compute. At least, and by default, one less than the
             number of fan-outs.
+        unrolled: whether a row occurs at every hop at which it is reached. If not, it occurs once,
+            has the children of the hop at which it was reached first, and receives from all of
+            them that are there, whoever brought them: the seed itself or, in a shared subgraph,
+            another one. Unrolled, it has the children that it takes at each hop, and is the same
+            for every seed of a time.
     """
 
     graph: RelationalGraph
@@ -105,6 +111,7 @@ class TemporalSampler:
     seed: int = 0
     routes: tuple[Route, ...] | None = None
     whole: int = 0
+    unrolled: bool = False
 
     def __post_init__(self) -> None:
         if self.table not in self.graph.num_rows:
@@ -112,10 +119,13 @@ class TemporalSampler:
             raise UsageError(f"sampler: there is no table {self.table!r}. The graph has {known}.")
         if any(fanout < -1 for fanout in self.fanouts) or len(self.fanouts) > 100:
             raise UsageError(f"sampler: fan-outs must be -1 or more (got {list(self.fanouts)}).")
-        object.__setattr__(self, "fanouts", tuple(int(fanout) for fanout in self.fanouts))
+        object.__setattr__(self, "mode", Mode(self.mode))
+        fanouts = [int(fanout) for fanout in self.fanouts]
+        if self.unrolled:  # parents and grandparents of the farthest rows are hops of their own
+            fanouts += [0] * (self.whole + 1 - len(fanouts))
+        object.__setattr__(self, "fanouts", tuple(fanouts))
         hops = len(self.fanouts)
         object.__setattr__(self, "whole", min(max(self.whole, hops - 1), hops + 1))
-        object.__setattr__(self, "mode", Mode(self.mode))
         object.__setattr__(self, "strategy", Strategy(self.strategy))
         if self.routes is None:
             object.__setattr__(self, "routes", find_routes(self.graph.foreign_keys))
@@ -242,16 +252,18 @@ class TemporalSampler:
             np.empty(0, np.int64),
             np.empty((0, 4), np.int64),
             np.empty(0, np.int32),
+            np.empty((0, outgoing.shape[1]), np.int32),
         ]
         *memory, levels, found = walk(
             graph.tables, graph.keys, graph.parents, graph.children, graph.blocks, graph.times,
             outgoing, incoming, graph.table_number[self.table], rows, groups, moments,
             self._cutoffs(moments), group_moments, np.array(self.fanouts, np.int64),
-            self.whole, STRATEGIES.index(self.strategy), stream, *memory,
+            self.whole, STRATEGIES.index(self.strategy), stream, int(self.unrolled), *memory,
         )  # fmt: skip
         arrays = _kernels.split_by_table(
             memory[0], memory[1], memory[2], levels, found, ends, graph.tables,
-            float(PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys),
+            float(PER_SECOND[graph.unit]), outgoing, len(graph.foreign_keys), memory[5],
+            int(self.unrolled),
         )  # fmt: skip
         self._scratch.memory = memory
         return self._batch(arrays, group_times, lags, order, seed_ids)
@@ -265,7 +277,7 @@ class TemporalSampler:
         seed_ids: NDArray[np.int64],
     ) -> Batch:
         counts, distinct = arrays[0].tolist(), arrays[1].tolist()
-        rows, index, group, age, hop, pointers, seeds = arrays[2:]
+        rows, index, group, age, hop, pointers, seeds, senders = arrays[2:]
         # Sliced by NumPy, which is faster than PyTorch for many small parts.
         tensor = torch.from_numpy
         tables: dict[str, SampledRows] = {}
@@ -285,15 +297,19 @@ class TemporalSampler:
             )
             at = end
         parents: dict[ForeignKey, Tensor] = {}
+        brought: dict[ForeignKey, Tensor] = {}
         at = 0
         for key, number in zip(
             self.graph.foreign_keys, self.graph.keys[:, _kernels.CHILD].tolist(), strict=True
         ):
             parents[key] = tensor(pointers[at : at + sizes[number]])
+            if self.unrolled:
+                brought[key] = tensor(senders[at : at + sizes[number]])
             at += sizes[number]
         if order is not None:
             seeds[order] = seeds.copy()
         return Batch(
             tables, parents, self.routes or (), self.table, tensor(seeds),
             tensor(seed_ids), tensor(group_times), tensor(lags),
+            brought if self.unrolled else None,
         )  # fmt: skip

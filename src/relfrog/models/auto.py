@@ -7,7 +7,7 @@ validation scores of all members. All members share one opened task.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -240,10 +240,17 @@ class AutoModel(Model):
             if request is None:
                 return best.predict_once(seeds, cutoff)
             return best.predict(seeds, cutoff, request)
-        parts = [
-            self._weights[name] * model.predict_once(seeds, cutoff)
-            for name, model in self.members.items()
-        ]
+        return self._blended(lambda model: model.predict_once(seeds, cutoff))
+
+    def predict_alone(self, seeds: Seeds, request: ListRequest | None = None) -> NDArray[Any]:
+        """As `predict`, for each seed as if no other were asked about; see `Model`."""
+        if self.kind.ranks:
+            return next(iter(self.members.values())).predict_alone(seeds, request)
+        return self._blended(lambda model: model.predict_alone(seeds))
+
+    def _blended(self, predicted: Callable[[Model], NDArray[Any]]) -> NDArray[Any]:
+        """The weighted mean of what the members predict."""
+        parts = [self._weights[name] * predicted(model) for name, model in self.members.items()]
         return np.asarray(np.sum(parts, axis=0))
 
 

@@ -134,6 +134,14 @@ class Model(ABC):
             request: for a recommendation, length and content of the lists.
         """
 
+    def predict_alone(self, seeds: Seeds, request: ListRequest | None = None) -> NDArray[Any]:
+        """As `predict`, at each seed's own time, for each seed as if no other were asked about.
+
+        Scores are computed as models are trained, which for a network may mean that seeds of a
+        batch share a sampled past. Whoever asks about an entity gets the same answer each time.
+        """
+        return self.predict(seeds, None, request)
+
     def predict_once(self, seeds: Seeds, cutoff: pd.Timestamp | None) -> NDArray[Any]:
         """As `predict`, and remembered where these are all seeds of a split.
 

@@ -28,6 +28,7 @@ from relfrog.support.threads import thread_limit
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.inference import predict_seeds
+from relfrog.training.layerwise import LayerwiseInference, is_layerwise
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 from relfrog.training.trainer import Trainer
@@ -206,6 +207,17 @@ class NetworkModel(Model):
         answers = np.empty_like(found)
         answers[order] = found
         return answers
+
+    def predict_alone(self, seeds: Seeds, request: ListRequest | None = None) -> NDArray[Any]:
+        """Predict layer by layer, where that is the same for each seed alone; see `Model`."""
+        loader = self.prepared.loader(seeds, alone=True)
+        if request is not None or not is_layerwise(self.network, loader.sampler):
+            return self.predict(seeds, None, request)
+        inference = LayerwiseInference(
+            self.network, loader.sampler, self.features, torch.device(self.device)
+        )
+        with thread_limit(self.prepared.config.threads):
+            return inference.predict(np.asarray(loader.rows), loader.times)
 
     def roles(self) -> list[dict[str, Any]]:
         """The average gate of each route, and the lowest that it could be by now if learned."""

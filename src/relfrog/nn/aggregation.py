@@ -15,6 +15,7 @@ from relfrog.support.jit import compiled
 __all__ = [
     "AggregateCache",
     "Aggregation",
+    "add_aggregate",
     "add_product",
     "aggregate",
     "first",
@@ -142,6 +143,16 @@ def _products(x: Tensor, of_x: Tensor, y: Tensor, of_y: Tensor, begin: Tensor) -
 
 
 @compiled
+def _add_rows(x: Any, source: Any, begin: Any, total: Any) -> None:
+    """total[i] += x[source of i], for links of which each target has one at most."""
+    for i in range(len(total)):
+        if begin[i] < begin[i + 1]:
+            row, sum_ = x[source[begin[i]]], total[i]
+            for c in range(len(sum_)):
+                sum_[c] += row[c]
+
+
+@compiled
 def _sum_products(x: Any, of_x: Any, y: Any, of_y: Any, begin: Any, out: Any) -> None:
     """`_products` without intermediate copies."""
     for i in range(len(out)):
@@ -151,6 +162,20 @@ def _sum_products(x: Any, of_x: Any, y: Any, of_y: Any, begin: Any, out: Any) ->
             left, right = x[of_x[link]], y[of_y[link]]
             for c in range(len(total)):
                 total[c] += left[c] * right[c]
+
+
+def add_aggregate(total: Tensor, x: Tensor, links: Links, how: Aggregation) -> Tensor:
+    """Add `aggregate` to `total`, in place.
+
+    Shapes: total [targets, c], x [sources or more, c] -> [targets, c].
+    """
+    quick = x.device.type == "cpu" and x.dtype == total.dtype and not torch.is_grad_enabled()
+    if quick and how is not Aggregation.MAX and links.single and len(links):
+        # A sum or a mean of one row is the row: nothing to divide, and no copy to add.
+        arrays = (x.contiguous(), links.source, links.begin, total)
+        _add_rows(*(array.numpy() for array in arrays))
+        return total
+    return total.add_(aggregate(x, links, how))
 
 
 def first(x: Tensor, count: int) -> Tensor:

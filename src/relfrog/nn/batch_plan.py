@@ -70,6 +70,11 @@ class Links:
         """Links per target. float32, shape [targets]."""
         return self.begin.diff().float()
 
+    @cached_property
+    def single(self) -> bool:
+        """Whether each target has one link at most, as a child has one parent."""
+        return len(self) <= self.targets and bool((self.begin.diff() <= 1).all())
+
     def to(self, device: torch.device | str) -> Links:
         """Copy to a device."""
         return Links(
@@ -107,6 +112,27 @@ class LayerPlan:
     down: Mapping[ForeignKey, Links]
     routes: Mapping[Route, RouteLinks]
 
+    def to(self, device: torch.device | str) -> LayerPlan:
+        """Copy to a device."""
+        if torch.device(device).type == "cpu":
+            return self
+        moved: dict[int, Links] = {}  # shared links stay shared
+
+        def move(links: Links) -> Links:
+            if id(links) not in moved:
+                moved[id(links)] = links.to(device)
+            return moved[id(links)]
+
+        return replace(
+            self,
+            up={key: move(links) for key, links in self.up.items()},
+            down={key: move(links) for key, links in self.down.items()},
+            routes={
+                route: RouteLinks(move(links.u), move(links.v))
+                for route, links in self.routes.items()
+            },
+        )
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -126,26 +152,9 @@ class Plan:
         """Copy to a device."""
         if torch.device(device).type == "cpu":
             return self
-        moved: dict[int, Links] = {}  # shared links stay shared
-
-        def move(links: Links) -> Links:
-            if id(links) not in moved:
-                moved[id(links)] = links.to(device)
-            return moved[id(links)]
-
-        layers = tuple(
-            replace(
-                layer,
-                up={key: move(links) for key, links in layer.up.items()},
-                down={key: move(links) for key, links in layer.down.items()},
-                routes={
-                    route: RouteLinks(move(links.u), move(links.v))
-                    for route, links in layer.routes.items()
-                },
-            )
-            for layer in self.layers
+        return replace(
+            self, batch=self.batch.to(device), layers=tuple(one.to(device) for one in self.layers)
         )
-        return replace(self, batch=self.batch.to(device), layers=layers)
 
 
 @compiled
@@ -182,6 +191,44 @@ def _reach(routes: Iterable[Route]) -> int:
     return 2 if tuple(routes) else 1
 
 
+def _directions(batch: Batch) -> tuple[dict[ForeignKey, Ints], dict[ForeignKey, Ints]]:
+    """The parent that each child sends to, and the one that it receives from; -1 for none."""
+    pointers = {key: values.numpy() for key, values in batch.parents.items()}
+    if batch.brought is not None:
+        return {key: values.numpy() for key, values in batch.brought.items()}, pointers
+    hops = {name: rows.hop.numpy() for name, rows in batch.tables.items()}
+    unseen = {name: np.zeros(len(hop), bool) for name, hop in hops.items()}
+    unseen[batch.seed_table][batch.seeds[batch.hidden()].numpy()] = True
+    up, down = {}, {}
+    for key, pointer in pointers.items():
+        known = pointer >= 0
+        near, there = np.zeros((2, len(pointer)), bool)
+        near[known] = hops[key.table][known] <= hops[key.parent][pointer[known]] + 1
+        there[known] = ~unseen[key.parent][pointer[known]]
+        up[key], down[key] = np.where(near, pointer, -1), np.where(there, pointer, -1)
+    return up, down
+
+
+def _matches(
+    batch: Batch, route: Route, up: Mapping[ForeignKey, Ints], down: Mapping[ForeignKey, Ints]
+) -> tuple[Ints, Ints, Ints]:
+    """The matches of a route along which all of its rows send."""
+    u, v, w = (np.asarray(part) for part in batch.matches(route))
+    keep = np.ones(len(u), bool)
+    for key, arrow, ends in (
+        (route.first, route.paradigm.arrows[0], (u, v)),
+        (route.second, route.paradigm.arrows[1], (v, w)),
+    ):
+        # The child is the sender, or the receiver.
+        keep &= up[key][ends[0]] >= 0 if arrow.forward else down[key][ends[1]] >= 0
+    return (u, v, w) if keep.all() else (u[keep], v[keep], w[keep])
+
+
+def _within(pointers: Ints, count: int) -> NDArray[np.bool_]:
+    """Which pointers point to one of the first `count` rows."""
+    return (pointers >= 0) & (pointers < count)
+
+
 def make_plan(
     batch: Batch,
     layers: int,
@@ -209,41 +256,15 @@ def make_plan(
     """
     routes = tuple(routes)
     reach = _reach(routes)
-    hops = {name: rows.hop.numpy() for name, rows in batch.tables.items()}
-    pointers = {key: values.numpy() for key, values in batch.parents.items()}
+    up_to, down_from = _directions(batch)
 
     def within(radius: int) -> dict[str, int]:
         if not trim:
             return {name: len(rows) for name, rows in batch.tables.items()}
         return {name: rows.within(radius) for name, rows in batch.tables.items()}
 
-    unseen = {name: np.zeros(len(hop), bool) for name, hop in hops.items()}
-    unseen[batch.seed_table][batch.seeds[batch.hidden()].numpy()] = True
-    nearby, seen = {}, {}  # masks: child sends to its parent, parent sends to its child
-    for key, pointer in pointers.items():
-        known = pointer >= 0
-        near, there = np.zeros((2, len(pointer)), bool)
-        near[known] = hops[key.table][known] <= hops[key.parent][pointer[known]] + 1
-        there[known] = ~unseen[key.parent][pointer[known]]
-        nearby[key], seen[key] = near, there
-
-    matches = {}
-    for route in routes:
-        u, v, w = (np.asarray(part) for part in route.match(pointers))
-        keep = np.ones(len(u), bool)
-        for key, forward, ends in (
-            (route.first, route.paradigm.arrows[0].forward, (u, v)),
-            (route.second, route.paradigm.arrows[1].forward, (v, w)),
-        ):
-            if forward:  # the sender is the child
-                keep &= nearby[key][ends[0]]
-            else:
-                keep &= seen[key][ends[1]]
-        if not keep.all():
-            u, v, w = u[keep], v[keep], w[keep]
-        matches[route] = u, v, w
-
-    used = tuple(pointers if keys is None else keys)
+    matches = {route: _matches(batch, route, up_to, down_from) for route in routes}
+    used = tuple(batch.parents if keys is None else keys)
 
     def read_by(targets: Mapping[str, int]) -> dict[str, int]:
         """How many rows of each table a layer reads to compute its targets."""
@@ -253,9 +274,8 @@ def make_plan(
             counts[name] = max(counts[name], int(positions.max(initial=-1)) + 1)
 
         for key in used:
-            read(key.table, np.flatnonzero(nearby[key] & (pointers[key] < targets[key.parent])))
-            sends = seen[key][: targets[key.table]]
-            read(key.parent, pointers[key][: targets[key.table]][sends])
+            read(key.table, np.flatnonzero(_within(up_to[key], targets[key.parent])))
+            read(key.parent, down_from[key][: targets[key.table]])
         for route, (u, v, w) in matches.items():
             chosen = w < targets[route.tables[2]]
             read(route.tables[0], u[chosen])
@@ -276,11 +296,12 @@ def make_plan(
         sources, targets = needed[layer - 1 : layer + 1]
         up, down, pairs = {}, {}, {}
         for key in used:
-            pointer = pointers[key]
-            children = np.flatnonzero(nearby[key] & (pointer < targets[key.parent]))
+            pointer = up_to[key]
+            children = np.flatnonzero(_within(pointer, targets[key.parent]))
             up[key] = link(children, pointer[children], sources[key.table], targets[key.parent])
             pairs[key, True] = children, pointer[children], up[key]
-            children = np.flatnonzero(seen[key][: targets[key.table]])
+            pointer = down_from[key]
+            children = np.flatnonzero(pointer[: targets[key.table]] >= 0)
             down[key] = link(pointer[children], children, sources[key.parent], targets[key.table])
             pairs[key, False] = pointer[children], children, down[key]
         linked = {}

@@ -182,7 +182,10 @@ class Recency(nn.Module):
 
     def forward(self, parts: Tensor) -> Tensor:
         """Weights of rows."""
-        return self.rate(parts).clamp(self.LEAST, -self.LEAST).exp()
+        rate = self.rate(parts)
+        if not torch.is_grad_enabled():
+            return rate.clamp_(self.LEAST, -self.LEAST).exp_()
+        return rate.clamp(self.LEAST, -self.LEAST).exp()
 
 
 class TimeEncoder(nn.Module):

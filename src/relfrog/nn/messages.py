@@ -13,6 +13,7 @@ from relfrog.graph.routes import Completion, CoOccurrence, Paradigm
 from relfrog.nn.aggregation import (
     AggregateCache,
     Aggregation,
+    add_aggregate,
     add_product,
     aggregate,
     first,
@@ -41,7 +42,7 @@ def _add_projected(
     """
     if how is not Aggregation.MAX and links.sources < links.targets:
         projected = nn.functional.linear(first(x, links.sources), project.weight)
-        return total.add_(aggregate(projected, links, how))
+        return add_aggregate(total, projected, links, how)
     return add_product(total, aggregate(x, links, how, cache), project.weight)
 
 

@@ -172,18 +172,16 @@ class Network(nn.Module):
         # otherwise: a network trained on fresh data cannot interpret rows that are all years old.
         ends = seconds - batch.group_lags if self.ages_from == "cutoff" else seconds
         h = {}
-        for name, encoder, times in zip(self.tables, self.encoders, self.times, strict=True):
+        for name in self.tables:
             rows, count = batch.tables[name], plan.sizes[name]
             chosen, index = rows.rows, rows.index[:count]
             if count < len(rows):
                 used, index = index.unique(return_inverse=True)
                 chosen = chosen[used]
-            own = encoder(features[name], chosen)
-            spans = None
-            if times.moments is not None:
-                moments = features[name].moments.index_select(0, chosen)[index]
-                spans = ends[rows.group[:count].long()].unsqueeze(1) - moments
-            h[name] = times(own.index_select(0, index), ages.get(name), spans)
+            group = rows.group[:count].long()
+            h[name] = self.encode_rows(
+                name, features[name], chosen, index, ages.get(name), ends[group]
+            )
         x, rows = h[self.seed_table], batch.tables[self.seed_table]
         hidden = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         hidden[batch.seeds] = batch.hidden()
@@ -191,6 +189,37 @@ class Network(nn.Module):
             x, rows.group[: len(x)].long(), hidden, seconds, batch.group_lags, batch.seeds
         )
         return h
+
+    def encode_rows(
+        self,
+        name: str,
+        features: Features,
+        rows: Tensor,
+        index: Tensor | None,
+        ages: Tensor | None,
+        ends: Tensor,
+    ) -> Tensor:
+        """Embeddings of occurrences of rows, without the context of the seed.
+
+        Args:
+            name: the table.
+            features: its columns.
+            rows: distinct rows. Shape [distinct].
+            index: which of them each occurrence is; None if each occurs once, in order. Shape
+                [occurrences].
+            ages: `age_parts` of the occurrences, if the table has times.
+            ends: cut-off that each occurrence is seen at, in seconds. Shape [occurrences].
+        """
+        number = self.tables.index(name)
+        times = self.times[number]
+        assert isinstance(times, TimeEncoder)
+        own = self.encoders[number](features, rows)
+        moments = None if times.moments is None else features.moments.index_select(0, rows)
+        if index is not None:
+            own = own.index_select(0, index)
+            moments = None if moments is None else moments[index]
+        spans = None if moments is None else ends.unsqueeze(1) - moments
+        return times(own, ages, spans)
 
 
 def dependency_pairs(

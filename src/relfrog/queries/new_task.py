@@ -126,6 +126,7 @@ def add_query_tasks(
             about["k"] = question.query.rank
         else:
             about |= {"entity": entity, "label": compiled.label}
+            about["classes"] = [str(value) for value in plan.classes] or None
         added.append(new_task.add_task(dataset, own, compiled.sql, **about))
     return added
 

@@ -137,6 +137,6 @@ def _match(item: Match, inner: Callable[[Expression], Node]) -> Node:
     if item.operator == "LIKE":
         return exp.Like(this=value, expression=pattern)
     function = _FUNCTIONS[item.operator]
-    if isinstance(item.value, Aggregation):
+    if isinstance(item.value, Aggregation) and item.value.function == "LIST_DISTINCT":
         function = "list_contains"
     return exp.Anonymous(this=function, expressions=[value, pattern])

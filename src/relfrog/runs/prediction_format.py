@@ -72,7 +72,11 @@ class EntityFormat:
         frame = keys.reset_index(drop=True)
         taken = {str(column).lower() for column in frame}
         columns = HEADS[prepared.kind].columns(labels, predicted)
+        names = prepared.task.classes
         for name, values in {"time": seeds.times.to_numpy(), **columns, **beside}.items():
+            what, _, number = name.rpartition("_")
+            if names and what and number.isdecimal() and int(number) < len(names):
+                name = f"{what}_{names[int(number)]}"
             frame[free_name(name, taken)] = values
         return frame
 

@@ -187,7 +187,7 @@ class Run:
         """Answers for some seeds, as a table."""
         form = PREDICTION_FORMATS[self.about["task_type"]]
         request = form.request(self.prepared, seeds, k, targets, exclude_known)
-        predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request))
+        predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request, alone=True))
         more = self.postprocessing.columns(predicted)
         return form.frame(self.prepared, self.about["labels"], keys, seeds, predicted, more)
 
@@ -338,9 +338,15 @@ class Run:
         return read_blend(self.folder)
 
     def predict_seeds(
-        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
-    ) -> NDArray[Any]:
-        """Raw predictions as the metrics want them; see `relfrog.models.Model.predict`."""
+        self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None, *,
+        alone: bool = False,
+    ) -> NDArray[Any]:  # fmt: skip
+        """Raw predictions as the metrics want them; see `relfrog.models.Model.predict`.
+
+        With `alone`, for each seed as if no other were asked about, and no cut-off.
+        """
+        if alone:
+            return self.model.predict_alone(seeds, request)
         if request is None:
             return self.model.predict_once(seeds, cutoff)
         return self.model.predict(seeds, cutoff, request)

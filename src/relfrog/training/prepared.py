@@ -184,6 +184,7 @@ class Prepared:
         *,
         cutoff: pd.Timestamp | None = None,
         staleness: float = 0.0,
+        alone: bool = False,
         every_row: bool | None = None,
         batch_size: int | None = None,
     ) -> Loader:
@@ -193,6 +194,8 @@ class Prepared:
             seeds: the seeds to iterate over.
             cutoff: where the database ends for all seeds; by default at each seed's own time.
             staleness: see `Loader`.
+            alone: whether what is sampled for a seed must not depend on other seeds, as in
+                predictions; with strategy "uniform" or for a recommendation, as in training.
             every_row: whether all rows pass through all layers, not only those that the seeds
                 depend on; by default as the settings say.
             batch_size: seeds of a batch; by default as the settings say.
@@ -207,8 +210,10 @@ class Prepared:
             whole = hops + 1  # every layer computes all rows, so all of them have to be complete
         sampler = TemporalSampler(
             self.graph, self.task.entity_table, halving(config.neighbors, hops),
-            mode=config.sharing, strategy=config.strategy, seed=config.seed, routes=self.routes,
-            whole=whole,
+            mode="separate" if config.sharing == "separate" else "shared",
+            strategy=config.strategy, seed=config.seed, routes=self.routes, whole=whole,
+            unrolled=config.sharing == "unrolled"
+            or (alone and config.strategy != "uniform" and target_table is None),
         )  # fmt: skip
         return Loader(
             sampler, seeds.rows, seeds.times, batch_size or config.batch_size,
