@@ -168,10 +168,6 @@ def _frame(path: Path) -> pd.DataFrame:
     try:
         table = read_arrow(path)
         table.validate(full=True)
-        if any(
-            pa.types.is_list(kind) or pa.types.is_large_list(kind) for kind in table.schema.types
-        ):
-            return _with_lists(table)
         with _connection().cursor() as connection:
             show(connection, "labels", table)
             frame: pd.DataFrame = connection.execute("SELECT * FROM labels").df()
