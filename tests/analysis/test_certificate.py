@@ -23,7 +23,6 @@ from relfrog.analysis.certificate import WAYS
 from relfrog.datasets import source_keys
 from relfrog.errors import RunError
 from relfrog.graph import _kernels
-from relfrog.graph.sampler import TemporalSampler
 from relfrog.kinds import MODELS
 from small_store import QUICK, TASKS, TEST, VAL, fit
 
@@ -287,11 +286,12 @@ def test_the_command_takes_the_number_of_times(
 
 @pytest.mark.slow
 def test_a_leak_is_found(run: relfrog.Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def a_month_ahead(sampler: TemporalSampler, moments: np.ndarray) -> np.ndarray:
-        later = moments + 30 * 86_400 * 1_000_000
-        return _kernels.count_visible(sampler.graph.tables, sampler.graph.times, later)
+    visible = _kernels.count_visible
 
-    monkeypatch.setattr(TemporalSampler, "_cutoffs", a_month_ahead)
+    def a_month_ahead(tables: np.ndarray, times: np.ndarray, moments: np.ndarray) -> np.ndarray:
+        return visible(tables, times, moments + 30 * 86_400 * 1_000_000)
+
+    monkeypatch.setattr(_kernels, "count_visible", a_month_ahead)
     leaking = certify(load_run(run.folder))
     leaking.predict(TEST)
     about = leaking.certificate.about
