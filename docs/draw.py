@@ -176,6 +176,7 @@ LAYERS = {
     "support": "text, files, threads, jit",
     "io": "read databases, write results",
     "importing": "source to dataset folder",
+    "store": "what was made of files",
     "graph": "row pointers, the sampler",
     "datasets": "tasks, labels, entities, checks",
     "queries": "questions to label SQL",

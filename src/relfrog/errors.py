@@ -9,6 +9,7 @@
     ├── RunError       a run folder is missing, damaged, unfinished or in use
     ├── TaskError      a task is wrong: its SQL, its columns, its splits
     │   └── QueryError    a question in words cannot be read, or not be answered
+    ├── StoreError     what was prepared cannot be kept: a full or read-only disk
     ├── OutputError    results cannot be written
     └── UsageError     options that contradict each other
 
@@ -31,6 +32,7 @@ __all__ = [
     "RunError",
     "SchemaError",
     "SourceError",
+    "StoreError",
     "TaskError",
     "UsageError",
     "unknown",
@@ -83,6 +85,10 @@ class TaskError(RelFrogError):
 
 class QueryError(TaskError):
     """A question in words cannot be read, or cannot be answered without looking ahead."""
+
+
+class StoreError(RelFrogError):
+    """What was prepared cannot be kept in the cache folder: the disk is full or read-only."""
 
 
 class OutputError(RelFrogError):

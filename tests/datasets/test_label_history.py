@@ -104,7 +104,7 @@ def test_labels_of_every_type_become_features(store: Path, name: str) -> None:
     assert ready.history == "labels of the task"
     columns = ready.columns.tables[ready.history]
     assert "label" in {column.name for column in columns.columns}
-    assert ready.features[ready.history].dense.isfinite().all()
+    assert ready.features[ready.history].dense.whole().isfinite().all()
 
 
 def seen(ready: Prepared, split: str) -> list[tuple[int, pd.Timestamp, set[int]]]:

@@ -460,7 +460,9 @@ def test_the_machine_knows_its_memory() -> None:
 
 def spoiled(trainer: Trainer, table: str, column: str) -> None:
     names = trainer.prepared.columns.tables[table].dense_columns
-    trainer.features[table].dense[:, names.index(column)] = math.inf
+    dense = trainer.features[table].dense.whole()
+    dense[:, names.index(column)] = math.inf
+    trainer.features[table] = replace(trainer.features[table], dense=dense)
 
 
 def test_a_column_that_brings_nan_is_named(store: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from relbench.base import Database, Table
 
 from relfrog.datasets.known_from import find_known_from
+from relfrog.store.file_table import read_column
 from relfrog.support.times import PER_SECOND, as_ticks, convert_ticks
 
 __all__ = ["WAYS", "Tampering"]
@@ -65,7 +66,7 @@ class Tampering:
         change = self._alter if self.way == "altered" else self._remove
         if all(mask is None or mask.all() for mask in later.values()):
             # At least one time must remain, to tell where the data begin.
-            asked = {name: np.arange(len(table.df)) for name, table in db.table_dict.items()}
+            asked = {name: np.arange(len(table)) for name, table in db.table_dict.items()}
             self.asked = asked if self.way == "removed" else self.asked
         for name, mask in later.items():
             if mask is None or not mask.any():
@@ -75,16 +76,16 @@ class Tampering:
             if self.way != "invented":
                 self.rows[name] = int(mask.sum())
         if self.way == "invented":
-            sizes = {name: len(table.df) for name, table in changed.items()}
+            sizes = {name: len(table) for name, table in changed.items()}
             for name, table in db.table_dict.items():
-                if later[name] is not None and len(table.df):
+                if later[name] is not None and len(table):
                     kept, along = changed[name].df, undated.keys.get(name, [])
                     changed[name] = _with(table, self._invent(name, table, kept, sizes, along))
         return Database(changed)
 
     def _later(self, table: Table) -> Mask | None:
         """Rows after the time; None for a table without times."""
-        return None if table.time_col is None else self._after(table.df[table.time_col])
+        return None if table.time_col is None else self._after(read_column(table, table.time_col))
 
     def _after(self, times: pd.Series) -> Mask:
         return np.asarray(convert_ticks(*as_ticks(times), self.unit, clip=True) > self.tick)
@@ -98,7 +99,7 @@ class Tampering:
     def _alter(self, name: str, table: Table, later: Mask, db: Database) -> pd.DataFrame:
         frame = table.df.reset_index(drop=True)
         parts: dict[str, pd.Series] = {}
-        sizes = {parent: len(other.df) for parent, other in db.table_dict.items()}
+        sizes = {parent: len(other) for parent, other in db.table_dict.items()}
         for column in frame:
             if column == table.pkey_col:
                 parts[column] = frame[column]

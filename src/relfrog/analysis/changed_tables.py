@@ -14,11 +14,13 @@ import torch
 from numpy.typing import NDArray
 from relbench.base import Database, Table
 
+from relfrog.features.blocks import Blocks
 from relfrog.features.columns import Columns, Features, TableColumns
 from relfrog.graph import _kernels
 from relfrog.graph.relational import RelationalGraph
 from relfrog.models.model import TableChange
 from relfrog.runs.run import Run
+from relfrog.store.file_table import column_names
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.seeds import Seeds
 
@@ -48,6 +50,7 @@ class ChangedTask(OpenedTask):
         super().__init__(opened.dataset, opened.task)
         self.original, self.table, self.order, self.column = opened, table, order, column
         self.db, self.newest, self.history = opened.db, opened.newest, opened.history
+        self.parts = None  # nothing of what changes here is kept
 
     def seeds(self, split: str) -> Seeds:
         """Those of the task as it is."""
@@ -81,6 +84,9 @@ class ChangedTask(OpenedTask):
             features[self.table], columns.tables[self.table], self.order, self.column
         )
         return {**features, self.table: shuffled}
+
+    def _unseen_categories(self, columns: Columns) -> dict[str, list[str]]:
+        return self.original._unseen_categories(columns)
 
     def graph(self, history: bool, columns: Columns | None = None) -> RelationalGraph:
         """The graph of the task as it is, without the rows of the table if they are hidden."""
@@ -130,7 +136,7 @@ def without_rows(graph: RelationalGraph, table: str, *, visible: bool = True) ->
 def value_columns(table: Table) -> list[str]:
     """The columns of a table that are neither keys nor its time."""
     apart = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
-    return [str(name) for name in table.df if name not in apart]
+    return [str(name) for name in column_names(table) if name not in apart]
 
 
 def shuffle_table(table: Table, order: NDArray[np.int64], column: str | None) -> Table:
@@ -150,11 +156,16 @@ def shuffle_features(
     def moves(name: str | None) -> bool:
         return name != columns.time_col if column is None else name == column
 
-    dense, codes, moments = old.dense.clone(), old.codes.clone(), old.moments.clone()
+    codes, moments = old.codes.clone(), old.moments.clone()
     places = [i for i, name in enumerate(columns.dense_columns) if moves(name)]
     coded = [i for i, c in enumerate(columns.categories) if moves(c.name)]
     timed = [i for i, name in enumerate(columns.moment_names) if moves(name)]
-    for tensor, chosen in ((dense, places), (codes, coded), (moments, timed)):
+    if isinstance(old.dense, Blocks):
+        dense: Any = old.dense.reordered(chosen_rows, places)
+    else:
+        dense = old.dense.clone()
+        dense[:, places] = old.dense[chosen_rows][:, places]
+    for tensor, chosen in ((codes, coded), (moments, timed)):
         if chosen:
             tensor[:, chosen] = tensor[chosen_rows][:, chosen]
     offsets, values = old.bag_offsets, old.bag_values

@@ -11,6 +11,7 @@ from relbench.base import Table
 
 from relfrog.datasets.entities import key_frame
 from relfrog.runs.run import Run
+from relfrog.store.file_table import read_row
 from relfrog.support.notebook import Bar, bars, html_table
 
 __all__ = [
@@ -217,10 +218,10 @@ def row_keys(run: Run, tables: list[str], rows: list[int]) -> list[str]:
 def row_cells(table: Table, row: int, key: str) -> dict[str, str]:
     """Some columns of a row, those that are no keys and no time, as text."""
     keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
-    names = [name for name in table.df.columns if name not in keys]
     found: dict[str, str] = {}
-    for name in names:
-        value = table.df[name].iloc[row]
+    for name, value in read_row(table, row).items():
+        if name in keys:
+            continue
         if np.ndim(value) == 0 and not pd.isna(value) and len(found) < CELLS:
             text = f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
             if text != key:  # imported tables hold their key a second time, as a column

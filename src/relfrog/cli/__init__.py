@@ -23,6 +23,7 @@ from relfrog.cli.demo import demo_command
 from relfrog.cli.experiments import EXPERIMENT_COMMANDS
 from relfrog.cli.questions import QUESTION_COMMANDS
 from relfrog.cli.runs import RUN_COMMANDS
+from relfrog.cli.store import STORE_COMMANDS
 from relfrog.errors import RelFrogError, UsageError, without_passwords
 
 __all__ = ["cli", "main"]
@@ -48,6 +49,7 @@ for _command in (
     *DATA_COMMANDS,
     *RUN_COMMANDS,
     *EXPERIMENT_COMMANDS,
+    *STORE_COMMANDS,
     demo_command,
 ):
     cli.add_command(_command)

@@ -7,7 +7,7 @@ and foreign keys have the source's values, and the keys that it gives become row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,9 @@ from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.protocols import Dataset
 from relfrog.errors import DatasetError, TaskError
 from relfrog.importing.record import read_record
+from relfrog.store.file_table import FileTable
 from relfrog.support.duckdb import quoted
+from relfrog.support.lists import holds_lists, unflatten
 
 __all__ = ["SourceKeys", "find_source_keys"]
 
@@ -130,6 +132,16 @@ class SourceKeys:
         return Database({name: self._shown(name, db.table_dict[name]) for name in names})
 
     def _shown(self, name: str, table: Table) -> Table:
+        if isinstance(table, FileTable):
+            found = {c: self._column_values(name, c, table) for c in table.columns}
+            return table.with_values(
+                {
+                    column: (str(table.pkey_col) if by is None else by, *self._file(place))
+                    for column, values in found.items()
+                    if values is not None
+                    for by, place in [values]
+                }
+            )
         frame = table.df.copy(deep=False)
         for column in table.df:
             values = self._column_values(name, str(column), table)
@@ -186,23 +198,43 @@ class SourceKeys:
             values = self._values[place] = _extended(values, count)
         return _picked(values, numbers)
 
+    def _file(self, place: _Place) -> tuple[Path, str]:
+        """The file and the column that have the values of a place, row by row."""
+        table, column, is_key = place
+        path = self._folder / ("keys" if is_key else "db") / f"{table}.parquet"
+        try:
+            known = pq.read_schema(path).names
+            count = pq.read_metadata(path).num_rows if is_key else None
+        except (OSError, pa.ArrowException):
+            known, count = [], None
+        self._check_keys(table, column, known, count)
+        return path, column
+
+    def _check_keys(
+        self, table: str, column: str, known: Collection[str], count: int | None
+    ) -> None:
+        """Refuse a file that does not hold the keys of a table."""
+        if column not in known:
+            raise DatasetError(
+                f"{self._folder / 'keys' / table}.parquet does not hold {column}, the "
+                f"source's key of {table}. Import the database again."
+            )
+        rows = pq.read_metadata(self._folder / "db" / f"{table}.parquet").num_rows
+        if count is not None and count < rows:
+            raise DatasetError(
+                f"{self._folder / 'keys' / table}.parquet holds {count:,} keys, but "
+                f"{table} has {rows:,} rows. Import the database again."
+            )
+
     def _key(self, table: str, column: str) -> pd.Series:
         """A column of the source's primary key, one value per row of the table."""
         if (table, column, True) not in self._values:
             if table not in self._frames:
                 self._frames[table] = source_keys(self._folder, table)
             frame = self._frames[table]
-            if frame is None or column not in frame:
-                raise DatasetError(
-                    f"{self._folder / 'keys' / table}.parquet does not hold {column}, the "
-                    f"source's key of {table}. Import the database again."
-                )
-            rows = pq.read_metadata(self._folder / "db" / f"{table}.parquet").num_rows
-            if len(frame) < rows:
-                raise DatasetError(
-                    f"{self._folder / 'keys' / table}.parquet holds {len(frame):,} keys, but "
-                    f"{table} has {rows:,} rows. Import the database again."
-                )
+            known = [] if frame is None else list(frame)
+            self._check_keys(table, column, known, None if frame is None else len(frame))
+            assert frame is not None
             self._values[table, column, True] = _plain(frame[column])
         return self._values[table, column, True]
 
@@ -258,10 +290,8 @@ class SourceKeys:
         if flat.null_count or lists.null_count:
             return values  # said by the check of labels
         rows = _find(keys, pd.DataFrame({"k0": flat.to_pandas()}), column, table)
-        ends = np.cumsum(lists.value_lengths().to_numpy(zero_copy_only=False))
-        out = np.empty(len(values), object)
-        out[:] = np.split(np.asarray(rows, np.int64), ends[:-1])
-        return pd.Series(out, values.index, name=column)
+        lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+        return unflatten(lengths, np.asarray(rows, np.int64)).set_axis(values.index)
 
     def _composite_rows(self, frame: pd.DataFrame, parts: list[str], table: str) -> pd.Series:
         """The row of each combination of values, as the SQL sees them."""
@@ -278,6 +308,8 @@ class SourceKeys:
 
 def _as_lists(values: pd.Series) -> pa.ListArray | None:
     """A column of lists; None if it holds anything else."""
+    if holds_lists(values):
+        return pa.chunked_array(pa.array(values)).combine_chunks()
     if values.dtype != object or not len(values) or not np.ndim(values.iloc[0]):
         return None
     # NULL in a list makes it a masked array, which Arrow would take for a plain one.

@@ -22,6 +22,7 @@ from relfrog.datasets.protocols import Dataset
 from relfrog.errors import DatasetError
 from relfrog.graph.relational import ForeignKey, foreign_keys, parent_pointers
 from relfrog.importing.record import read_record
+from relfrog.store.file_table import column_names, read_column
 from relfrog.support.inherited_times import Contradiction, Link, inherit_times
 from relfrog.support.text import free_name
 from relfrog.support.times import MISSING, as_ticks, common_unit, convert_ticks
@@ -112,12 +113,12 @@ def find_known_from(db: Database) -> KnownFrom:
     """
     tables = db.table_dict
     ticks = {
-        name: as_ticks(table.df[table.time_col])
+        name: as_ticks(read_column(table, table.time_col))
         for name, table in tables.items()
         if table.time_col is not None
     }
     unit = common_unit(list(ticks.values()))
-    own = {name: np.full(len(table.df), MISSING) for name, table in tables.items()}
+    own = {name: np.full(len(table), MISSING) for name, table in tables.items()}
     own |= {name: convert_ticks(*found, unit) for name, found in ticks.items()}
     keys = foreign_keys({name: table.fkey_col_to_pkey_table for name, table in tables.items()})
     links = [
@@ -134,7 +135,9 @@ def find_known_from(db: Database) -> KnownFrom:
     earliest = min((t[t != MISSING].min() for t in own.values() if (t != MISSING).any()), default=0)
     columns, times = {}, {}
     for name, known in found.known.items():
-        columns[name] = free_name("known_from", {str(c).lower() for c in tables[name].df})
+        columns[name] = free_name(
+            "known_from", {str(c).lower() for c in column_names(tables[name])}
+        )
         filled = np.where(known == MISSING, earliest, known)
         times[name] = filled.view(f"datetime64[{unit}]")
     along = {name: [link.columns[0] for link in some] for name, some in found.links.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from relbench.base import Database
 
 from relfrog.datasets.protocols import Task
 from relfrog.errors import TaskError
+from relfrog.support.lists import flatten, holds_lists
 
 __all__ = [
     "NoLabels", "check_entities", "check_label_frame", "check_labels", "check_stored",
@@ -62,8 +62,8 @@ def check_stored(
             path = Path(task.dataset.dataset_dir) / "db" / f"{table}.parquet"
             size = pq.read_metadata(path).num_rows
         rows = frame[column]
-        if rows.dtype == object:
-            rows = rows.explode().dropna()
+        if rows.dtype == object or holds_lists(rows):
+            rows = pd.Series(flatten(rows)[1]).dropna()
         beyond = int(((rows < 0) | (rows >= size)).sum())
         if beyond:
             raise TaskError(
@@ -115,17 +115,22 @@ def check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
             f"Filter them in the SQL: {label} IS NOT NULL"
         )
     if kind in ("recommendation", "multilabel_classification"):
-        if not values.map(lambda v: isinstance(v, list | np.ndarray)).all():
+        types = {list} if holds_lists(values) else set(map(type, values))
+        if not all(issubclass(one, list | np.ndarray) for one in types):
             raise TaskError(f"{label} must be a list, as LIST(...) gives (got {values.iloc[0]!r})")
-        flat = list(chain.from_iterable(values))
-        if any(i is np.ma.masked for i in flat) or pd.isna(np.array(flat, object)).any():
+        lengths, flat = flatten(values)
+        # DuckDB gives lists with NULL as masked arrays.
+        masked = any(issubclass(one, np.ma.MaskedArray) for one in types)
+        if (masked and any(map(np.ma.is_masked, values))) or pd.isna(flat).any():
             raise TaskError(f"{label} holds lists with NULL in them. Filter it in the SQL.")
-        if kind == "recommendation" and values.map(lambda v: len(set(v)) < len(v)).any():
-            raise TaskError(f"{label} names a target twice. Give each once: LIST(DISTINCT ...)")
-        lengths = values.map(len)
-        if kind == "multilabel_classification" and lengths.nunique() > 1:
+        if kind == "recommendation":
+            rows = np.repeat(np.arange(len(lengths)), lengths)
+            if pd.DataFrame({"row": rows, "target": flat}).duplicated().any():
+                raise TaskError(f"{label} names a target twice. Give each once: LIST(DISTINCT ...)")
+            return
+        if len(np.unique(lengths)) > 1:
             raise TaskError(f"{label}: lists of 0 and 1 must all have one length")
-        if kind == "multilabel_classification" and not values.map(lambda v: set(v) <= {0, 1}).all():
+        if not np.isin(flat, [0, 1]).all():
             raise TaskError(f"{label}: lists must hold 0 and 1 (got {list(values.iloc[0])})")
         return
     if kind == "multiclass_classification":

@@ -16,6 +16,8 @@ from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.labels import SPLITS, seed_times, timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.kinds import TASK_KINDS
+from relfrog.store.file_table import read_column
+from relfrog.support.lists import flatten
 
 __all__ = ["add_label_history", "known_labels", "label_history_name"]
 
@@ -96,7 +98,7 @@ def _windows_with_rows(db: Database, start: pd.Timestamp, step: pd.Timedelta) ->
     begins = []
     for table in db.table_dict.values():
         if table.time_col is not None:
-            moments = pd.to_datetime(table.df[table.time_col]).dropna()
+            moments = pd.to_datetime(read_column(table, table.time_col)).dropna()
             passed = (moments[moments > start] - start).to_numpy().astype("timedelta64[us]")
             begins.append(-(-passed.view("int64") // _microseconds(step)) - 1)
     numbers = np.unique(np.concatenate([np.zeros(0, np.int64), *begins]))
@@ -142,9 +144,10 @@ def add_label_history(
     )
     if TASK_KINDS[task.task_type.value].ranks:
         # One row per target of a list, so that an earlier label joins the two like any row.
-        table = table.explode(label, ignore_index=True)
-        inside = table[label] < len(db.table_dict[task.dst_entity_table])
-        table = table[inside.to_numpy(bool)].astype({label: "int64"})
+        lengths, flat = flatten(table[label])
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        table = table.take(rows).assign(**{label: flat.astype(np.int64)})
+        table = table[flat < len(db.table_dict[task.dst_entity_table])]
         table = table.sort_values([time, entity, label], kind="stable", ignore_index=True)
         keys[label] = task.dst_entity_table
     return Database({**db.table_dict, name: Table(table, keys, None, time)})

@@ -14,6 +14,7 @@ from relbench.base import Database
 
 from relfrog.datasets.sql_job import RESULT, connect, read_arrow, show, write_arrow
 from relfrog.errors import TaskError
+from relfrog.store.file_table import FileTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.sandbox import Ended, Failed, Limits, run_job, work_folder
 from relfrog.support.text import size
@@ -52,8 +53,11 @@ def run_sql(
     """
     if not isinstance(sql, str):
         raise TaskError(f"label SQL must be text (got {sql!r})")
-    frames = {"timestamps": pd.DataFrame({"timestamp": timestamps})}
-    frames |= {name: table.df for name, table in db.table_dict.items()}
+    frames: dict[str, pd.DataFrame | FileTable] = {
+        "timestamps": pd.DataFrame({"timestamp": timestamps})
+    }
+    for name, table in db.table_dict.items():
+        frames[name] = table if isinstance(table, FileTable) else table.df
     filled = sql.replace("{timedelta}", str(timedelta))
     named = {name: frame for name, frame in frames.items() if _is_named(name, filled)}
     limits = Limits(seconds, memory, disk)
@@ -111,7 +115,7 @@ def _is_named(table: str, sql: str) -> bool:
     return any(name.replace(mark, 2 * mark) in text for mark in ('"', "'"))
 
 
-def _run(sql: str, frames: dict[str, pd.DataFrame], limits: Limits) -> pd.DataFrame:
+def _run(sql: str, frames: dict[str, pd.DataFrame | FileTable], limits: Limits) -> pd.DataFrame:
     with work_folder() as folder:
         files = {name: f"{number}.arrow" for number, name in enumerate(frames)}
         for name, file in files.items():
@@ -132,9 +136,12 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connect()
 
 
-def _write(path: Path, frame: pd.DataFrame) -> None:
-    """Write a table with the types that DuckDB sees in it."""
+def _write(path: Path, frame: pd.DataFrame | FileTable) -> None:
+    """Write a table with the types that DuckDB sees in it; from a file in pieces."""
     with _connection().cursor() as connection:
+        if isinstance(frame, FileTable):
+            write_arrow(path, connection.sql(frame.sql()))
+            return
         connection.register("t", frame)
         try:
             write_arrow(path, connection.sql("SELECT * FROM t"))

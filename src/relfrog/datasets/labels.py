@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from relbench.base import Database
+from relbench.base import BaseTask, Database
 
 from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError
 from relfrog.kinds import TASK_KINDS
+from relfrog.support.lists import flatten
 
 __all__ = [
     "SPLITS", "LabelStats", "check_seed_times", "fitting_times", "label_rows", "label_stats",
-    "seed_times", "timed_first", "window_problems",
+    "seed_times", "split_times", "timed_first", "window_problems",
 ]  # fmt: skip
 
 SPLITS = ("train", "val", "test")
@@ -47,11 +48,11 @@ def timed_first(db: Database, upto: pd.Timestamp | None = None) -> Database:
     tables = db.table_dict
 
     def without(name: str) -> tuple[bool, bool]:
-        column = tables[name].time_col
-        if column is None:
+        table = tables[name]
+        if table.time_col is None:
             return True, True
-        times = tables[name].df[column]
-        return upto is not None and not (times <= upto).any(), not times.notna().any()
+        first = table.min_timestamp
+        return upto is not None and not first <= upto, bool(pd.isna(first))
 
     return Database({name: tables[name] for name in sorted(tables, key=without)})
 
@@ -66,7 +67,7 @@ def check_seed_times(db: Database, step: pd.Timedelta) -> None:
     Raises:
         TaskError: There would be too many seed times.
     """
-    known = [t for t in db.table_dict.values() if t.time_col is not None and len(t.df)]
+    known = [t for t in db.table_dict.values() if t.time_col is not None and len(t)]
     if not known:
         return
     first, last = min(t.min_timestamp for t in known), max(t.max_timestamp for t in known)
@@ -91,6 +92,32 @@ def seed_times(dataset: Dataset, task: Task, split: str, db: Database) -> pd.Dat
     last = dataset.test_timestamp if split == "val" else db.max_timestamp
     end = min(first + step * (task.num_eval_timestamps - 1), last - step)
     return pd.date_range(first, end, freq=step)
+
+
+def split_times(task: BaseTask, split: str, db: Database) -> pd.DatetimeIndex:
+    """The seed times of a split's labels, as RelBench makes them.
+
+    Raises:
+        RuntimeError: The rows do not reach as far as the windows.
+    """
+    val, test, step = task.dataset.val_timestamp, task.dataset.test_timestamp, task.timedelta
+    if split == "train":
+        times = pd.date_range(start=val - step, end=db.min_timestamp, freq=-step)
+        if len(times) < 3:
+            raise RuntimeError(
+                f"The number of training time frames is too few. ({len(times)} given)"
+            )
+        return times
+    last = db.max_timestamp
+    start = val if split == "val" else test
+    if start + step > last:
+        raise RuntimeError(
+            f"{split} timestamp + timedelta is larger than max timestamp! This would cause "
+            f"{split} labels to be generated with insufficient aggregation time."
+        )
+    end = (test if split == "val" else last) - step
+    end = min(start + step * (task.num_eval_timestamps - 1), end)
+    return pd.date_range(start=start, end=end, freq=step)
 
 
 def fitting_times(dataset: Dataset, task: Task, db: Database) -> int:
@@ -129,7 +156,7 @@ def label_stats(task: Task, frame: pd.DataFrame) -> LabelStats:
     label: dict[str, float] = {}
     constant, missing = False, int(values.isna().sum())
     if kind == "recommendation":
-        label["targets"] = float(values.map(len).mean()) if len(frame) else 0.0
+        label["targets"] = float(flatten(values)[0].mean()) if len(frame) else 0.0
     elif kind == "multilabel_classification":
         label["classes"] = float(len(values.iloc[0])) if len(frame) else 0.0
     else:

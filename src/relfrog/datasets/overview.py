@@ -11,11 +11,12 @@ import duckdb
 import pandas as pd
 
 from relfrog.datasets.dataset import TableFile, open_dataset, read_tables
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.known_from import KnownFrom, read_known_from, recorded_keys
 from relfrog.datasets.labels import SPLITS, label_stats
 from relfrog.datasets.protocols import Dataset
-from relfrog.datasets.tasks import read_task_manifest, task_from, task_names
+from relfrog.datasets.tasks import labels_of, read_task_manifest, task_from, task_names
 from relfrog.errors import DatasetError, SchemaError, TaskError
 from relfrog.graph.relational import foreign_keys
 from relfrog.graph.routes import find_routes
@@ -192,11 +193,9 @@ def _tasks(opened: Dataset, labels: bool) -> list[dict[str, Any]]:
             task = task_from(opened, manifest, folder)
             stored = all((folder / f"{split}.parquet").exists() for split in SPLITS)
             if full is None and not stored:
-                full = opened.get_db(upto_test_timestamp=False)
+                full = database_in_files(opened)
             entry["splits"] = {
-                split: dataclasses.asdict(
-                    label_stats(task, task.get_table(split, mask_input_cols=False, db=full).df)
-                )
+                split: dataclasses.asdict(label_stats(task, labels_of(task, split, full)))
                 for split in SPLITS
             }
         except (TaskError, RuntimeError) as error:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pandas as pd
 import relbench.base
 from relbench import metrics
@@ -16,6 +17,7 @@ from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 
 from relfrog.datasets import autocomplete
 from relfrog.datasets.external import read_labels
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import SourceKeys, find_source_keys
 from relfrog.datasets.label_checks import (
     NoLabels,
@@ -24,7 +26,7 @@ from relfrog.datasets.label_checks import (
     check_stored,
     need_column,
 )
-from relfrog.datasets.labels import check_seed_times, label_rows, timed_first
+from relfrog.datasets.labels import check_seed_times, label_rows, split_times, timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.task_file import (
     BegunDatabase,
@@ -34,9 +36,19 @@ from relfrog.datasets.task_file import (
     with_own_splits,
 )
 from relfrog.errors import TaskError
+from relfrog.store.file_table import without_columns
+from relfrog.support.lists import (
+    as_objects,
+    flatten,
+    holds_lists,
+    read_frame,
+    sort_lists,
+    unflatten,
+)
 
 __all__ = [
     "asked_entities",
+    "labels_of",
     "load_task",
     "read_task_manifest",
     "task_from",
@@ -72,6 +84,7 @@ class _StoredLabels(BaseTask):
         """Set the attributes that RelBench's constructor does not take; called before it."""
         self.name, self.kind, self.evaluator = manifest.name, manifest.kind, manifest.evaluator
         self.task_type = TaskType(manifest.task_type)
+        self._manifest, self._home = manifest, folder
         self._folder = None if regenerate else folder
         self.classes = tuple(map(str, manifest.classes or ()))
         first = manifest.train_from
@@ -106,8 +119,26 @@ class _StoredLabels(BaseTask):
         Raises:
             TaskError: A file, a column or the SQL is wrong.
         """
-        path = None if self._folder is None else self._folder / f"{split}.parquet"
         masked = split == "test" if mask_input_cols is None else mask_input_cols
+        frame = self.get_labels(split, db, masked)
+        if masked:
+            keys = {self.entity_col: self.entity_table}
+            return Table(frame[[self.time_col, self.entity_col]], keys, None, self.time_col)
+        if holds_lists(frame[self.target_col]):
+            frame = frame.assign(**{self.target_col: as_objects(frame[self.target_col])})
+        return Table(frame, self._label_keys(), None, self.time_col)
+
+    def get_labels(
+        self, split: str, db: Database | None = None, masked: bool = False
+    ) -> pd.DataFrame:
+        """The labels of a split as a frame, lists as Arrow's; see `get_table`.
+
+        Args:
+            split: The split.
+            db: The whole database without the columns that the task hides, if it is open.
+            masked: Whether it does not matter that there are labels.
+        """
+        path = None if self._folder is None else self._folder / f"{split}.parquet"
         try:
             if path is not None and path.exists():
                 table = self._read(path)
@@ -116,25 +147,39 @@ class _StoredLabels(BaseTask):
                 frame = read_labels(self._labels_file, _as_ours(self.dataset), self, split)
                 table = Table(frame, self._label_keys(), None, self.time_col)
             else:
-                table = super().get_table(split, False, self._timed_first(split, db))
+                table = self._get_table(split, self._timed_first(split, db))
         except (
             OSError, LookupError, TypeError, ValueError, OverflowError, NotImplementedError
         ) as error:  # fmt: skip
             text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise TaskError(f"{split} split: labels cannot be read ({text})") from None
-        inputs = [self.time_col, self.entity_col]
-        for name in inputs if masked else [*inputs, self.target_col]:
+        for name in [self.time_col, self.entity_col, *([] if masked else [self.target_col])]:
             need_column(table.df, name)
-        if not masked:
-            return table
-        return Table(table.df[inputs], {self.entity_col: self.entity_table}, None, self.time_col)
+        return table.df
+
+    def content(self, hashed: Callable[[Path], str]) -> dict[str, Any]:
+        """What the labels depend on besides the database, for the names of parts.
+
+        Args:
+            hashed: gives a hash of the bytes of a file.
+        """
+        files = [] if self._home is None else sorted(self._home.glob("*.parquet"))
+        if self.source_keys is not None or self._labels_file is not None:
+            base = Path(self.dataset.dataset_dir)
+            files += [base / "import.json", *sorted((base / "keys").glob("*.parquet"))]
+        return {
+            "manifest": {name: str(value) for name, value in vars(self._manifest).items()},
+            "stored": self._folder is not None,
+            "files": [[file.name, hashed(file)] for file in files if file.is_file()],
+            "splits": [str(self.dataset.val_timestamp), str(self.dataset.test_timestamp)],
+        }
 
     def _timed_first(self, split: str, db: Database | None) -> Database | None:
         """The database for the label SQL, in an order in which RelBench finds its time span."""
         if self.sql is None:
             return db
         if db is None:
-            db = self.get_db(upto_test_timestamp=split != "test")
+            db = without_columns(database_in_files(_as_ours(self.dataset)), self.remove_columns)
         check_seed_times(db, self.timedelta)
         return timed_first(db, self.dataset.test_timestamp)
 
@@ -143,12 +188,22 @@ class _StoredLabels(BaseTask):
         begins = split == "train" and self.train_from is not None
         return BegunDatabase(db.table_dict, self.train_from) if begins else db
 
+    def _get_table(self, split: str, db: Database | None = None) -> Table:
+        """RelBench's labels of a split, in RelBench's order, without a loop over rows."""
+        db = self._split_db(split, db)
+        table = self.make_table(db, split_times(self, split, db))
+        known = db if split != "test" else db.upto(self.dataset.test_timestamp)
+        return self.filter_dangling_entities(table, known)
+
+    def filter_dangling_entities(self, table: Table, db: Database) -> Table:
+        """The labels of rows that are there, in order of time and entity."""
+        frame = table.df[table.df[self.entity_col] < len(db.table_dict[self.entity_table])]
+        by = [self.time_col, self.entity_col]
+        frame = frame.sort_values(by, kind="stable").reset_index(drop=True)
+        return Table(frame, table.fkey_col_to_pkey_table, None, self.time_col)
+
     def _read(self, path: Path) -> Table:
-        frame = pd.read_parquet(path)
-        for name in frame.columns:
-            if isinstance(frame[name].dtype, pd.StringDtype):  # DuckDB cannot read all string types
-                frame[name] = frame[name].astype(object)
-        return Table(frame, self._label_keys(), None, self.time_col)
+        return Table(read_frame(path), self._label_keys(), None, self.time_col)
 
     def _label_keys(self) -> dict[str, str]:
         return {self.entity_col: self.entity_table}
@@ -192,7 +247,8 @@ class _EntityTask(_StoredLabels, EntityTask):
         frame = _label_frame(self, db, timestamps)
         if self.task_type is TaskType.MULTILABEL_CLASSIFICATION:
             # RelBench sorts lists, as they may be sets; here the position identifies the label.
-            frame[self.target_col] = frame[self.target_col].map(tuple)
+            lists = as_objects(frame[self.target_col])
+            frame[self.target_col] = pd.Series(list(map(tuple, lists)), frame.index, object)
         return Table(frame, self._label_keys(), None, self.time_col)
 
 
@@ -213,6 +269,19 @@ class _RecommendationTask(_StoredLabels, RecommendationTask):
     def make_table(self, db: Database, timestamps: Sequence[pd.Timestamp]) -> Table:
         frame = _label_frame(self, db, timestamps)
         return Table(frame, self._label_keys(), None, self.time_col)
+
+    def filter_dangling_entities(self, table: Table, db: Database) -> Table:
+        """The same, each list in order, without targets that are not there."""
+        frame = table.df
+        lengths, flat = flatten(frame[self.target_col])
+        there = flat < len(db.table_dict[self.dst_entity_table])
+        rows = np.repeat(np.arange(len(lengths)), lengths)[there]
+        lengths = np.bincount(rows, minlength=len(lengths))
+        frame = frame.assign(
+            **{self.target_col: unflatten(lengths, sort_lists(lengths, flat[there]))}
+        )
+        frame = frame[lengths > 0]
+        return super().filter_dangling_entities(Table(frame, self._label_keys(), None), db)
 
     def _label_keys(self) -> dict[str, str]:
         return {self.entity_col: self.entity_table, self.target_col: self.dst_entity_table}
@@ -243,7 +312,7 @@ class _AutoCompleteTask(_EntityTask):
 
     def _get_table(self, split: str, db: Database | None = None) -> Table:
         if db is None:
-            db = self.dataset.get_db(upto_test_timestamp=False)
+            db = database_in_files(_as_ours(self.dataset))
         frame = autocomplete.completed_labels(_as_ours(self.dataset), self, db, split)
         if not len(frame):
             raise NoLabels(f"no row of {self.entity_table} has a value there")
@@ -272,6 +341,14 @@ def _needed(manifest: TaskManifest, key: str) -> str:
     return value
 
 
+def labels_of(task: Task, split: str, db: Database | None = None) -> pd.DataFrame:
+    """The labels of a split; of our own tasks lists are Arrow's, and nothing is copied."""
+    if isinstance(task, _StoredLabels):
+        return task.get_labels(split, db)
+    frame: pd.DataFrame = task.get_table(split, mask_input_cols=False, db=db).df
+    return frame
+
+
 def asked_entities(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> pd.DataFrame:
     """Whom the SQL asks about, whatever their labels: rows with an entity and a seed time.
 
@@ -297,7 +374,7 @@ def _label_frame(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -
     check_labels(frame, task.target_col, task.task_type.value)
     if task.dst_entity_table:
         size = len(db.table_dict[task.dst_entity_table])
-        if not frame[task.target_col].map(lambda v: any(i < size for i in v)).any():
+        if not (flatten(frame[task.target_col])[1] < size).any():
             raise NoLabels("the SQL gives no label")
     return frame
 

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import UsageError
+from relfrog.features.coded import Coded, code_texts
 from relfrog.features.column_kinds import (
     FEW,
     BagColumn,
@@ -52,7 +53,7 @@ Fitted = tuple[Column, ...] | str
 
 def fit_column(
     name: str,
-    values: pd.Series,
+    values: pd.Series | Coded,
     wanted: str | None,
     text: str,
     channels: int,
@@ -63,7 +64,7 @@ def fit_column(
 
     Args:
         name: Its name.
-        values: Its values before the cutoff.
+        values: Its values before the cutoff; texts may be coded.
         wanted: The type that the user chose, one of `TYPES`.
         text: The text model.
         channels: Numbers per text.
@@ -76,6 +77,10 @@ def fit_column(
     """
     if wanted == "skip":
         return "left out on request"
+    if isinstance(values, Coded):
+        if not (values.codes >= 0).any():
+            return f"no value in the {len(values):,} rows before the cutoff"
+        return _texts(name, values, text, channels, row_times)
     kind = value_kind(values)
     if wanted is not None:
         return _as_wanted(name, values, kind, wanted, text, channels)
@@ -89,7 +94,7 @@ def fit_column(
         found = read_times(values)
         return _constant(found, found == MISSING) or (TimeColumn.fit(name, found),)
     if kind == "text":
-        return _texts(name, read_texts(values), text, channels, row_times)
+        return _texts(name, code_texts(read_texts(values)), text, channels, row_times)
     if kind == "list":
         return _lists(name, values)
     return f"values of kind {kind}, which cannot be encoded"
@@ -118,11 +123,13 @@ def _follows_time(found: NDArray[np.float64], row_times: NDArray[np.int64] | Non
     return bool(abs(np.corrcoef(ranks["value"], ranks["time"])[0, 1]) > SAME_AS_TIME)
 
 
-def _recurs(found: NDArray[Any], row_times: NDArray[np.int64] | None) -> bool:
+def _recurs(
+    found: NDArray[Any], missing: NDArray[np.bool_], row_times: NDArray[np.int64] | None
+) -> bool:
     """Whether most values of the latest fifth of the rows occurred before."""
     if row_times is None:
         return True
-    known = np.flatnonzero(~pd.isna(found) & (row_times != MISSING))
+    known = np.flatnonzero(~missing & (row_times != MISSING))
     if len(known) < 50:
         return True
     ordered = found[known[np.argsort(row_times[known], kind="stable")]]
@@ -137,9 +144,8 @@ def _numbers(
     reason = _constant(found, missing)
     if reason:
         return reason
-    category = CategoryColumn.fit(name, found, numeric=True)
     if boolean:
-        return (category,)
+        return (CategoryColumn.fit(name, found, numeric=True),)
     if _follows_time(found, row_times):
         return "increases with the time of its row"
     number = NumberColumn.fit(name, found)
@@ -147,30 +153,32 @@ def _numbers(
     if (known != np.rint(known)).any() or np.abs(known).max() > EXACT:
         return (number,)
     # A status code means nothing as a number, a rank does: encode small integers both ways.
-    distinct = np.unique(known).size
-    few = distinct <= FEW or distinct <= min(MOST_CODES, CODES_PER_ROW * known.size)
-    if few and len(category.categories) > 1 and _recurs(found, row_times):
-        return (number, category)
+    distinct = pd.unique(known).size
+    if distinct <= FEW or distinct <= min(MOST_CODES, CODES_PER_ROW * known.size):
+        category = CategoryColumn.fit(name, found, numeric=True)
+        if len(category.categories) > 1 and _recurs(found, missing, row_times):
+            return (number, category)
     return (number,)
 
 
 def _texts(
     name: str,
-    found: NDArray[Any],
+    found: Coded,
     text: str,
     channels: int,
     row_times: NDArray[np.int64] | None,
 ) -> Fitted:
-    missing = np.array([value is None for value in found], bool)
-    reason = _constant(found, missing)
+    missing = found.codes < 0
+    reason = _constant(found.codes, missing)
     if reason:
         return reason
-    known = found[~missing]
-    distinct = pd.Series(known, dtype=object).nunique()
-    if distinct <= FEW_NAMES or distinct <= min(MOST_NAMES, NAMES_PER_ROW * known.size):
-        category = CategoryColumn.fit(name, found, numeric=False)
+    known, distinct = int((~missing).sum()), int((found.counts() > 0).sum())
+    if distinct <= FEW_NAMES or distinct <= min(MOST_NAMES, NAMES_PER_ROW * known):
+        category = CategoryColumn.fit_texts(name, found)
         # Categories seen only once would all be unknown; as texts they can be similar.
-        if (len(category.categories) > 1 or distinct <= FEW) and _recurs(found, row_times):
+        if (len(category.categories) > 1 or distinct <= FEW) and _recurs(
+            found.codes, missing, row_times
+        ):
             return (category,)
     # From a few hundred texts a network would only memorise which is which.
     supported = max(1, distinct // TEXTS_PER_CHANNEL)
@@ -210,10 +218,10 @@ def _as_wanted(
             raise UsageError("embedding: the lists do not all hold the same number of numbers.")
         return (VectorColumn.fit(name, read_vectors(values, width)),)
     if wanted == "embedding":
-        return (TextColumn.fit(name, read_texts(values), text, channels),)
-    numeric = kind in ("number", "boolean")
-    found = read_numbers(values) if numeric else read_texts(values)
-    return (CategoryColumn.fit(name, found, numeric),)
+        return (TextColumn.fit(name, code_texts(read_texts(values)), text, channels),)
+    if kind in ("number", "boolean"):
+        return (CategoryColumn.fit(name, read_numbers(values), numeric=True),)
+    return (CategoryColumn.fit_texts(name, code_texts(read_texts(values))),)
 
 
 def _check_readable(values: pd.Series, readable: NDArray[np.bool_], wanted: str) -> None:

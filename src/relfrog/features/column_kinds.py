@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.features.text import TextModel, restore_text_model, text_model
+from relfrog.features.coded import Coded
+from relfrog.features.text import BATCH, MOST_ROWS, TextModel, restore_text_model, text_model
 from relfrog.support.times import MISSING
 
 __all__ = [
@@ -145,6 +146,18 @@ def _vocabulary(values: Sequence[Any], counts: Sequence[int]) -> tuple[list[Any]
     return [value for value, _ in pairs], [count for _, count in pairs]
 
 
+def _sampled(found: Coded) -> list[str]:
+    """The texts of rows that have one: all, or as many rows as a model is fitted on."""
+    full = np.array([bool(text) for text in found.some(np.arange(len(found.texts)))], bool)
+    codes = found.codes[np.append(full, False)[found.codes]]
+    if len(codes) > MOST_ROWS:
+        chosen = np.random.default_rng(0).choice(len(codes), MOST_ROWS, replace=False)
+        codes = codes[np.sort(chosen)]
+    different, places = np.unique(codes, return_inverse=True)
+    texts = np.array(found.some(different), object)
+    return list(texts[places])
+
+
 def _look_up(categories: tuple[str, ...], found: Any) -> NDArray[np.int64]:
     """Local codes of texts."""
     places = pd.Index(list(categories), dtype=object).get_indexer(pd.Index(found, dtype=object))
@@ -168,22 +181,26 @@ class CategoryColumn(Column):
     kind: ClassVar[str] = "category"
 
     @classmethod
-    def fit(cls, name: str, found: NDArray[Any], numeric: bool) -> CategoryColumn:
-        """From numbers with NaN, or texts with None."""
-        if numeric:
-            values, counts = np.unique(found[~np.isnan(found)], return_counts=True)
-            known = [int(v) if v == np.rint(v) else float(v) for v in values]
-            vocabulary = _vocabulary(known, counts.tolist())
-        else:
-            seen = pd.Series(found, dtype=object).value_counts()
-            vocabulary = _vocabulary(seen.index.tolist(), seen.tolist())
-        return cls(name, numeric, *map(tuple, vocabulary))
+    def fit(cls, name: str, found: Floats, numeric: bool = True) -> CategoryColumn:
+        """From numbers with NaN."""
+        values, counts = np.unique(found[~np.isnan(found)], return_counts=True)
+        known = [int(v) if v == np.rint(v) else float(v) for v in values]
+        return cls(name, numeric, *map(tuple, _vocabulary(known, counts.tolist())))
 
-    def encode(self, found: NDArray[Any]) -> NDArray[np.int64]:
+    @classmethod
+    def fit_texts(cls, name: str, found: Coded) -> CategoryColumn:
+        """From texts."""
+        counts = found.counts()
+        seen = np.flatnonzero(counts)
+        vocabulary = _vocabulary(found.some(seen), counts[seen].tolist())
+        return cls(name, False, *map(tuple, vocabulary))
+
+    def encode(self, found: NDArray[Any] | Coded) -> NDArray[np.int64]:
         """Local codes: missing, unknown, then categories. Shape [rows]."""
-        if not self.numeric:
-            known = np.array([value is not None for value in found], bool)
-            return np.where(known, _look_up(self.categories, found), NO_VALUE)
+        if isinstance(found, Coded):
+            places = found.find(self.categories)
+            local = np.where(places < 0, UNKNOWN, places + FIRST)
+            return np.append(local, NO_VALUE)[found.codes]
         known = ~np.isnan(found)
         values = np.array(self.categories, np.float64)
         if not values.size:
@@ -297,20 +314,27 @@ class TextColumn(Column):
     kind: ClassVar[str] = "text"
 
     @classmethod
-    def fit(cls, name: str, found: NDArray[Any], text: str, channels: int) -> TextColumn:
-        """From texts with None."""
+    def fit(cls, name: str, found: Coded, text: str, channels: int) -> TextColumn:
+        """From texts."""
         model = text_model(text, channels)
-        model.fit(found.tolist())
-        return cls(name, any(value is None for value in found), model)
+        model.fit(_sampled(found))
+        return cls(name, bool((found.codes < 0).any()), model)
 
     @property
     def channels(self) -> int:
         """Numbers per row."""
         return self.model.channels
 
-    def encode(self, found: NDArray[Any]) -> Dense:
+    def vectors(self, found: Coded) -> Iterator[Dense]:
+        """The vectors of different texts, in pieces; then that of a missing one."""
+        for first in range(0, len(found.texts), BATCH):
+            some = np.arange(first, min(first + BATCH, len(found.texts)))
+            yield self.model.embed(found.some(some))
+        yield np.zeros((1, self.channels), np.float32)
+
+    def encode(self, found: Coded) -> Dense:
         """Shape [rows, channels]."""
-        return self.model.embed(found.tolist())
+        return np.concatenate(list(self.vectors(found)))[found.codes]
 
     def to_json(self) -> dict[str, Any]:
         """See `Column`."""

@@ -21,10 +21,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import DatasetError, RelFrogWarning, SchemaError, UsageError
+from relfrog.features.coded import Coded, code_file, holds_text
 from relfrog.features.column_fit import TYPES, fit_column
 from relfrog.features.column_kinds import Column, column_from
 from relfrog.features.table import Features, TableColumns
 from relfrog.features.text import text_model
+from relfrog.store.file_table import column_names, is_whole, read_column
 from relfrog.support.forms import read_json
 from relfrog.support.times import as_ticks, common_unit, convert_ticks
 
@@ -95,13 +97,21 @@ class Columns:
             wrong: list[str] = []
             found[name] = table.encode(db.table_dict[name].df, wrong)
             unreadable += [f"{name}.{column}" for column in dict.fromkeys(wrong)]
+        self.refuse(unreadable)
+        return found
+
+    def refuse(self, unreadable: list[str]) -> None:
+        """Refuse columns of which no value can be read any more.
+
+        Raises:
+            SchemaError: There is one.
+        """
         if unreadable:
             raise SchemaError(
                 f"no value has the type it had before {self.before} in "
                 f"{_listed(unreadable, 'column')}. Undo the change of type, or fit the columns "
                 "again and train again."
             )
-        return found
 
     def check(self, db: Database) -> None:
         """Compare a database with the schema; raise and warn as `encode` does."""
@@ -110,7 +120,7 @@ class Columns:
             f"{table.time_col or 'no time'})"
             for name, table in self.tables.items()
             if name in db.table_dict
-            and len(db.table_dict[name].df)
+            and len(db.table_dict[name])
             and db.table_dict[name].time_col != table.time_col
         ]
         if moved:  # rows would be visible at other times than those it was learned with
@@ -124,7 +134,7 @@ class Columns:
             for name, table in self.tables.items()
             if name in db.table_dict
             for column in dict.fromkeys(column.name for column in table.columns)
-            if column not in db.table_dict[name].df
+            if column not in column_names(db.table_dict[name])
         ]
         if gone or lost:
             parts = [_listed(gone, "table")] * bool(gone) + [_listed(lost, "column")] * bool(lost)
@@ -149,7 +159,7 @@ class Columns:
             else:
                 fitted, keys_now = self.tables[name], table.fkey_col_to_pkey_table
                 known = {table.pkey_col, *fitted.known} - (set(fitted.skipped) & set(keys_now))
-                new = [column for column in table.df if column not in known]
+                new = [column for column in column_names(table) if column not in known]
                 if not new:
                     continue
                 text = f"table {name}: new and ignored: {_listed(new, 'column')}."
@@ -278,12 +288,12 @@ def fit_columns(
         keys = {table.pkey_col, *table.fkey_col_to_pkey_table}
         columns: list[Column] = []
         skipped: dict[str, str] = {}
-        for column in table.df:
+        for column in column_names(table):
             wanted = types.get(name, {}).get(column)
             if column in keys:
                 continue
-            values = table.df[column][visible]
             own = column == table.time_col
+            values = _values(table, column, visible, coded=wanted is None and not own)
             try:
                 fitted = fit_column(column, values, wanted, text, text_channels, own, row_times)
             except UsageError as error:
@@ -292,8 +302,22 @@ def fit_columns(
                 skipped[column] = fitted
             else:
                 columns += fitted
-        tables[name] = TableColumns(tuple(columns), table.time_col, tuple(table.df), skipped)
+        tables[name] = TableColumns(
+            tuple(columns), table.time_col, tuple(column_names(table)), skipped
+        )
     return Columns(tables, before, text)
+
+
+def _values(
+    table: Table, column: str, visible: NDArray[np.bool_], coded: bool
+) -> pd.Series | Coded:
+    """The values of a column in some rows; texts of a file are coded where they may be."""
+    every = bool(visible.all())
+    if coded and is_whole(table) and holds_text(table.arrow_type(column)):
+        found = code_file(table, column)
+        return found if every else found.take(visible)
+    values = read_column(table, column)
+    return values if every else values[visible]
 
 
 def _check_types(db: Database, types: Mapping[str, Mapping[str, str]]) -> None:
@@ -303,8 +327,8 @@ def _check_types(db: Database, types: Mapping[str, Mapping[str, str]]) -> None:
             known = ", ".join(sorted(db.table_dict))
             raise UsageError(f"types: there is no table {name!r}. There are: {known}.")
         for column, wanted in columns.items():
-            if column not in table.df:
-                known = ", ".join(table.df)
+            if column not in column_names(table):
+                known = ", ".join(column_names(table))
                 raise UsageError(f"types: {name} has no column {column!r}. It has: {known}.")
             if wanted not in TYPES:
                 raise UsageError(
@@ -322,11 +346,11 @@ def _visible(
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
     """The times of the rows known at the cutoff, and a mask of them, as in the graph."""
     if table.time_col is None:
-        return None, np.ones(len(table.df), bool)
-    if table.time_col not in table.df:
+        return None, np.ones(len(table), bool)
+    if table.time_col not in column_names(table):
         raise SchemaError(f"{name}: there is no time column {table.time_col!r}.")
     try:
-        known = as_ticks(table.df[table.time_col])
+        known = as_ticks(read_column(table, table.time_col))
     except (TypeError, ValueError) as error:
         raise SchemaError(f"{name}.{table.time_col}: not a time ({error}).") from error
     unit = common_unit([known])

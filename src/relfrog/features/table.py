@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relfrog.features.coded import code_texts
 from relfrog.features.column_kinds import (
     FIRST,
     NUM_QUANTILES,
@@ -34,6 +35,8 @@ from relfrog.support.times import MISSING
 if TYPE_CHECKING:
     import torch
 
+    from relfrog.features.blocks import Blocks
+
 __all__ = ["Features", "TableColumns", "read_column"]
 
 
@@ -43,9 +46,9 @@ class Features:
 
     Attributes:
         dense: numbers, flags for missing values, parts of dates, text vectors. float32, shape
-            [rows, dense_size].
-        codes: indices into one embedding table for all columns. int32, shape [rows, category
-            columns].
+            [rows, dense_size]; of a file in blocks, which are put together for rows asked for.
+        codes: indices into one embedding table for all columns. Any type of integers, shape
+            [rows, category columns].
         moments: seconds since 1970 of timestamp columns other than the table's own, NaN where
             missing. float64, shape [rows, moment columns].
         bag_offsets: where the entries of each row's lists begin in `bag_values`. int64, shape
@@ -53,7 +56,7 @@ class Features:
         bag_values: indices into the same embedding table. int32.
     """
 
-    dense: torch.Tensor
+    dense: torch.Tensor | Blocks
     codes: torch.Tensor
     moments: torch.Tensor
     bag_offsets: torch.Tensor | None = None
@@ -170,6 +173,11 @@ class TableColumns:
         return tuple(column.name for column in self.times if column.name != self.time_col)
 
     @property
+    def moment_count(self) -> int:
+        """Number of columns of `moments`."""
+        return len(self.moment_names)
+
+    @property
     def quantiles(self) -> NDArray[np.float32]:
         """Quantiles of each numerical column as encoded, non-decreasing. Shape [K, 17]."""
         if not self.numbers:
@@ -258,5 +266,5 @@ def read_column(column: Column, values: pd.Series) -> tuple[Any, NDArray[np.bool
     if isinstance(column, VectorColumn):
         rows = read_vectors(values, column.channels)
         return rows, np.asarray(~np.isnan(rows).any(axis=1))
-    words = read_texts(values)
-    return words, np.array([word is not None for word in words], bool)
+    words = code_texts(read_texts(values))
+    return words, words.codes >= 0

@@ -24,6 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import DatasetError, SchemaError
+from relfrog.store.file_table import FileTable, column_names, read_column
 from relfrog.support.forms import read_json
 from relfrog.support.times import as_ticks, common_unit, convert_ticks
 
@@ -206,7 +207,7 @@ def build_graph(db: Database) -> RelationalGraph:
     """
     schema = {name: table.fkey_col_to_pkey_table for name, table in db.table_dict.items()}
     keys = foreign_keys(schema)
-    num_rows = {name: len(db.table_dict[name].df) for name in sorted(db.table_dict)}
+    num_rows = {name: len(db.table_dict[name]) for name in sorted(db.table_dict)}
     _check_schema(db, keys, num_rows)
     times, tables, unit, orders = _build_times(db, num_rows)
     numbers = {name: number for number, name in enumerate(num_rows)}
@@ -279,7 +280,7 @@ def _check_schema(db: Database, keys: tuple[ForeignKey, ...], num_rows: dict[str
             raise SchemaError(f"{key}: there is no table {key.parent!r}.")
         if db.table_dict[key.parent].pkey_col is None:
             raise SchemaError(f"{key}: {key.parent!r} has no primary key. Choose one.")
-        if key.column not in db.table_dict[key.table].df:
+        if key.column not in column_names(db.table_dict[key.table]):
             raise SchemaError(f"{key}: {key.table!r} has no column {key.column!r}.")
     for name, table in db.table_dict.items():
         if num_rows[name] > MOST_ROWS:
@@ -287,7 +288,7 @@ def _check_schema(db: Database, keys: tuple[ForeignKey, ...], num_rows: dict[str
                 f"{name}: {num_rows[name]:,} rows, but a table can have {MOST_ROWS:,} at most. "
                 "Split it, or leave out old rows."
             )
-        if table.time_col is not None and table.time_col not in table.df:
+        if table.time_col is not None and table.time_col not in column_names(table):
             raise SchemaError(f"{name}: there is no time column {table.time_col!r}.")
 
 
@@ -300,7 +301,7 @@ def _build_times(
         table = db.table_dict[name]
         if table.time_col is not None:
             try:
-                known[name] = as_ticks(table.df[table.time_col])
+                known[name] = as_ticks(read_column(table, table.time_col))
             except (TypeError, ValueError) as error:
                 raise SchemaError(f"{name}.{table.time_col}: not a time ({error}).") from error
     unit = common_unit(list(known.values()))
@@ -328,16 +329,16 @@ def parent_pointers(db: Database, key: ForeignKey) -> NDArray[np.int32]:
         SchemaError: the parent's primary key is not unique.
     """
     parent = db.table_dict[key.parent]
-    primary = parent.df[parent.pkey_col]
-    values = db.table_dict[key.table].df[key.column]
+    values = read_column(db.table_dict[key.table], key.column)
+    if isinstance(parent, FileTable) and parent.keys_are_rows:
+        if pd.api.types.is_numeric_dtype(values.dtype):
+            return _row_numbers(values, len(parent))
+    primary = read_column(parent, str(parent.pkey_col))
     is_integer = pd.api.types.is_integer_dtype
     if is_integer(primary.dtype) and is_integer(values.dtype) and not primary.hasnans:
         names = primary.to_numpy(np.int64)
         if np.array_equal(names, np.arange(len(names))):
-            # RelBench's keys are row numbers.
-            rows = values.to_numpy(np.int64, na_value=-1)
-            inside = (rows >= 0) & (rows < len(names))
-            return np.where(inside, rows, -1).astype(np.int32)
+            return _row_numbers(values, len(names))
     index = pd.Index(primary)
     if not index.is_unique or index.hasnans:
         wrong = int((primary.duplicated() | primary.isna()).sum())
@@ -346,6 +347,16 @@ def parent_pointers(db: Database, key: ForeignKey) -> NDArray[np.int32]:
             f"unique, but {key.table}.{key.column} refers to them. Remove those rows."
         )
     return np.asarray(index.get_indexer(pd.Index(values))).astype(np.int32)
+
+
+def _row_numbers(values: pd.Series, count: int) -> NDArray[np.int32]:
+    """Keys that are row numbers, as in RelBench: -1 for any other."""
+    if pd.api.types.is_integer_dtype(values.dtype):
+        rows = values.to_numpy(np.int64, na_value=-1)
+        return np.where((rows >= 0) & (rows < count), rows, -1).astype(np.int32)
+    found = values.to_numpy(np.float64, na_value=np.nan)
+    inside = (found >= 0) & (found < count) & (found == np.floor(found))
+    return np.where(inside, found, -1).astype(np.int32)
 
 
 def _group(

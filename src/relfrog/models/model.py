@@ -154,8 +154,27 @@ class Model(ABC):
         if cutoff is not None and not (seeds.times > cutoff).any():
             cutoff = None
         if (split, cutoff) not in self._known:
-            self._known[split, cutoff] = self.predict(seeds, cutoff)
+            self._known[split, cutoff] = self._predict_stored(split, seeds, cutoff)
         return self._known[split, cutoff]
+
+    def _predict_stored(
+        self, split: str, seeds: Seeds, cutoff: pd.Timestamp | None
+    ) -> NDArray[Any]:
+        """As `predict`, from the store if the same model was asked before."""
+        parts, content = self.prepared.opened.parts, self.content()
+        if parts is None or content is None:
+            return self.predict(seeds, cutoff)
+        about = {
+            "model": content, "settings": vars(self.prepared.config), "labels": self.labels,
+            "gates": self.gates, "device": self.device, "split": split, "cutoff": str(cutoff),
+            "history": self.prepared.history,
+        }  # fmt: skip
+        db = self.prepared.opened.db
+        return parts.predictions(about, db, lambda: self.predict(seeds, cutoff))
+
+    def content(self) -> str | None:
+        """A hash of what was learned; None if predictions are not worth keeping."""
+        return None
 
     def answer(self, seeds: Seeds, cutoff: pd.Timestamp | None) -> NDArray[Any]:
         """As `predict_once`, calibrated."""

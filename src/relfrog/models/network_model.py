@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ from relfrog.training.inference import predict_seeds
 from relfrog.training.layerwise import LayerwiseInference, is_layerwise
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
+from relfrog.training.task_store import digest
 from relfrog.training.trainer import Trainer
 from relfrog.training.weights import FILE, named_part
 
@@ -185,6 +187,16 @@ class NetworkModel(Model):
                 "Its tables or keys have changed: train again."
             ) from None
         return network.to(self.device).eval()
+
+    def content(self) -> str | None:
+        """A hash of the weights."""
+        found = hashlib.blake2b(digest_size=16)
+        for name, tensor in sorted(self.weights.items()):
+            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            found.update(np.ascontiguousarray(tensor.cpu().numpy()).data)
+        for name, table in self.prepared.columns.tables.items():
+            found.update(digest(name, table).encode())
+        return found.hexdigest()
 
     @property
     def features(self) -> dict[str, Features]:

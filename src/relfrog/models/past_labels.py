@@ -19,6 +19,7 @@ from relfrog.errors import RunError
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.model import Model, TableChange
 from relfrog.models.run_forms import Constant
+from relfrog.store.file_table import read_column
 from relfrog.support.arrays import unique_pairs
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
@@ -76,12 +77,12 @@ class PastLabels:
     def __init__(self, prepared: Prepared, about: dict[str, Any]) -> None:
         kind = prepared.kind
         assert prepared.history is not None
-        frame = prepared.db.table_dict[prepared.history].df
-        values = label_rows(kind, frame["label"].to_numpy(), about)
+        table = prepared.db.table_dict[prepared.history]
+        values = label_rows(kind, read_column(table, "label").to_numpy(), about)
         ends = prepared.graph.time(prepared.history)
         assert ends is not None
         known = ~np.isnan(values).any(1)
-        entity, ends = frame["entity"].to_numpy(np.int64)[known], ends[known]
+        entity, ends = read_column(table, "entity").to_numpy(np.int64)[known], ends[known]
         order = np.argsort(ends, kind="stable")
         self.in_time, self._ends = values[known][order], ends[order]
         self.rows_in_time = np.flatnonzero(known)[order]

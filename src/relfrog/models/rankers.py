@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
 from relfrog.errors import RunError, TaskError
@@ -320,7 +321,8 @@ class BoostedRanker(Ranker):
         for first, second in self.joins():
             parts.append(self._joined(first, second, seed, limits, who, rows))
         for table, chosen in ((self.source, seed[who]), (self.target, rows)):
-            parts.append(self.prepared.features[table].dense.numpy()[chosen])
+            rows_of = torch.from_numpy(np.asarray(chosen, np.int64))
+            parts.append(self.prepared.features[table].dense[rows_of].numpy())
         return np.concatenate(parts, 1)
 
     def joins(self) -> list[tuple[ForeignKey, ForeignKey]]:

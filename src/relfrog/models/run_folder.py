@@ -45,6 +45,7 @@ from relfrog.datasets.known_from import inherited_keys
 from relfrog.datasets.tasks import read_task_manifest
 from relfrog.errors import DatasetError, RunError, UsageError
 from relfrog.models.run_forms import LABELS, CompleteRun, RunFile
+from relfrog.store.file_table import column_names
 from relfrog.support.files import (
     atomic_folder,
     check_inside,
@@ -134,7 +135,7 @@ def schema_fingerprint(prepared: Prepared) -> str:
         "tables": {
             n: list(columns.tables[n].dense_names)
             if n in columns.tables
-            else sorted(map(str, prepared.db.table_dict[n].df))
+            else sorted(map(str, column_names(prepared.db.table_dict[n])))
             for n in graph.num_rows
             if n != added
         },
@@ -218,11 +219,15 @@ def _span(prepared: Prepared, table: str) -> tuple[str | None, str | None]:
 def fingerprint(prepared: Prepared) -> str:
     """A hash of the data: it changes with any value, row, key or time."""
     digest = hashlib.blake2b(digest_size=12)
-    graph = prepared.graph
+    graph, parts = prepared.graph, prepared.opened.parts
+    if parts is not None:
+        content = parts.content(prepared.opened.db)
+        digest.update(json.dumps(content, sort_keys=True, default=str).encode())
+        return digest.hexdigest()
     for part in (graph.parents, graph.times):
         digest.update(np.ascontiguousarray(part).data)
     for name in sorted(prepared.features):
-        features = prepared.features[name]
+        features: Any = prepared.features[name]
         digest.update(f"{name} {graph.num_rows[name]}".encode())
         for tensor in (
             features.dense, features.codes, features.moments,

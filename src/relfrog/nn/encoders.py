@@ -143,7 +143,7 @@ class RowEncoder(nn.Module):
         x = self.dense(dense)
         if self.codes is not None:
             if features.codes.shape[1]:
-                codes = features.codes.index_select(0, rows)
+                codes = features.codes.index_select(0, rows).int()
                 if kept is not None:  # which also trains the embedding of unknown categories
                     codes = torch.where(kept[:, self.codes_from], codes, self.unknown)
                 x = x.add_(embedding_bag(codes.long(), self.codes.weight, mode="sum"))

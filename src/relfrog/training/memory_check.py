@@ -21,6 +21,8 @@ VARIABLE = "RELFROG_MEMORY"
 BASE = 600 << 20
 #: Bytes per value by kind: as read, as a tensor, and temporarily during encoding.
 BYTES = {"integer": 40, "number": 40, "boolean": 24, "time": 120, "text": 160, "list": 200}
+#: Bytes per row while a column is prepared: its values, ranks and codes.
+ONE_COLUMN = 64
 #: Additional bytes for training: statistics of labels, trees, and networks of any size.
 COUNTING, TREES, NETWORK = 50 << 20, 600 << 20, 250 << 20
 #: The most rows of a batch per seed, and numbers stored per channel of such a row.
@@ -58,6 +60,7 @@ def estimate(
         total += max(work, TREES) if entry.ensemble else work
     else:
         total += TREES if entry.learns else COUNTING
+    streamed = total
     for table in tables:
         file = pq.ParquetFile(table.path)
         with file:
@@ -71,8 +74,12 @@ def estimate(
                     long += metadata.row_group(group).column(number).total_uncompressed_size
                 total += value * table.rows + 2 * long
         # Pointers in both directions, and times.
-        total += table.rows * (16 * len(table.fkeys) + 16)
-    return total
+        pointers = table.rows * (16 * len(table.fkeys) + 16)
+        total, streamed = total + pointers, streamed + pointers
+    if entry.ensemble or (entry.learns and not entry.network):
+        return total
+    # All others take columns from the store, which is made of one column at a time.
+    return min(total, streamed + ONE_COLUMN * max((table.rows for table in tables), default=0))
 
 
 def check_room(name: str, tables: list[TableFile], **settings: Any) -> None:

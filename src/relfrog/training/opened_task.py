@@ -1,18 +1,17 @@
-"""An opened task: a dataset that is read once, with a cache of everything computed from it.
+"""An opened task: a dataset and everything computed from it, from the store or in memory.
 
-Several models can be trained on a task in one command: the members of `auto`, a network and its
-baselines, a network with and without label history. They share one `OpenedTask`, so the database is
-read once and each table is encoded once.
+Rows stay in their files. What models need of them, graph, encoded columns, labels and label
+history, is in the store after the first command that asked, and memory-mapped from there. A
+database that is given, or altered, is worked on in memory; then several models of one command share
+what is computed: the members of `auto`, a network and its baselines.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -22,18 +21,22 @@ from relbench.base import Database, Table
 from relfrog.config import Config
 from relfrog.datasets.autocomplete import row_times, rows_to_fill
 from relfrog.datasets.dataset import open_dataset, read_tables
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.label_history import add_label_history, label_history_name
 from relfrog.datasets.labels import timed_first
 from relfrog.datasets.protocols import Dataset, Task
-from relfrog.datasets.tasks import load_task
+from relfrog.datasets.tasks import labels_of, load_task
 from relfrog.errors import TaskError
 from relfrog.features.columns import Columns, Features, TableColumns, fit_columns
 from relfrog.features.novelty import unseen_categories
+from relfrog.features.text import text_model
 from relfrog.graph.relational import RelationalGraph, build_graph
+from relfrog.store.file_table import FileTable, column_names, is_whole, retimed, without_columns
 from relfrog.support.threads import thread_limit
 from relfrog.training.memory_check import check_room
 from relfrog.training.prepared import Prepared, routes_of
 from relfrog.training.seeds import Seeds
+from relfrog.training.task_store import TaskStore, digest, is_stored
 
 __all__ = ["OpenedTask", "open_task"]
 
@@ -85,6 +88,7 @@ class OpenedTask:
         self._fitted: dict[tuple[str, int], dict[str, TableColumns]] = {}
         self._tables: dict[str, TableColumns] = {}
         self._features: dict[int, Features] = {}
+        self._unseen: dict[int, dict[str, list[str]]] = {}
         self._graphs: dict[tuple[bool, tuple[int, ...]], RelationalGraph] = {}
 
     def altered(
@@ -105,7 +109,18 @@ class OpenedTask:
         """The whole database as read."""
         if self._given is not None:
             return self._given
-        return self.dataset.get_db(upto_test_timestamp=False)
+        return database_in_files(self.dataset)
+
+    @cached_property
+    def store(self) -> TaskStore:
+        """What the store has of tables that are files."""
+        return TaskStore(self.dataset, self.task)
+
+    @cached_property
+    def parts(self) -> TaskStore | None:
+        """What the store has of the whole task; None if rows of it are in memory."""
+        files = self._change is None and self._closed_by is None and is_stored(self.source)
+        return self.store if files and hasattr(self.task, "content") else None
 
     @cached_property
     def db(self) -> Database:
@@ -132,11 +147,18 @@ class OpenedTask:
 
     @cached_property
     def _with_history(self) -> Database:
-        db = add_label_history(self.dataset, self.task, self.db, self.history, self._closed_by)
-        earlier = Database({self.history: db.table_dict[self.history]})
+        if self.parts is not None:
+            table: Table = self.parts.history(self.db, self._make_history)
+        else:
+            table = self._make_history()
+        earlier = Database({self.history: table})
         if self._change is not None:
             earlier = self._change(earlier)
         return allowed(self.task, Database({**self.db.table_dict, **earlier.table_dict}))
+
+    def _make_history(self) -> Table:
+        db = add_label_history(self.dataset, self.task, self.db, self.history, self._closed_by)
+        return db.table_dict[self.history]
 
     def shown(self, history: bool) -> Database:
         """The database as models see it, with or without the label history."""
@@ -153,28 +175,39 @@ class OpenedTask:
         return next((split for split, known in self._seeds.items() if known is seeds), None)
 
     def _labels(self, split: str) -> pd.DataFrame:
-        frame: pd.DataFrame = self.task.get_table(
-            split, mask_input_cols=False, db=without(self.db, self.task.remove_columns)
-        ).df
-        return frame
+        db = without_columns(self.db, self.task.remove_columns)
+        if self.parts is None:
+            return labels_of(self.task, split, db)
+        found: pd.DataFrame = self.parts.labels(
+            [split], db, lambda: labels_of(self.task, split, db)
+        )
+        return found
 
     def training_seeds(self, density: int = 1) -> Seeds:
         """The training seeds; with `density` n, n times as many seed times, in equal steps."""
         if density == 1 or self.task.sql is None:
             return self.seeds("train")
         if density not in self._training_seeds:
-            task, db = self.task, self.db
-            step = task.timedelta / density
-            last = self.dataset.val_timestamp - task.timedelta
-            times = pd.date_range(last, db.min_timestamp, freq=-step)
-            frame = task.make_table(db, times).df
-            frame = frame[frame[task.entity_col] < len(db.table_dict[task.entity_table])]
-            first = self.seeds("train").times.min()
-            frame = frame[frame[task.time_col] >= first]
-            # The order of SQL results varies.
-            frame = frame.sort_values([task.time_col, task.entity_col], kind="stable")
-            self._training_seeds[density] = Seeds.of_frame(task, frame)
+
+            def make() -> pd.DataFrame:
+                return self._dense_labels(density)
+
+            what = ["train", density]
+            frame = make() if self.parts is None else self.parts.labels(what, self.db, make)
+            self._training_seeds[density] = Seeds.of_frame(self.task, frame)
         return self._training_seeds[density]
+
+    def _dense_labels(self, density: int) -> pd.DataFrame:
+        task, db = self.task, self.db
+        step = task.timedelta / density
+        last = self.dataset.val_timestamp - task.timedelta
+        times = pd.date_range(last, db.min_timestamp, freq=-step)
+        frame = task.make_table(db, times).df
+        frame = frame[frame[task.entity_col] < len(db.table_dict[task.entity_table])]
+        first = self.seeds("train").times.min()
+        frame = frame[frame[task.time_col] >= first]
+        # The order of SQL results varies.
+        return frame.sort_values([task.time_col, task.entity_col], kind="stable")
 
     def with_validation(self, train: Seeds) -> Seeds:
         """Training seeds, and validation seeds whose windows have closed by the test time."""
@@ -221,7 +254,14 @@ class OpenedTask:
         shown, before = self.shown(history), self.dataset.val_timestamp
         fitted = self._fitted.setdefault((text, text_channels), {})
         missing = {n: table for n, table in shown.table_dict.items() if n not in fitted}
-        if missing:
+        if self.parts is not None:
+            text_model(text, text_channels)  # fail early
+            tables = {
+                n: self.parts.fit(n, cast("FileTable", table), before, text, text_channels)
+                for n, table in missing.items()
+            }
+            fitted |= self._shared(Columns(tables, before, text)).tables
+        elif missing:
             found = fit_columns(
                 Database(missing), before=before, text=text, text_channels=text_channels
             )
@@ -235,7 +275,7 @@ class OpenedTask:
     def _shared(self, columns: Columns) -> Columns:
         """Replace columns by equal ones of another model, so that each table is encoded once."""
         tables = {
-            name: self._tables.setdefault(_digest(name, table), table)
+            name: self._tables.setdefault(digest(name, table), table)
             for name, table in columns.tables.items()
         }
         return Columns(tables, columns.before, columns.text)
@@ -243,9 +283,31 @@ class OpenedTask:
     def encode(self, columns: Columns, history: bool) -> dict[str, Features]:
         """All tables as tensors; see `Columns.encode`."""
         missing = [n for n, table in columns.tables.items() if id(table) not in self._features]
-        for name, features in columns.encode(self.shown(history), missing).items():
-            self._features[id(columns.tables[name])] = features
+        self._encode(columns, self.shown(history), missing)
         return {name: self._features[id(table)] for name, table in columns.tables.items()}
+
+    def _encode(self, columns: Columns, db: Database, names: list[str]) -> None:
+        columns.check(db)
+        unreadable: list[str] = []
+        for name in names:
+            fitted, table = columns.tables[name], db.table_dict[name]
+            if is_whole(table):
+                found, wrong, unseen = self.store.encode(name, table, fitted)
+            else:
+                wrong = []
+                found = fitted.encode(table.df, wrong)
+                places = unseen_categories(Columns({name: fitted}, columns.before), db)
+                unseen = {place[len(name) + 1 :]: texts for place, texts in places.items()}
+            unreadable += [f"{name}.{column}" for column in dict.fromkeys(wrong)]
+            self._features[id(fitted)], self._unseen[id(fitted)] = found, unseen
+        columns.refuse(unreadable)
+
+    def _unseen_categories(self, columns: Columns) -> dict[str, list[str]]:
+        return {
+            f"{name}.{column}": texts
+            for name, table in columns.tables.items()
+            for column, texts in self._unseen[id(table)].items()
+        }
 
     def graph(self, history: bool, columns: Columns | None = None) -> RelationalGraph:
         """The relational graph; restricted to tables and keys of `columns`, if given."""
@@ -257,7 +319,8 @@ class OpenedTask:
                 key = (history, tuple(id(table) for table in columns.tables.values()))
                 shown = known
         if key not in self._graphs:
-            self._graphs[key] = build_graph(shown)
+            build = build_graph if self.parts is None else self.parts.graph
+            self._graphs[key] = build(shown)
         return self._graphs[key]
 
     def prepare(
@@ -272,7 +335,6 @@ class OpenedTask:
         """
         history = config.history != "off"
         seeds = self.training_seeds(config.density) if columns is None else None
-        shown = self.shown(history)
         features: dict[str, Features] = {}
         unseen: dict[str, list[str]] = {}
         with thread_limit(config.threads):  # text models use the same threads
@@ -282,24 +344,12 @@ class OpenedTask:
                 if columns is None:
                     columns = self.fit_columns(config.text, config.text_channels, history)
                 features = self.encode(columns, history)
-                unseen = unseen_categories(columns, shown)
+                unseen = self._unseen_categories(columns)
         graph = self.graph(history, columns if encode else None)
         return Prepared(
             self, config, columns, graph, features, routes_of(config, graph),
             self.history if history else None, seeds, unseen,
         )  # fmt: skip
-
-
-def without(db: Database, columns: Iterable[tuple[str, str]] | None) -> Database:
-    """The database without some columns, given as pairs of table and column."""
-    tables = dict(db.table_dict)
-    for name, column in columns or ():
-        if name in tables and column in tables[name].df:
-            table = tables[name]
-            keys = {c: t for c, t in table.fkey_col_to_pkey_table.items() if c != column}
-            frame = table.df.drop(columns=[column])
-            tables[name] = Table(frame, keys, table.pkey_col, table.time_col)
-    return Database(tables)
 
 
 def allowed(task: Task, db: Database) -> Database:
@@ -315,7 +365,7 @@ def allowed(task: Task, db: Database) -> Database:
         if table is not None and column in (table.pkey_col, table.time_col):
             what = "primary key" if column == table.pkey_col else "time column"
             raise TaskError(f"{name}.{column} cannot be hidden: it is the {what} of its table.")
-    return without(db, hidden)
+    return without_columns(db, hidden)
 
 
 def _known(db: Database, columns: Columns) -> Database:
@@ -332,9 +382,9 @@ def _known(db: Database, columns: Columns) -> Database:
                 if parent in columns.tables and columns.tables[name].had_key(column)
             }
             time = table.time_col
-            if not len(table.df) and columns.tables[name].time_col in table.df:
+            if not len(table) and columns.tables[name].time_col in column_names(table):
                 time = columns.tables[name].time_col
-            tables[name] = Table(table.df, keys, table.pkey_col, time)
+            tables[name] = retimed(table, keys, time)
     return Database(tables)
 
 
@@ -345,15 +395,3 @@ def _same_schema(one: Database, other: Database) -> bool:
         for db in (one, other)
     ]
     return keys[0] == keys[1]
-
-
-def _digest(name: str, table: TableColumns) -> str:
-    """A hash of the fitted columns of a table."""
-    about = [name, table.time_col, table.known, table.skipped]
-    digest = hashlib.sha256(json.dumps(about, default=str).encode())
-    for column in table.columns:
-        digest.update(json.dumps(column.to_json(), sort_keys=True, default=str).encode())
-        for key, array in sorted(column.arrays().items()):
-            digest.update(f"{key} {array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.datasets.protocols import Task
+from relfrog.support.lists import as_objects
 
 __all__ = ["Seeds"]
 
@@ -37,7 +38,7 @@ class Seeds:
         return cls(
             frame[task.entity_col].to_numpy(np.int64),
             pd.Series(pd.to_datetime(frame[task.time_col])),
-            frame[task.target_col].to_numpy(),
+            as_objects(frame[task.target_col]),
         )
 
     def take(self, chosen: NDArray[Any]) -> Seeds:

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.features.values import read_lists, read_numbers, read_texts, read_times, value_kind
+from relfrog.features.coded import Coded, code_values
+from relfrog.features.values import read_lists, read_numbers, read_times, value_kind
 from relfrog.support.times import MISSING
 
 __all__ = ["EncodedColumn", "days", "fit_encoded_columns"]
@@ -66,8 +67,10 @@ class EncodedColumn:
             tuple(map(str, found["levels"])), int(found["part"]),
         )  # fmt: skip
 
-    def encode(self, values: pd.Series) -> Floats:
+    def encode(self, values: pd.Series | Coded) -> Floats:
         """Encode values, minus the centre; NaN where missing. Shape [rows]."""
+        if isinstance(values, Coded) and self.kind in ("number", "moment"):
+            values = values.expanded()  # it was something else when it was fitted
         if self.kind == "number":
             found = np.clip(read_numbers(values), -LARGE, LARGE)
         elif self.kind == "moment":
@@ -76,11 +79,10 @@ class EncodedColumn:
             found = _lengths(values)
         else:
             assert self.kind in ("category", "value"), self.kind
-            number = {level: code for code, level in enumerate(self.levels)}
-            words, other = read_texts(values), len(self.levels)
-            found = np.array(
-                [np.nan if word is None else number.get(word, other) for word in words], float
-            )
+            words = code_values(values)
+            places = words.find(self.levels)
+            code = np.where(places < 0, len(self.levels), places).astype(float)
+            found = np.append(code, np.nan)[words.codes]
         return found - self.center
 
 
@@ -90,15 +92,24 @@ def days(ticks: NDArray[np.int64], unit: str) -> Floats:
     return np.where(ticks == MISSING, np.nan, ticks / per_day)
 
 
-def _lengths(values: pd.Series) -> Floats:
-    if value_kind(values) == "list":
+def _lengths(values: pd.Series | Coded) -> Floats:
+    if not isinstance(values, Coded) and value_kind(values) == "list":
         lengths, _ = read_lists(values)
         return np.where(lengths < 0, np.nan, lengths.astype(float))
-    return np.array([np.nan if w is None else len(w) for w in read_texts(values)], float)
+    words = code_values(values)
+    return np.append(_text_lengths(words), np.nan)[words.codes]
 
 
-def fit_encoded_columns(table: str, column: str, values: pd.Series) -> list[EncodedColumn]:
+def _text_lengths(words: Coded) -> Floats:
+    """The length of each different text."""
+    texts = words.some(np.arange(len(words.texts)))
+    return np.fromiter(map(len, texts), np.float64, len(texts))
+
+
+def fit_encoded_columns(table: str, column: str, values: pd.Series | Coded) -> list[EncodedColumn]:
     """Choose the encodings of a column from its values; none if it is empty or constant."""
+    if isinstance(values, Coded):
+        return _fit_texts(table, column, values)
     kind = value_kind(values)
     if kind in ("boolean", "number"):
         found = np.clip(read_numbers(values), -LARGE, LARGE)
@@ -123,20 +134,27 @@ def fit_encoded_columns(table: str, column: str, values: pd.Series) -> list[Enco
         return [EncodedColumn(table, column, "length", float(np.nanmean(lengths)))]
     if kind != "text":
         return []
-    words = pd.Series(read_texts(values)).dropna()
-    count = words.nunique()
+    return _fit_texts(table, column, code_values(values))
+
+
+def _fit_texts(table: str, column: str, words: Coded) -> list[EncodedColumn]:
+    counts = words.counts()
+    rows, count = int(counts.sum()), int((counts > 0).sum())
     encodings = []
-    if 2 <= count <= min(max(MOST_LEVELS, len(words) // 20), len(words) // 2):
-        encodings.append(EncodedColumn(table, column, "category", 0.0, _levels(values)))
-    lengths = words.str.len()
-    if (not encodings or count > MOST_LEVELS) and lengths.nunique() > 1:
-        encodings.append(EncodedColumn(table, column, "length", float(lengths.mean())))
+    if 2 <= count <= min(max(MOST_LEVELS, rows // 20), rows // 2):
+        encodings.append(EncodedColumn(table, column, "category", 0.0, _levels(words)))
+    lengths = _text_lengths(words)
+    if (not encodings or count > MOST_LEVELS) and len(np.unique(lengths[counts > 0])) > 1:
+        mean = float((lengths * counts).sum() / rows)
+        encodings.append(EncodedColumn(table, column, "length", mean))
     return encodings
 
 
-def _levels(values: pd.Series) -> tuple[str, ...]:
+def _levels(values: pd.Series | Coded) -> tuple[str, ...]:
     """The most frequent texts, in order of frequency."""
-    words = pd.Series(read_texts(values)).dropna()
-    counts = words.value_counts()
-    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0])))
+    words = code_values(values)
+    counts = words.counts()
+    seen = np.flatnonzero(counts)
+    pairs = zip(words.some(seen), counts[seen].tolist(), strict=True)
+    ordered = sorted(pairs, key=lambda entry: (-entry[1], str(entry[0])))
     return tuple(str(word) for word, _ in ordered[:MOST_LEVELS])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import RunError
+from relfrog.features.coded import Coded, read_cells
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.aggregates.encoded_columns import EncodedColumn, days, fit_encoded_columns
+from relfrog.models.aggregates.encoded_tables import (
+    EncodedTables,
+    Trail,
+    load_features,
+    save_features,
+)
 from relfrog.models.aggregates.feature_plan import Anchor, FeaturePlan, Stream, plan_features
 from relfrog.models.aggregates.query import Aggregator
 from relfrog.models.past_labels import label_rows
+from relfrog.store.file_table import column_names, read_column
 from relfrog.support.times import MISSING, PER_SECOND
 from relfrog.training.prepared import Prepared
 
@@ -23,7 +33,6 @@ __all__ = ["FeatureMaker"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
-Trail = tuple[Ints, dict[ForeignKey, Ints]]
 
 #: The most outputs of a multiclass or multilabel label history that are aggregated.
 MOST_OUTPUTS = 12
@@ -53,7 +62,7 @@ class FeatureMaker:
         assert prepared.history is not None
         self.history = prepared.history
         self.entity: str = prepared.task.entity_table
-        self._outputs = self._label_outputs(about)
+        self._about, self._outputs = about, self._label_outputs(about)
         self.timed = {
             name: table.time_col
             for name, table in prepared.db.table_dict.items()
@@ -61,14 +70,11 @@ class FeatureMaker:
         }
         if saved is None:
             self.keys = self.graph.foreign_keys
-            self.sizes, self.encodings = self._fit()
+            self.sizes, self.encodings = self._fit_once()
         else:
             self.keys, self.sizes, self.encodings = self._read(saved)
             self.timed = self._read_timed(saved)
-        self._arrays = {
-            table: [(encoded, self._encode(encoded)) for encoded in encodings]
-            for table, encodings in self.encodings.items()
-        }
+        self._arrays = EncodedTables(self.encodings, self._encode)
         self.plan: FeaturePlan = plan_features(
             self.entity, self.history, self.keys, self.encodings, self.sizes, set(self.timed),
             prepared.config.features,
@@ -127,7 +133,7 @@ class FeatureMaker:
             digest.update(np.ascontiguousarray(part).data)
         name = digest.hexdigest()
         if name not in self._made:
-            found, trail = self._make(name, rows, limits, times)
+            found, trail = self._make_once(name, rows, limits, times)
             if found.nbytes > REMEMBERED // 2:
                 return found
             while sum(part.nbytes for part in self._made.values()) > REMEMBERED - found.nbytes:
@@ -156,7 +162,7 @@ class FeatureMaker:
                 (encoded, old[order] if column in (None, encoded.column) else old)
                 for encoded, old in self._arrays.get(table, [])
             ]
-            other._arrays = self._arrays | {table: values}
+            other._arrays = self._arrays.replaced(table, values)
         return other
 
     def _touches(self, stream: Stream) -> bool:
@@ -168,6 +174,23 @@ class FeatureMaker:
             read |= {key.table for key in stream.keys}
             read |= {key.parent for key in self.graph.foreign_keys if key.table in read}
         return table in read
+
+    def _make_once(
+        self, name: str, rows: Ints, limits: Ints, times: pd.Series
+    ) -> tuple[Floats, list[Trail]]:
+        """See `_make`; from the store if the same was asked before."""
+        parts = self.prepared.opened.parts
+        if parts is None or self._before is not None:
+            return self._make(name, rows, limits, times)
+        about = {
+            "seeds": name, "plan": self.to_json(), "features": self.prepared.config.features,
+            "staleness": bool(self.prepared.config.staleness), "labels": self._about,
+        }  # fmt: skip
+        return parts.made(
+            "features", about, self.prepared.opened.db,
+            lambda folder: save_features(folder, *self._make(name, rows, limits, times)),
+            load_features,
+        )  # fmt: skip
 
     def _make(
         self, name: str, rows: Ints, limits: Ints, times: pd.Series
@@ -222,6 +245,27 @@ class FeatureMaker:
 
     # Encodings.
 
+    def _fit_once(self) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
+        """See `_fit`; from the store if another model has asked before."""
+        parts = self.prepared.opened.parts
+        if parts is None:
+            return self._fit()
+        about = {"outputs": self._outputs.shape[1], "history": self.history}
+
+        def build(folder: Path) -> None:
+            sizes, encodings = self._fit()
+            cells = {t: [encoded.to_json() for encoded in some] for t, some in encodings.items()}
+            text = json.dumps({"sizes": sizes, "cells": cells})
+            (folder / "cells.json").write_text(text, encoding="utf-8")
+
+        def load(folder: Path) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
+            found = json.loads((folder / "cells.json").read_text(encoding="utf-8"))
+            cells = found["cells"].items()
+            read = {t: [EncodedColumn.from_json(entry) for entry in some] for t, some in cells}
+            return found["sizes"], read
+
+        return parts.made("cells", about, self.prepared.opened.db, build, load)
+
     def _fit(self) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
         encodings: dict[str, list[EncodedColumn]] = {}
         sizes: dict[str, int] = {}
@@ -240,9 +284,11 @@ class FeatureMaker:
             before = slice(None) if known is None else known < cut
             encodings[name] = [
                 encoded
-                for column in table.df
+                for column in column_names(table)
                 if column not in keys
-                for encoded in fit_encoded_columns(name, str(column), table.df[column][before])
+                for encoded in fit_encoded_columns(
+                    name, str(column), _some(read_cells(table, column), before)
+                )
             ]
         return sizes, encodings
 
@@ -266,7 +312,7 @@ class FeatureMaker:
         for encoded in encodings:
             table = self.history if encoded.table == was else encoded.table
             there = self.prepared.db.table_dict.get(table)
-            if there is None or encoded.column not in there.df:
+            if there is None or encoded.column not in column_names(there):
                 raise RunError(f"{table}.{encoded.column} is no longer there: train again.")
             moved = EncodedColumn(
                 table, encoded.column, encoded.kind, encoded.center, encoded.levels, encoded.part
@@ -293,14 +339,14 @@ class FeatureMaker:
         return found
 
     def _label_outputs(self, about: dict[str, Any]) -> NDArray[np.float64]:
-        frame = self.prepared.db.table_dict[self.history].df
-        kind = self.prepared.task.task_type.value
-        return label_rows(kind, frame["label"].to_numpy(), about)
+        labels = read_column(self.prepared.db.table_dict[self.history], "label")
+        return label_rows(self.prepared.task.task_type.value, labels.to_numpy(), about)
 
     def _encode(self, encoded: EncodedColumn) -> NDArray[np.float64]:
         if encoded.kind == "label":
             return self._outputs[:, encoded.part] - encoded.center
-        return encoded.encode(self.prepared.db.table_dict[encoded.table].df[encoded.column])
+        table = self.prepared.db.table_dict[encoded.table]
+        return encoded.encode(read_cells(table, encoded.column))
 
     # Parts of the features.
 
@@ -366,6 +412,10 @@ class FeatureMaker:
         if self._aggregator is None:
             self._aggregator = Aggregator(self.graph, self._arrays, self.horizon)
         return self._aggregator
+
+
+def _some(values: pd.Series | Coded, rows: Any) -> pd.Series | Coded:
+    return values.take(rows) if isinstance(values, Coded) else values[rows]
 
 
 def _few(encoded: EncodedColumn) -> bool:

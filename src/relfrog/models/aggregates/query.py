@@ -13,6 +13,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import duckdb
@@ -53,7 +54,7 @@ class Aggregator:
     def __init__(
         self,
         graph: RelationalGraph,
-        encodings: dict[str, list[tuple[EncodedColumn, NDArray[np.float64]]]],
+        encodings: Mapping[str, list[tuple[EncodedColumn, NDArray[np.float64]]]],
         horizon: int,
     ) -> None:
         self.graph, self.horizon = graph, horizon

@@ -1,0 +1,416 @@
+"""A table whose rows stay in their Parquet file until somebody asks for them.
+
+`FileTable` is RelBench's `Table` for whoever wants a frame, but a column can be read alone, its
+length and its span of time cost nothing to ask, and DuckDB reads it where it lies. So a command
+touches the columns that it needs, one at a time, and no table is ever whole in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from relbench.base import Database, Table
+
+from relfrog.support.duckdb import literal, quoted
+
+__all__ = [
+    "FileTable",
+    "column_names",
+    "concrete",
+    "is_whole",
+    "read_column",
+    "retimed",
+    "without_columns",
+]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Rows up to a time alone, by a column."""
+
+    column: str
+    time: pd.Timestamp
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where a table's columns are, and what is left of them.
+
+    Attributes:
+        path: the file.
+        hidden: columns of it that do not count.
+        added: columns from other files with as many rows: of each the file, which has no other.
+        limits: per foreign key the number of rows of its parent; larger values count as NULL.
+        cuts: what rows have to be up to.
+        shown: for SQL alone, columns with values of another file in place of their own: the
+            column that has the number of a row, the file, and its column.
+    """
+
+    path: Path
+    hidden: frozenset[str] = frozenset()
+    added: Mapping[str, Path] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    cuts: tuple[_Cut, ...] = ()
+    shown: Mapping[str, tuple[str, Path, str]] = field(default_factory=dict)
+
+    def replaced(self, **changes: Any) -> _Layout:
+        known = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return _Layout(**(known | changes))
+
+
+class FileTable(Table):
+    """A table in a Parquet file.
+
+    Args:
+        path: the file.
+        fkeys: the parent of each foreign key.
+        pkey: the primary key, if there is one.
+        time: the time column, if there is one.
+        layout: what else is known of it; by default the file as it is.
+
+    Attributes:
+        span: its first and its last time, where they are known already.
+
+    Raises:
+        OSError, ArrowException: The file is missing or no Parquet file.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        fkeys: dict[str, str],
+        pkey: str | None,
+        time: str | None,
+        layout: _Layout | None = None,
+    ) -> None:
+        self.layout = _Layout(path) if layout is None else layout
+        self.fkey_col_to_pkey_table, self.pkey_col, self.time_col = fkeys, pkey, time
+        self.span: tuple[Any, Any] | None = None
+
+    def _like(self, time: str | None = None, **changes: Any) -> FileTable:
+        hidden = changes.get("hidden", self.layout.hidden)
+        keys = {c: t for c, t in self.fkey_col_to_pkey_table.items() if c not in hidden}
+        layout = self.layout.replaced(**changes)
+        other = FileTable(layout.path, keys, self.pkey_col, time or self.time_col, layout)
+        if other.time_col == self.time_col and layout.cuts == self.layout.cuts:
+            other.span = self.span
+            if "_header" in vars(self):
+                vars(other)["_header"] = self._header
+        return other
+
+    def with_column(self, name: str, file: Path) -> FileTable:
+        """The same with one more column, which is all that another file has."""
+        return self._like(added={**self.layout.added, name: file})
+
+    def with_values(self, shown: Mapping[str, tuple[str, Path, str]]) -> FileTable:
+        """The same to SQL with other values in some columns, by row of other files.
+
+        Args:
+            shown: per column the one that has the number of a row, the file, and its column.
+        """
+        return self._like(shown=shown)
+
+    def with_time(self, column: str) -> FileTable:
+        """The same, with another time column."""
+        return self._like(column)
+
+    def without(self, columns: set[str]) -> FileTable:
+        """The same without some columns, and without the foreign keys among them."""
+        added = {name: file for name, file in self.layout.added.items() if name not in columns}
+        return self._like(hidden=self.layout.hidden | columns, added=added)
+
+    def with_limits(self, sizes: Mapping[str, int]) -> FileTable:
+        """The same, with foreign keys beyond the rows of their parents as NULL."""
+        keys = self.fkey_col_to_pkey_table.items()
+        return self._like(limits={c: sizes[t] for c, t in keys if t in sizes})
+
+    def upto(self, timestamp: pd.Timestamp) -> FileTable:
+        """The rows up to a time; all of them if the table has no times."""
+        if self.time_col is None:
+            return self
+        cut = _Cut(self.time_col, pd.Timestamp(timestamp))
+        return self._like(cuts=(*self.layout.cuts, cut))
+
+    # What the header of the file says.
+
+    @cached_property
+    def _header(self) -> tuple[pq.FileMetaData, pa.Schema]:
+        with pq.ParquetFile(self.layout.path) as file:
+            return file.metadata, file.schema_arrow
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        schema = self._header[1]
+        # pandas keeps an index as a column of the file, and takes it out again.
+        about = schema.pandas_metadata or {}
+        index = {name for name in about.get("index_columns", []) if isinstance(name, str)}
+        fields = [f for f in schema if f.name not in index and f.name not in self.layout.hidden]
+        return pa.schema(fields)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return [*self._schema.names, *self.layout.added]
+
+    def arrow_type(self, column: str) -> pa.DataType | None:
+        """The type of a column in the file; None for one from another file."""
+        return None if column in self.layout.added else self._schema.field(column).type
+
+    @property
+    def keys_are_rows(self) -> bool:
+        """Whether primary keys are row numbers, as they are in a whole file of RelBench's."""
+        return self.pkey_col is not None and not self.layout.cuts
+
+    @property
+    def file_rows(self) -> int:
+        """Rows of the file, whether they are cut or not."""
+        return int(self._header[0].num_rows)
+
+    def __len__(self) -> int:
+        return self.file_rows if self._kept is None else int(self._kept.sum())
+
+    @cached_property
+    def _kept(self) -> NDArray[np.bool_] | None:
+        """Which rows of the file are left; None for all."""
+        if not self.layout.cuts:
+            return None
+        kept = np.ones(self.file_rows, bool)
+        for cut in self.layout.cuts:
+            kept &= np.asarray(self._whole(cut.column) <= cut.time)
+        return kept
+
+    # Values.
+
+    def column(self, name: str) -> pd.Series:
+        """The values of a column, as `df` has them."""
+        values = self._whole(name)
+        return values if self._kept is None else values[self._kept]
+
+    def _whole(self, name: str) -> pd.Series:
+        if name in self.layout.added:
+            return pd.Series(_array(self.layout.added[name]), name=name)
+        if name not in self._schema.names:
+            raise KeyError(name)
+        found = pd.read_parquet(self.layout.path, columns=[name])
+        values = _plain(found[name].reset_index(drop=True))
+        limit = self.layout.limits.get(name)
+        if limit is not None and pd.api.types.is_numeric_dtype(values.dtype):
+            beyond = values >= limit
+            values = values.mask(beyond) if beyond.any() else values
+        return values
+
+    def chunks(self, name: str) -> Iterator[pa.Array]:
+        """A column of the file in pieces; cuts and limits do not apply."""
+        with pq.ParquetFile(self.layout.path) as file:
+            for batch in file.iter_batches(1 << 20, columns=[name]):
+                yield batch.column(0)
+
+    def cells(self, row: int) -> dict[str, Any]:
+        """The values of one row of the file; of the file only its surroundings are read."""
+        assert not self.layout.cuts
+        metadata, first, group = self._header[0], 0, 0
+        while row >= first + metadata.row_group(group).num_rows:
+            first += metadata.row_group(group).num_rows
+            group += 1
+        with pq.ParquetFile(self.layout.path) as file:
+            near = file.read_row_group(group, columns=self._schema.names)
+        one = near.slice(row - first, 1)
+        found = {name: one.column(name).to_pandas().iloc[0] for name in self._schema.names}
+        return found | {name: self.column(name).iloc[row] for name in self.layout.added}
+
+    @cached_property
+    def df(self) -> pd.DataFrame:
+        """The whole table as a frame, for whoever cannot do with less."""
+        return pd.DataFrame({name: self.column(name) for name in self.columns})
+
+    def _ends(self) -> tuple[Any, Any]:
+        if self.time_col is None:
+            raise ValueError("Table has no time column.")
+        if self.span is None:
+            times = self.column(self.time_col)
+            self.span = times.min(), times.max()
+        return self.span
+
+    @property
+    def min_timestamp(self) -> Any:
+        """The first time."""
+        return self._ends()[0]
+
+    @property
+    def max_timestamp(self) -> Any:
+        """The last time."""
+        return self._ends()[1]
+
+    def content(self, hashed: Callable[[Path], str]) -> dict[str, Any]:
+        """What the table is, for the names of parts, with hashes of its files."""
+        layout = self.layout
+        return {
+            "file": hashed(layout.path),
+            "added": {name: hashed(file) for name, file in layout.added.items()},
+            "hidden": sorted(layout.hidden & set(self._header[1].names)),
+            "limits": dict(layout.limits),
+            "cuts": [[cut.column, str(cut.time)] for cut in layout.cuts],
+            "keys": [self.pkey_col, self.time_col, sorted(self.fkey_col_to_pkey_table.items())],
+        }
+
+    # For DuckDB.
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that `sql` reads."""
+        others = [file for _, file, _ in self.layout.shown.values()]
+        return list(dict.fromkeys([self.layout.path, *self.layout.added.values(), *others]))
+
+    def sql(self) -> str:
+        """A SELECT over the files with the values that `df` has, of the same types."""
+        columns = ", ".join(f"{self._expression(name)} AS {quoted(name)}" for name in self.columns)
+        source = f"read_parquet({literal(str(self.layout.path))}) AS t"
+        for number, file in enumerate(self.layout.added.values()):
+            source += f" POSITIONAL JOIN read_parquet({literal(str(file))}) AS a{number}"
+        for number, (by, file, column) in enumerate(self.layout.shown.values()):
+            source += (
+                f" LEFT JOIN (SELECT file_row_number AS r, {quoted(column)} AS v FROM "
+                f"read_parquet({literal(str(file))}, file_row_number = true)) AS s{number} "
+                f"ON s{number}.r = {self._own(by)}"
+            )
+        cuts = [
+            f"{self._own(cut.column)} <= TIMESTAMP {literal(str(cut.time))}"
+            for cut in self.layout.cuts
+        ]
+        return f"SELECT {columns or '1'} FROM {source}" + (
+            f" WHERE {' AND '.join(cuts)}" if cuts else ""
+        )
+
+    def _expression(self, name: str) -> str:
+        if name in self.layout.shown:
+            return f"s{list(self.layout.shown).index(name)}.v"
+        return self._own(name)
+
+    def _own(self, name: str) -> str:
+        """The value of a column as the table itself has it."""
+        if name in self.layout.added:
+            return f"a{list(self.layout.added).index(name)}.{quoted('value')}"
+        place, kind = f"t.{quoted(name)}", self._schema.field(name).type
+        if pa.types.is_floating(kind):
+            # To pandas, which shows users their tables, NaN is NULL.
+            place = f"(CASE WHEN isnan({place}) THEN NULL ELSE {place} END)"
+        limit = self.layout.limits.get(name)
+        if pa.types.is_integer(kind):
+            nulls, highest = self._facts(name)
+            beyond = limit is not None and highest is not None and highest >= limit
+            if beyond:
+                place = f"(CASE WHEN {place} < {limit} THEN {place} END)"
+            if nulls or beyond:
+                # As in a frame, where integers with gaps are floats.
+                place = f"CAST({place} AS DOUBLE)"
+        elif limit is not None and pa.types.is_floating(kind):
+            place = f"(CASE WHEN {place} < {limit} THEN {place} END)"
+        return place
+
+    def _facts(self, name: str) -> tuple[int, int | None]:
+        """How many values of a column of integers are NULL, and the highest; from the header."""
+        metadata = self._header[0]
+        at = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name)
+        nulls, highest = 0, None
+        for group in range(metadata.num_row_groups):
+            stats = metadata.row_group(group).column(at).statistics
+            if (
+                stats is None
+                or not stats.has_null_count
+                or not (stats.has_min_max or stats.num_values == 0)
+            ):
+                values = self._whole(name)
+                return int(values.isna().sum()), None if not len(values) else _highest(values)
+            nulls += stats.null_count
+            if stats.has_min_max:
+                highest = stats.max if highest is None else max(highest, stats.max)
+        return nulls, highest
+
+
+def _highest(values: pd.Series) -> int | None:
+    most = values.max()
+    return None if pd.isna(most) else int(most)
+
+
+def _plain(values: pd.Series) -> pd.Series:
+    """Texts as Python's, as RelBench reads them."""
+    return values.astype(object) if isinstance(values.dtype, pd.StringDtype) else values
+
+
+def _array(file: Path) -> NDArray[Any]:
+    """The one column of a file, as an array."""
+    return np.asarray(pq.read_table(file).column(0).to_pandas())
+
+
+# The same questions to tables of both kinds.
+
+
+def column_names(table: Table) -> list[str]:
+    """The names of a table's columns, without reading it."""
+    return table.columns if isinstance(table, FileTable) else list(table.df)
+
+
+def read_column(table: Table, name: str) -> pd.Series:
+    """One column of a table."""
+    if isinstance(table, FileTable):
+        return table.column(name)
+    return table.df[name]
+
+
+def read_row(table: Table, row: int) -> dict[str, Any]:
+    """The values of one row, by column."""
+    if is_whole(table):
+        return table.cells(row)
+    return {str(name): table.df[name].iloc[row] for name in table.df}
+
+
+def is_whole(table: Table) -> TypeGuard[FileTable]:
+    """Whether a table is a file with all of its rows."""
+    return isinstance(table, FileTable) and not table.layout.cuts
+
+
+def concrete(table: Table) -> Table:
+    """The table in memory, for whoever reads it more than once."""
+    if not isinstance(table, FileTable):
+        return table
+    return Table(table.df, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
+
+
+def without_columns(db: Database, columns: Iterable[tuple[str, str]] | None) -> Database:
+    """The database without some columns, and without the foreign keys among them.
+
+    Args:
+        db: the database.
+        columns: pairs of table and column; those that are not there do not matter.
+    """
+    tables, hidden = dict(db.table_dict), list(columns or ())
+    for name in dict.fromkeys(name for name, _ in hidden):
+        some = {column for table, column in hidden if table == name}
+        if name not in tables or not some & set(column_names(tables[name])):
+            continue
+        table = tables[name]
+        if isinstance(table, FileTable):
+            tables[name] = table.without(some)
+            continue
+        keys = {c: t for c, t in table.fkey_col_to_pkey_table.items() if c not in some}
+        frame = table.df.drop(columns=[c for c in table.df if c in some])
+        tables[name] = Table(frame, keys, table.pkey_col, table.time_col)
+    return Database(tables)
+
+
+def retimed(table: Table, keys: dict[str, str], time: str | None) -> Table:
+    """The same rows with other foreign keys and another time column."""
+    if isinstance(table, FileTable):
+        other = FileTable(table.layout.path, keys, table.pkey_col, time, table.layout)
+        other.span = table.span if time == table.time_col else None
+        return other
+    return Table(table.df, keys, table.pkey_col, time)

@@ -1,0 +1,64 @@
+"""What is in a file, as a hash of all of its bytes.
+
+Hashing reads the whole file, so what was found is kept beside the parts, and trusted while the
+file's size, its time of change and its place on the disk stay the same. A file that changed in the
+second in which it was hashed is hashed again: its time alone could not tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+__all__ = ["fingerprint", "hash_file"]
+
+#: A file that changed later than so many nanoseconds before it was hashed may have changed since.
+RECENT = 2_000_000_000
+
+
+def hash_file(path: Path) -> str:
+    """A hash of the bytes of a file."""
+    digest = hashlib.blake2b(digest_size=16)
+    with open(path, "rb", buffering=0) as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def fingerprint(path: Path, known: Path) -> str:
+    """A hash of the bytes of a file, from what is known of it if it has not changed.
+
+    Args:
+        path: the file.
+        known: the folder in which hashes are kept.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    path = path.resolve()
+    state = _state(path)
+    record = known / f"{hashlib.blake2b(os.fsencode(path), digest_size=16).hexdigest()}.json"
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        about = json.loads(record.read_text(encoding="utf-8"))
+        if about["state"] == state and about["hashed"] - state[1] > RECENT:
+            return str(about["hash"])
+    now = time.time_ns()
+    found = hash_file(path)
+    if _state(path) == state:
+        partial = record.with_name(f".{record.name}.{os.getpid()}")
+        with contextlib.suppress(OSError):  # then it is hashed again next time
+            known.mkdir(parents=True, exist_ok=True)
+            about = {"path": str(path), "state": state, "hashed": now, "hash": found}
+            partial.write_text(json.dumps(about), encoding="utf-8")
+            partial.replace(record)
+    return found
+
+
+def _state(path: Path) -> list[Any]:
+    about = path.stat()
+    return [about.st_size, about.st_mtime_ns, about.st_ino, about.st_dev]

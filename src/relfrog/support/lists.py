@@ -1,0 +1,93 @@
+"""Columns of lists as two arrays, so that nothing has to loop over rows.
+
+Inside, a column of lists is a series of Arrow's: two flat arrays, whatever their number. Users get
+arrays of arrays, see `as_objects`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+__all__ = ["as_objects", "flatten", "holds_lists", "read_frame", "sort_lists", "unflatten"]
+
+Ints = NDArray[np.int64]
+
+
+def holds_lists(values: Any) -> bool:
+    """Whether a series is one of Arrow's lists."""
+    dtype = getattr(values, "dtype", None)
+    return isinstance(dtype, pd.ArrowDtype) and _is_list(dtype.pyarrow_dtype)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def read_frame(path: Path) -> pd.DataFrame:
+    """A Parquet file as a frame: texts are Python's, lists stay Arrow's."""
+    table = pq.read_table(path)
+    lists = [field.name for field in table.schema if _is_list(field.type)]
+    frame = table.drop_columns(lists).to_pandas(ignore_metadata=True)
+    for name in frame.columns:
+        if isinstance(frame[name].dtype, pd.StringDtype):  # DuckDB cannot read all string types
+            frame[name] = frame[name].astype(object)
+    for name in lists:
+        frame[name] = pd.arrays.ArrowExtensionArray(table.column(name))
+    return frame[[name for name in table.column_names if name in frame]]
+
+
+def flatten(values: Any) -> tuple[Ints, NDArray[Any]]:
+    """The length of each list, and all entries one after the other.
+
+    Args:
+        values: a series of Arrow's lists; or any series or array of lists, tuples or arrays.
+    """
+    if holds_lists(values):
+        arrow = pa.chunked_array(pa.array(values)).combine_chunks()
+        lengths = pc.fill_null(pc.list_value_length(arrow), 0)
+        return (
+            lengths.to_numpy(zero_copy_only=False).astype(np.int64, copy=False),
+            arrow.flatten().to_numpy(zero_copy_only=False),
+        )
+    found = list(values)
+    lengths = np.fromiter(map(len, found), np.int64, len(found))
+    if not lengths.sum():
+        return lengths, np.zeros(0, np.int64)
+    return lengths, np.concatenate([np.asarray(value) for value in found if len(value)])
+
+
+def unflatten(lengths: Ints, flat: NDArray[Any]) -> pd.Series:
+    """The series of lists from which `flatten` gives these."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat))
+    return pd.Series(pd.arrays.ArrowExtensionArray(lists))
+
+
+def sort_lists(lengths: Ints, flat: NDArray[Any]) -> NDArray[Any]:
+    """The entries with those of each list in order."""
+    if not (lengths > 1).any():
+        return flat
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    # Those of lists of one entry stay where they are, which are most of them.
+    several = np.flatnonzero(np.repeat(lengths > 1, lengths))
+    out = flat.copy()
+    out[several] = flat[several][np.lexsort((flat[several], rows[several]))]
+    return np.asarray(out)
+
+
+def as_objects(values: pd.Series) -> NDArray[Any]:
+    """The values of a series, lists as one array each."""
+    if not holds_lists(values):
+        return np.asarray(values.to_numpy())
+    out = np.empty(len(values), object)
+    out[:] = pa.chunked_array(pa.array(values)).combine_chunks().to_numpy(zero_copy_only=False)
+    return out

@@ -1,0 +1,152 @@
+"""Parts: complete or not there, made once, never stale, never more than the limit."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from relfrog.errors import RelFrogWarning, StoreError
+from relfrog.store import fingerprint as hashes
+from relfrog.store.parts import HEADER, Store, open_store
+
+
+def write(text: str = "x"):
+    return lambda folder: (folder / "a.txt").write_text(text)
+
+
+def read(folder: Path) -> str:
+    return (folder / "a.txt").read_text()
+
+
+def refuse(folder: Path) -> None:
+    raise AssertionError("built twice")
+
+
+def test_a_part_is_made_once_and_another_for_other_content(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.use("k", {"a": 1}, write("one"), read) == "one"
+    assert store.use("k", {"a": 1}, refuse, read) == "one"
+    assert Store(tmp_path).use("k", {"a": 1}, refuse, read) == "one"
+    assert store.use("k", {"a": 2}, write("two"), read) == "two"
+    assert {part.bytes for part in store.parts()} == {3}
+
+
+def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def fails(folder: Path) -> None:
+        (folder / "a.txt").write_text("half")
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        store.use("k", {}, fails, read)
+    assert not list(store.parts())
+    assert not list((tmp_path / "building").iterdir())
+    assert store.use("k", {}, write(), read) == "x"
+
+
+@pytest.mark.parametrize("damage", ["gone", "shorter", "other bytes", "header"])
+def test_a_damaged_part_is_found_or_made_anew(tmp_path: Path, damage: str) -> None:
+    store = Store(tmp_path)
+    store.use("k", {}, write("12345"), read)
+    name = next(store.parts()).name
+    file = tmp_path / "parts" / name / ("part.json" if damage == "header" else "a.txt")
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_text({"shorter": "1", "other bytes": "12a45", "header": "[]"}[damage])
+    assert store.damaged(name)
+
+    def whole(folder: Path) -> str:
+        if (found := read(folder)) != "12345":
+            raise ValueError("damaged")
+        return found
+
+    assert store.use("k", {}, write("12345"), whole) == "12345"
+    assert not store.damaged(name)
+
+
+def slow(folder: Path) -> None:
+    (folder / "a.txt").write_text(str(os.getpid()))
+    with open(folder.parents[1] / "built", "a") as file:
+        file.write("x")
+    time.sleep(0.3)
+
+
+def use(folder: Path) -> None:
+    Store(folder).use("k", {}, slow, read)
+
+
+@pytest.mark.slow
+def test_two_processes_build_one_part_and_a_killed_one_none(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    killed = context.Process(target=use, args=(tmp_path,))
+    killed.start()
+    while not (tmp_path / "built").exists():
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.join()
+    assert not list(Store(tmp_path).parts())
+    (tmp_path / "built").unlink()
+    both = [context.Process(target=use, args=(tmp_path,)) for _ in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+        assert process.exitcode == 0
+    assert (tmp_path / "built").read_text() == "x"
+    assert not list((tmp_path / "building").iterdir())  # nor what the killed one left
+
+
+def test_the_oldest_parts_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        Store(tmp_path).use("k", {"n": number}, write("x" * 100), read)
+        header = tmp_path / "parts" / Store(tmp_path).name("k", {"n": number}) / HEADER
+        os.utime(header, (number, number))
+    monkeypatch.setenv("RELFROG_CACHE_GB", str(250 / (1 << 30)))
+    store = Store(tmp_path)
+    assert store.use("k", {"n": 0}, refuse, read)  # used again: it stays
+    store.use("k", {"n": 9}, write("x" * 100), read)
+    assert {part.name for part in store.parts()} == {
+        store.name("k", {"n": 0}), store.name("k", {"n": 9})
+    }  # fmt: skip
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(StoreError, match=r"is full\. Make room"):
+        Store(tmp_path).use("k", {}, full, read)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.warns(RelFrogWarning, match="cannot be written"):
+        store = open_store()
+    assert store.use("k", {}, write(), read) == "x"
+
+
+def test_a_fingerprint_follows_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, known = tmp_path / "a", tmp_path / "known"
+    path.write_text("one")
+    first = hashes.fingerprint(path, known)
+    # Changed so soon that size and time are the same.
+    about = path.stat()
+    path.write_text("two")
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert hashes.fingerprint(path, known) != first
+    old = time.time_ns() - 10_000_000_000
+    os.utime(path, ns=(old, old))
+    second = hashes.fingerprint(path, known)
+    monkeypatch.setattr(hashes, "hash_file", lambda path: "read again")
+    assert hashes.fingerprint(path, known) == second
+    os.utime(path, ns=(old, old + 1))
+    assert hashes.fingerprint(path, known) == "read again"
