@@ -98,6 +98,7 @@ def test_values_are_assumed_apart_from_what_happens() -> None:
         ("PREDICT COUNT(orders.*, 0, 30) > 0 FORECAST 3 TIMEFRAMES FOR EACH users.id", "FORECAST needs a number"),
         ("PREDICT COUNT(orders.*, 0, 30) FORECAST 300 TIMEFRAMES FOR EACH users.id", "at most 24 timeframes"),
         ("PREDICT COUNT(orders.*, 0, 30) FOR EACH users.id ASSUMING users.id = 3", "cannot be assumed"),
+        ("PREDICT COUNT(orders.*, 0, 30) FOR EACH users.id ASSUMING users.* = 3", "users.* is no value"),
         ("PREDICT COUNT(orders.*, 0, 30) FOR EACH users.id ASSUMING users.age > 3", "assume a value"),
         ("PREDICT COUNT(orders.* WHERE COUNT(views.*, 0, 1) > 0, 0, 30) FOR EACH users.id", "cannot stand inside"),
         ("PREDICT COUNT(orders.*, 0, 900, years) FOR EACH users.id", "more than a hundred years"),

@@ -350,6 +350,8 @@ class _Analysis:
         if table.name != self.entity.name:
             told = f"a value can be assumed of {self.entity.name} itself, not of {table.name}"
             raise self.fail(part.left.span, told)
+        if name == "*":
+            raise self.fail(part.left.span, f"{part.left} is no value; name a column")
         if name in (table.pkey, table.time):
             told = f"{part.left} says which row it is and since when; it cannot be assumed"
             raise self.fail(part.left.span, told)
