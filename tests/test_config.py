@@ -170,7 +170,7 @@ def test_there_are_presets() -> None:
     [
         ("paper/rel-f1-driver-dfn", "", "no preset.*driver-dnf"),
         ("none.yaml", "", "none.yaml cannot be read"),
-        ("a.yaml", "lr: [", "is no YAML"),
+        ("a.yaml", "lr: [", "is not YAML"),
         ("a.yaml", "- lr\n", "must hold settings"),
         ("a.yaml", "lrr: 1", "lrr"),
         ("a.yaml", "lr: x", "lr must be a number"),

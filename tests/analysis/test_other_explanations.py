@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_a_blend_is_its_members(store: Path, tmp_path: Path) -> None:
     weights = {"lightgbm": 0.5, "frog": 0.3, "recent": 0.2}
     run.model._weights = weights  # type: ignore[attr-defined]
     blend = run.folder / "blend.json"
-    content = relfrog.support.files.read_json(blend) | {"weights": weights}
+    content = json.loads(blend.read_text()) | {"weights": weights}
     relfrog.support.files.write_json(blend, content)
     for opened in (run, load_run(run.folder)):
         found = explain(opened, "P15", AT, rows=500)

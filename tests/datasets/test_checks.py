@@ -120,7 +120,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str, str]] = {
     ),
     "damaged pages": (lambda f: scramble(f / "db" / "orders.parquet"), "orders", "damaged"),
     "task YAML": (
-        lambda f: (f / "tasks" / "buys" / "manifest.yaml").write_text("{"), "task buys", "is no YAML",
+        lambda f: (f / "tasks" / "buys" / "manifest.yaml").write_text("{"), "task buys", "is not YAML",
     ),
     "task type": (manifest(lambda c: c.update(task_type="guess"), "buys"), "task buys", "task_type"),
     "task table": (

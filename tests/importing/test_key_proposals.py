@@ -160,7 +160,7 @@ def test_flags_name_what_does_not_exist(shop: str, tmp_path: Path) -> None:
             {"pk": ["orders.ordr_id"]},
             "no column in table orders 'ordr_id'; did you mean 'order_id'",
         ),
-        ({"time": ["orders.name"]}, "no column in table orders 'name'"),
+        ({"time": ["orders.name"]}, "no column in orders, nor a table, 'name'"),
         ({"time": ["customers.name"]}, "cannot be read as a time"),
         ({"fk": ["orders.customer_id=clients.id"]}, "no table 'clients'"),
         ({"fk": ["orders.customer_id=customers.name,signup_date"]}, "cannot refer to 2"),

@@ -110,11 +110,11 @@ def test_a_file_that_is_no_mapping(source: str, tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="cannot be read"):
         import_database(source, tmp_path / "out", mapping=tmp_path / "none.yaml")
     (tmp_path / "m.yaml").write_bytes("val: 2020".encode("utf-16"))
-    with pytest.raises(SchemaError, match=r"m\.yaml is no YAML: it is not UTF-8"):
+    with pytest.raises(SchemaError, match=r"m\.yaml is not YAML: it is not UTF-8"):
         import_database(source, tmp_path / "out", mapping=tmp_path / "m.yaml")
     (tmp_path / "m.yaml").write_text("a: [")
-    with pytest.raises(SchemaError, match="is no YAML"):
+    with pytest.raises(SchemaError, match="is not YAML"):
         import_database(source, tmp_path / "out", mapping=tmp_path / "m.yaml")
     (tmp_path / "m.yaml").write_text("!!python/object/apply:os.system ['touch evil']")
-    with pytest.raises(SchemaError, match="is no YAML"):
+    with pytest.raises(SchemaError, match="is not YAML"):
         import_database(source, tmp_path / "out", mapping=tmp_path / "m.yaml")

@@ -320,7 +320,7 @@ def toy(kind: str, count: int = 24, **config: Any) -> Prepared:
         "batch_size": count,
     }  # fmt: skip
     task = ToyTask(TaskType(kind), "customers", seeds)
-    return OpenedTask(ToyDataset(db), task).prepare(Config(**{**settings, **config}))
+    return OpenedTask(ToyDataset(db), task, db=db).prepare(Config(**{**settings, **config}))
 
 
 # Databases of which it is known what must be learned.

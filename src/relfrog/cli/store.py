@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["STORE_COMMANDS"]
 
 
-@click.command("store", cls=Command, example="relfrog store list\nrelfrog store remove shop")
+@click.command("store", cls=Command, example="relfrog store list")
 @click.argument("action", type=click.Choice(["list", "verify", "remove"]), default="list")
 @click.argument("name", required=False)
 @click.option("--all", "everything", is_flag=True, help="With remove: all parts.")

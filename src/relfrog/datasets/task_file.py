@@ -145,7 +145,7 @@ def read_task_manifest(dataset: Dataset, name: str) -> tuple[TaskFile, Path]:
         manifest.validate()
     except (yaml.YAMLError, RecursionError) as error:
         text = " ".join(str(error).split())
-        raise TaskError(f"task {name}: {folder / 'manifest.yaml'} is no YAML: {text}") from None
+        raise TaskError(f"task {name}: {folder / 'manifest.yaml'} is not YAML: {text}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TaskError(f"task {name}: the manifest is wrong: {error}") from None
     return manifest, folder

@@ -75,7 +75,7 @@ def read_yaml(
     Args:
         path: The file.
         name: How to name it in an error.
-        error: What to raise if it cannot be read, is no YAML, or not of the form.
+        error: What to raise if it cannot be read, is not YAML, or not of the form.
         form: The type that its content must have; dates are texts.
     """
     import yaml
@@ -85,10 +85,10 @@ def read_yaml(
     except OSError as wrong:
         raise error(f"{name} cannot be read: {wrong.strerror or wrong}.") from None
     except UnicodeDecodeError:
-        raise error(f"{name} is no YAML: it is not UTF-8.") from None
+        raise error(f"{name} is not YAML: it is not UTF-8.") from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as wrong:
         # The last but one: a date such as 2020-99-99, or a file that is too large.
-        raise error(f"{name} is no YAML: {_said(wrong)}") from None
+        raise error(f"{name} is not YAML: {_said(wrong)}") from None
     try:
         _fit(_plain(content), form)
     except _WRONG as wrong:
