@@ -18,6 +18,7 @@ from relbench.base import Database
 
 from relfrog.datasets.known_from import KnownFrom, find_known_from, recorded_keys
 from relfrog.datasets.protocols import Dataset
+from relfrog.datasets.table_rules import check_database
 from relfrog.errors import DatasetError, SchemaError
 from relfrog.store.file_table import FileTable
 from relfrog.store.parts import Store, open_store
@@ -68,9 +69,10 @@ def database_in_files(dataset: Dataset) -> Database:
         missing = {p for t in tables.values() for p in t.fkey_col_to_pkey_table.values()} - {*sizes}
         if missing:
             raise KeyError(f"{min(missing)!r} is no table")
+        unchanged = Database(dict(tables))
         tables = {name: table.with_limits(sizes) for name, table in tables.items()}
         folder, facts = store.use(
-            "facts", made_of, lambda folder: _find(dataset, tables, folder),
+            "facts", made_of, lambda folder: _find(dataset, unchanged, tables, folder),
             lambda folder: (folder, json.loads((folder / FACTS).read_text(encoding="utf-8"))),
             str(dataset.manifest.name),
         )  # fmt: skip
@@ -84,9 +86,11 @@ def database_in_files(dataset: Dataset) -> Database:
     return Database(dict(tables))
 
 
-def _find(dataset: Dataset, tables: dict[str, FileTable], folder: Path) -> None:
-    for name, table in tables.items():
-        _check_key(dataset, name, table)
+def _find(
+    dataset: Dataset, unchanged: Database, tables: dict[str, FileTable], folder: Path
+) -> None:
+    """Check all tables, one column at a time, and write down what was found."""
+    check_database(unchanged, str(dataset.dataset_dir))
     found = _known_from(dataset, tables)
     known = {}
     for number, (name, column) in enumerate(found.columns.items()):
@@ -108,22 +112,6 @@ def _find(dataset: Dataset, tables: dict[str, FileTable], folder: Path) -> None:
             spans[name] = [_packed(end) for end in ends]
     facts = {"known_from": known, "spans": spans}
     (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-
-
-def _check_key(dataset: Dataset, name: str, table: FileTable) -> None:
-    """RelBench's keys are row numbers; others would be read as such."""
-    if table.pkey_col is None:
-        return
-    at = 0
-    for chunk in table.chunks(table.pkey_col):
-        values = chunk.to_numpy(zero_copy_only=False)
-        if not np.array_equal(values, np.arange(at, at + len(values))):
-            raise DatasetError(
-                f"{dataset.dataset_dir}: the primary key column {table.pkey_col} of table {name} "
-                "is not consecutively indexed (0..n-1 in row order), which RelBench requires. See "
-                f"all findings: relfrog check {dataset.dataset_dir}"
-            )
-        at += len(values)
 
 
 def _known_from(dataset: Dataset, tables: dict[str, FileTable]) -> KnownFrom:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from relbench.base import Database, Table
 
 from relfrog.errors import DatasetError
+from relfrog.store.file_table import column_names, read_column
 
 __all__ = ["check_database", "check_split_times", "foreign_key_problem", "primary_key_problem"]
 
@@ -71,16 +72,16 @@ def _problems(db: Database) -> Iterator[str]:
     """What is wrong with the tables, one after the other."""
     kinds = pd.api.types
     for name, table in db.table_dict.items():
-        frame = table.df
-        if not frame.columns.is_unique:
+        names = column_names(table)
+        if len({*names}) < len(names):
             yield f"{name} has two columns of one name"
             return
         for column in filter(None, [table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table]):
-            if column not in frame:
+            if column not in names:
                 yield f"{name} has no column {column}"
                 return
         if table.pkey_col is not None:
-            keys = frame[table.pkey_col]
+            keys = read_column(table, table.pkey_col)
             if not kinds.is_integer_dtype(keys.dtype) or keys.isna().any():
                 yield f"{name}.{table.pkey_col}: a primary key must be integer (got {keys.dtype})"
             elif wrong := primary_key_problem(keys.to_numpy(np.int64)):
@@ -90,19 +91,20 @@ def _problems(db: Database) -> Iterator[str]:
             if there is None or there.pkey_col is None:
                 yield f"{name}.{column} refers to {parent}, which is no table with a primary key"
                 continue
-            values = frame[column].dropna()
+            values = read_column(table, column).dropna()
             if not len(values):
                 continue
             if not kinds.is_numeric_dtype(values.dtype) or kinds.is_bool_dtype(values.dtype):
                 yield f"{name}.{column}: a foreign key must be integer (got {values.dtype})"
-            elif wrong := foreign_key_problem(values.to_numpy(float), parent, len(there.df)):
+            elif wrong := foreign_key_problem(values.to_numpy(float), parent, len(there)):
                 yield f"{name}.{column}: {wrong}"
         if table.time_col is not None and (wrong := _time_problem(table)):
             yield f"{name}.{table.time_col}: {wrong}"
 
 
 def _time_problem(table: Table) -> str | None:
-    values = table.df[table.time_col]
+    assert table.time_col is not None
+    values = read_column(table, table.time_col)
     if not isinstance(values.dtype, np.dtype) or values.dtype.kind != "M":
         return f"a time must be a timestamp in UTC without a zone (got {values.dtype})"
     if not len(values):
@@ -122,9 +124,9 @@ def _split_problem(db: Database, val: pd.Timestamp, test: pd.Timestamp) -> str |
     if not val < test:
         return f"the validation time {val} must lie before the test time {test}"
     times = [
-        table.df[table.time_col]
+        read_column(table, table.time_col)
         for table in db.table_dict.values()
-        if table.time_col is not None and len(table.df)
+        if table.time_col is not None and len(table)
     ]
     if not times:
         return None
