@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from relfrog.queries.analysis import Question
+from relfrog.queries.question import Question
 from relfrog.queries.syntax import (
     Aggregation,
     Arithmetic,

@@ -7,8 +7,9 @@ import pytest
 
 from queries.test_compiler import SCHEMA
 from relfrog.errors import QueryError
-from relfrog.queries.analysis import Question, analyse
+from relfrog.queries.analysis import analyse
 from relfrog.queries.parser import parse
+from relfrog.queries.question import Question
 
 
 def ask(text: str) -> Question:

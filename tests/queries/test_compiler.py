@@ -17,9 +17,10 @@ from helpers import examples
 from oracles.slow_query import slow_labels
 from relfrog.datasets.label_sql import run_sql
 from relfrog.errors import QueryError
-from relfrog.queries.analysis import Question, analyse
+from relfrog.queries.analysis import analyse
 from relfrog.queries.compiler import compile_question, forecast_step
 from relfrog.queries.parser import parse
+from relfrog.queries.question import Question
 from relfrog.queries.schema import ForeignKey, QuerySchema, QueryTable
 
 DAY = pd.Timedelta(days=1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from relfrog.queries.analysis import Question, guarded
+from relfrog.queries.question import Question, guarded
 from relfrog.queries.rows import RowsPart
 from relfrog.queries.sql import Node, alias, column, render, table
 from relfrog.queries.syntax import (

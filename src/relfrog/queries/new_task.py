@@ -18,9 +18,10 @@ from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.task_folder import AddedTask
 from relfrog.errors import TaskError, UsageError
-from relfrog.queries.analysis import Question, analyse
+from relfrog.queries.analysis import analyse
 from relfrog.queries.compiler import Compiled, compile_question, forecast_step
 from relfrog.queries.parser import parse
+from relfrog.queries.question import Question
 from relfrog.queries.schema import QuerySchema, read_schema
 from relfrog.queries.sql import column, table
 from relfrog.queries.syntax import Aggregation, Column, Expression, InList, Logical, Value

@@ -39,7 +39,7 @@ from relfrog.queries.syntax import (
     Window,
     point_at,
 )
-from relfrog.queries.tokens import Token, tokenize
+from relfrog.queries.tokens import Reader
 from relfrog.support.text import nearest
 
 __all__ = ["UNITS", "parse"]
@@ -81,43 +81,10 @@ def parse(text: str) -> Query:
     return _Parser(text).question()
 
 
-class _Parser:
+class _Parser(Reader):
     def __init__(self, text: str) -> None:
-        self.text, self.tokens, self.place = text, tokenize(text), 0
+        super().__init__(text)
         self.depth = self.operators = 0
-
-    # Words.
-
-    @property
-    def now(self) -> Token:
-        return self.tokens[self.place]
-
-    def ahead(self, count: int = 1) -> Token:
-        return self.tokens[min(self.place + count, len(self.tokens) - 1)]
-
-    def take(self) -> Token:
-        token = self.now
-        self.place = min(self.place + 1, len(self.tokens) - 1)
-        return token
-
-    def accept(self, *words: str) -> bool:
-        """Take some words if they come next."""
-        if any(self.ahead(i).word != word for i, word in enumerate(words)):
-            return False
-        self.place += len(words)
-        return True
-
-    def expect(self, *words: str, after: str = "") -> Token:
-        """Take one of some words."""
-        if self.now.word in words:
-            return self.take()
-        raise self.expected(" or ".join(words), after)
-
-    def expected(self, what: str, after: str = "") -> QueryError:
-        told = f"expected {what}{f' after {after}' if after else ''}, not {self.now.shown}"
-        near = nearest(self.now.text.upper(), what.split(" or ")) if self.now.word else None
-        hint = f"; did you mean {near}?" if near and near != self.now.word else ""
-        return point_at(self.text, self.now.span, told + hint)
 
     # Clauses.
 

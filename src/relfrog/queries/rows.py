@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from relfrog.queries.analysis import Question, RowSource
 from relfrog.queries.paths import Path
+from relfrog.queries.question import Question, RowSource
 from relfrog.queries.sql import Node, alias, column, literal, render, shifted, table
 from relfrog.queries.syntax import Aggregation, Column, Value, walk
 from relfrog.support.text import free_name

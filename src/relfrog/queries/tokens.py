@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from relfrog.errors import QueryError
 from relfrog.queries.syntax import Span, point_at
+from relfrog.support.text import nearest
 
-__all__ = ["LONGEST", "Token", "tokenize"]
+__all__ = ["LONGEST", "Reader", "Token", "tokenize"]
 
 #: The most characters of a question.
 LONGEST = 20_000
@@ -83,3 +85,45 @@ def _unreadable(rest: str) -> str:
     if rest[0].isdigit():
         return "neither a number nor a date; write a date as 2024-01-31"
     return f"{rest[0]!r} has no meaning here"
+
+
+class Reader:
+    """Reads the words of a question one after the other."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.tokens, self.place = text, tokenize(text), 0
+
+    @property
+    def now(self) -> Token:
+        """The word that comes next."""
+        return self.tokens[self.place]
+
+    def ahead(self, count: int = 1) -> Token:
+        """A word further on."""
+        return self.tokens[min(self.place + count, len(self.tokens) - 1)]
+
+    def take(self) -> Token:
+        """Go on by a word."""
+        token = self.now
+        self.place = min(self.place + 1, len(self.tokens) - 1)
+        return token
+
+    def accept(self, *words: str) -> bool:
+        """Take some words if they come next."""
+        if any(self.ahead(i).word != word for i, word in enumerate(words)):
+            return False
+        self.place += len(words)
+        return True
+
+    def expect(self, *words: str, after: str = "") -> Token:
+        """Take one of some words."""
+        if self.now.word in words:
+            return self.take()
+        raise self.expected(" or ".join(words), after)
+
+    def expected(self, what: str, after: str = "") -> QueryError:
+        """The error that something else was expected here."""
+        told = f"expected {what}{f' after {after}' if after else ''}, not {self.now.shown}"
+        near = nearest(self.now.text.upper(), what.split(" or ")) if self.now.word else None
+        hint = f"; did you mean {near}?" if near and near != self.now.word else ""
+        return point_at(self.text, self.now.span, told + hint)

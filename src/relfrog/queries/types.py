@@ -26,7 +26,7 @@ from relfrog.queries.syntax import (
 )
 
 if TYPE_CHECKING:
-    from relfrog.queries.analysis import Question
+    from relfrog.queries.question import Question
 
 __all__ = ["Typing"]
 
