@@ -154,6 +154,7 @@ def shape(text: str) -> set[str]:
     found = set()
     for line in text.splitlines():
         line = re.sub(r"\bN\d\w+|-?\d[\d,.]*(e-\d+)?|\*|\b(edge|node|undecided)$", "#", line)
+        line = re.sub(r"#+", "#", line)  # a comma before a number without a sign is part of it
         line = re.sub(r"# (s|min) left", "# s left", line)
         line = re.sub(r"-{3,}", "---", line)  # as long as the longest cell
         found.add(re.sub(r"\s+", " ", line).replace(" #", "#").rstrip())

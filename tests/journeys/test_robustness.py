@@ -379,7 +379,7 @@ def test_what_is_too_large_is_said_before_the_work_begins(
     needed = memory.estimate(tables, **{name: QUICK[name] for name in named})
     assert 850 << 20 < needed < 900 << 20
     monkeypatch.setattr(memory, "total_memory", lambda: needed - 1)
-    with pytest.raises(DatasetError, match=r"needs about 0\.8 GB.*largest tables: orders with"):
+    with pytest.raises(DatasetError, match=r"needs about 8\d\d MB.*largest tables: orders with"):
         fit(store, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     monkeypatch.setattr(memory, "total_memory", lambda: needed + 1)
@@ -402,7 +402,7 @@ def test_whoever_knows_better_says_how_much_memory_there_is(
         monkeypatch.setenv("RELFROG_MEMORY", said)
         memory.check_room("it", tables)
     monkeypatch.setenv("RELFROG_MEMORY", "0.5")
-    with pytest.raises(DatasetError, match=r"this machine has 0\.5 GB"):
+    with pytest.raises(DatasetError, match="this machine has 512 MB"):
         memory.check_room("it", tables)
     for wrong in ("much", "-1", "0", "inf", "nan"):
         monkeypatch.setenv("RELFROG_MEMORY", wrong)
@@ -444,7 +444,7 @@ def test_a_dataset_whose_keys_do_not_count_its_rows_is_an_error(
 ) -> None:
     changed = copied(store, tmp_path)
     change(changed, "things", lambda frame: frame.iloc[::-1])
-    with pytest.raises(DatasetError, match=r"things is not consecutively indexed.*relfrog check"):
+    with pytest.raises(DatasetError, match=r"things\.id: keys must be 0\.\.n-1.*relfrog check"):
         fit(changed, tmp_path / "run")
     assert not relfrog.check(changed).ok
 
