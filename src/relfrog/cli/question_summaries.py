@@ -87,7 +87,9 @@ def answer_lines(found: Run | Forecast, question: str, rows: int) -> str:
     if said.words:
         lines += [wrapped(said.words), ""]
     where = shlex.quote(str(first.folder))
-    lines.append(f"The run is {where}; its report is {first.folder / 'report.html'}. Try next:")
+    page = first.folder / "report.html"
+    report = f"; its report is {page}" if page.exists() else ""
+    lines.append(f"The run is {where}{report}. Try next:")
     lines.append(f"  relfrog predict {where} --out predictions.csv")
     return "\n".join(lines)
 
