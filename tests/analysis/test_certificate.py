@@ -18,7 +18,7 @@ import relfrog
 from helpers import inside
 from relfrog import load_run
 from relfrog.analysis import certify
-from relfrog.analysis.altered_future import Tampering
+from relfrog.analysis.altered_future import Readings, Tampering
 from relfrog.analysis.certificate import WAYS
 from relfrog.datasets import source_keys
 from relfrog.errors import RunError
@@ -45,7 +45,7 @@ def ticks(table: Any) -> np.ndarray:
 def test_the_past_stays_and_the_future_does_not(way: str, store: Path) -> None:
     db = relfrog.open_dataset(store).get_db(upto_test_timestamp=False)
     tick = int(VAL.to_datetime64().astype("datetime64[us]").view(np.int64))
-    tamper = Tampering(way, tick, "us")
+    tamper = Tampering(way, tick, Readings("us"))
     other = tamper(db)
     for name, table in db.table_dict.items():
         new = other.table_dict[name].df
@@ -91,7 +91,7 @@ def test_awkward_columns_have_another_future_too(way: str) -> None:
     db = Database({"t": Table(frame, {"self": "t"}, "id", "at")})
     for day in (2, 5, 9, -3):
         tick = int((pd.Timestamp("2020-01-01") + pd.Timedelta(day, "D")).value // 1000)
-        found = Tampering(way, tick, "us", {"t": np.array([5])})(db).table_dict["t"].df
+        found = Tampering(way, tick, Readings("us"), {"t": np.array([5])})(db).table_dict["t"].df
         count = int((days.to_numpy() <= np.datetime64(tick, "us")).sum())
         pd.testing.assert_frame_equal(
             found.iloc[:count], frame.iloc[:count], check_dtype=False, check_exact=True

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog._version import __version__
-from relfrog.analysis.altered_future import WAYS, Tampering
+from relfrog.analysis.altered_future import WAYS, Readings, Tampering
 from relfrog.analysis.reservations import always_visible, sentence, visible_too_early
 from relfrog.analysis.rows_used import rows_behind, rows_visible
 from relfrog.datasets.entities import key_frame
@@ -30,6 +30,7 @@ from relfrog.models.network_model import NetworkModel
 from relfrog.runs.run import Run
 from relfrog.support.text import free_name
 from relfrog.support.times import MISSING
+from relfrog.training.altered_task import AlteredTask
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Certificate", "CertifyingRun", "certify"]
@@ -162,7 +163,7 @@ def certify(run: Run, *, times: int = MOST_TIMES) -> CertifyingRun:
     Args:
         run: any run.
         times: the most distinct times at which the trial is run, evenly spread from the first to
-            the last; 0 for all. Each costs three preparations of the database.
+            the last; 0 for all. At each the label history is computed three times.
 
     Raises:
         UsageError: `times` is less than 0.
@@ -204,6 +205,7 @@ def _trial(
         way: {"rows": 0, "identical": True, "different": 0} for way in WAYS
     }
     parts: list[tuple[NDArray[np.int64], Any]] = []
+    readings = _readings(run)
     seeds_tried = 0
     for tick in ticks:
         at = np.flatnonzero(limits == tick)
@@ -215,8 +217,8 @@ def _trial(
         seeds_tried += len(at)
         for way, found in outcome.items():
             for by_window in (False, True):
-                again, rows = _on_another(run, way, int(tick), some, by_window, ask)
-                different = _different(made, again)
+                again, rows = _on_another(run, readings, way, int(tick), some, by_window, ask)
+                different = 0 if again is None else _different(made, again)
                 if not different or not _remembers(run.model):
                     break
                 # Label SQL may use other times than those of the rows it reads. Then each past
@@ -242,16 +244,29 @@ def _sum_up(
     }  # fmt: skip
 
 
+def _readings(run: Run) -> Readings:
+    """What is read of the database to alter it; its times are those of the graph."""
+    graph = run.prepared.graph
+    times = {name: graph.time(name) for name in run.prepared.opened.db.table_dict
+             if name in graph.num_rows}  # fmt: skip
+    return Readings(graph.unit, {name: found for name, found in times.items() if found is not None})
+
+
 def _on_another(
-    run: Run, way: str, tick: int, seeds: Seeds, by_window: bool, ask: _Ask
+    run: Run, readings: Readings, way: str, tick: int, seeds: Seeds, by_window: bool, ask: _Ask
 ) -> tuple[Any, int]:
-    """Predict on a database with an altered future; also return the number of altered rows."""
+    """Predict on a database with an altered future; also return the number of altered rows.
+
+    If there are none, it is the same database, and nothing is predicted.
+    """
     ready = run.prepared
-    unit = ready.graph.unit
-    time = pd.Timestamp(np.array([tick], np.int64).view(f"datetime64[{unit}]")[0])
+    time = pd.Timestamp(np.array([tick], np.int64).view(f"datetime64[{readings.unit}]")[0])
     for gentle in (False, True):
-        tamper = Tampering(way, tick, unit, {ready.task.entity_table: seeds.rows}, gentle=gentle)
-        altered = ready.opened.altered(tamper, time if by_window else None)
+        asked = {ready.task.entity_table: seeds.rows}
+        tamper = Tampering(way, tick, readings, asked, gentle=gentle)
+        altered = AlteredTask(ready.opened, tamper, time if by_window else None)
+        if not altered.is_changed and not _remembers(run.model):
+            return None, 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings were given for the original database
             try:

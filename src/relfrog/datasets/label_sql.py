@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from relbench.base import Database
@@ -15,11 +17,14 @@ from relbench.base import Database
 from relfrog.datasets.sql_job import RESULT, connect, read_arrow, show, write_arrow
 from relfrog.errors import TaskError
 from relfrog.store.file_table import FileTable
+from relfrog.store.overlay import OverlayTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.sandbox import Ended, Failed, Limits, run_job, work_folder
 from relfrog.support.text import size
 
 __all__ = ["run_sql"]
+
+Shown: TypeAlias = pd.DataFrame | FileTable | OverlayTable
 
 #: What a process needs beside DuckDB's own memory: it reserves more than it counts.
 _BESIDE = 256 << 20
@@ -53,11 +58,9 @@ def run_sql(
     """
     if not isinstance(sql, str):
         raise TaskError(f"label SQL must be text (got {sql!r})")
-    frames: dict[str, pd.DataFrame | FileTable] = {
-        "timestamps": pd.DataFrame({"timestamp": timestamps})
-    }
+    frames: dict[str, Shown] = {"timestamps": pd.DataFrame({"timestamp": timestamps})}
     for name, table in db.table_dict.items():
-        frames[name] = table if isinstance(table, FileTable) else table.df
+        frames[name] = table if isinstance(table, FileTable | OverlayTable) else table.df
     filled = sql.replace("{timedelta}", str(timedelta))
     named = {name: frame for name, frame in frames.items() if _is_named(name, filled)}
     limits = Limits(seconds, memory, disk)
@@ -115,7 +118,7 @@ def _is_named(table: str, sql: str) -> bool:
     return any(name.replace(mark, 2 * mark) in text for mark in ('"', "'"))
 
 
-def _run(sql: str, frames: dict[str, pd.DataFrame | FileTable], limits: Limits) -> pd.DataFrame:
+def _run(sql: str, frames: dict[str, Shown], limits: Limits) -> pd.DataFrame:
     with work_folder() as folder:
         files = {name: f"{number}.arrow" for number, name in enumerate(frames)}
         for name, file in files.items():
@@ -136,9 +139,13 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connect()
 
 
-def _write(path: Path, frame: pd.DataFrame | FileTable) -> None:
+def _write(path: Path, frame: Shown) -> None:
     """Write a table with the types that DuckDB sees in it; from a file in pieces."""
     with _connection().cursor() as connection:
+        if isinstance(frame, OverlayTable):
+            parts = _overlaid(connection, frame)
+            write_arrow(path, next(parts), then=parts)
+            return
         if isinstance(frame, FileTable):
             write_arrow(path, connection.sql(frame.sql()))
             return
@@ -149,6 +156,35 @@ def _write(path: Path, frame: pd.DataFrame | FileTable) -> None:
             # A column with values that DuckDB cannot tell: it is there for no SQL.
             columns = _readable(connection, frame.columns)
             write_arrow(path, connection.sql(f"SELECT {', '.join(columns) or 'NULL'} FROM t"))
+
+
+def _overlaid(connection: duckdb.DuckDBPyConnection, table: OverlayTable) -> Iterator[Any]:
+    """The rows that stay, then the others, all with the types of the first."""
+    first, others = table.untouched()
+    base, cut = table.base, table.cut
+    if cut is not None:
+        base = base.upto(cut)
+    if isinstance(base, FileTable):
+        where = f"< {first}"
+        if len(others):
+            connection.register("others", pd.DataFrame({"r": others}))
+            where += " AND t.file_row_number NOT IN (SELECT r FROM others)"
+        stays = connection.sql(base.sql(where))
+    else:
+        left = np.delete(np.arange(first), others)
+        frame = table.base.df.iloc[left]
+        connection.register("t", frame if cut is None else frame[frame[table.time_col] <= cut])
+        stays = connection.sql("SELECT * FROM t")
+    columns = ", ".join(
+        f"TRY_CAST({quoted(name)} AS {kind}) AS {quoted(name)}"
+        for name, kind in zip(stays.columns, stays.types, strict=True)
+    )
+    yield stays
+    for number, piece in enumerate(table.changes.pieces()):
+        some = piece if cut is None else piece[piece[table.time_col] <= cut]
+        connection.register(f"piece{number}", some)
+        yield connection.sql(f"SELECT {columns} FROM piece{number}")
+        connection.unregister(f"piece{number}")
 
 
 def _readable(connection: duckdb.DuckDBPyConnection, names: Iterable[object]) -> list[str]:

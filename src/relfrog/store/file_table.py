@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from relbench.base import Database, Table
 
+from relfrog.store.column_table import ColumnTable
 from relfrog.support.duckdb import literal, quoted
 
 __all__ = [
@@ -67,7 +68,7 @@ class _Layout:
         return _Layout(**(known | changes))
 
 
-class FileTable(Table):
+class FileTable(ColumnTable):
     """A table in a Parquet file.
 
     Args:
@@ -127,6 +128,12 @@ class FileTable(Table):
         """The same without some columns, and without the foreign keys among them."""
         added = {name: file for name, file in self.layout.added.items() if name not in columns}
         return self._like(hidden=self.layout.hidden | columns, added=added)
+
+    def retimed(self, keys: dict[str, str], time: str | None) -> FileTable:
+        """The same rows with other foreign keys and another time column."""
+        other = FileTable(self.layout.path, keys, self.pkey_col, time, self.layout)
+        other.span = self.span if time == self.time_col else None
+        return other
 
     def with_limits(self, sizes: Mapping[str, int]) -> FileTable:
         """The same, with foreign keys beyond the rows of their parents as NULL."""
@@ -227,11 +234,6 @@ class FileTable(Table):
         found = {name: one.column(name).to_pandas().iloc[0] for name in self._schema.names}
         return found | {name: self.column(name).iloc[row] for name in self.layout.added}
 
-    @cached_property
-    def df(self) -> pd.DataFrame:
-        """The whole table as a frame, for whoever cannot do with less."""
-        return pd.DataFrame({name: self.column(name) for name in self.columns})
-
     def _ends(self) -> tuple[Any, Any]:
         if self.time_col is None:
             raise ValueError("Table has no time column.")
@@ -270,10 +272,15 @@ class FileTable(Table):
         others = [file for _, file, _ in self.layout.shown.values()]
         return list(dict.fromkeys([self.layout.path, *self.layout.added.values(), *others]))
 
-    def sql(self) -> str:
-        """A SELECT over the files with the values that `df` has, of the same types."""
+    def sql(self, rows: str = "") -> str:
+        """A SELECT over the files with the values that `df` has, of the same types.
+
+        Args:
+            rows: what the number of a row in its file has to be, such as "< 10"; by default any.
+        """
         columns = ", ".join(f"{self._expression(name)} AS {quoted(name)}" for name in self.columns)
-        source = f"read_parquet({literal(str(self.layout.path))}) AS t"
+        numbered = ", file_row_number = true" if rows else ""
+        source = f"read_parquet({literal(str(self.layout.path))}{numbered}) AS t"
         for number, file in enumerate(self.layout.added.values()):
             source += f" POSITIONAL JOIN read_parquet({literal(str(file))}) AS a{number}"
         for number, (by, file, column) in enumerate(self.layout.shown.values()):
@@ -286,6 +293,7 @@ class FileTable(Table):
             f"{self._own(cut.column)} <= TIMESTAMP {literal(str(cut.time))}"
             for cut in self.layout.cuts
         ]
+        cuts += [f"t.file_row_number {rows}"] if rows else []
         return f"SELECT {columns or '1'} FROM {source}" + (
             f" WHERE {' AND '.join(cuts)}" if cuts else ""
         )
@@ -356,14 +364,12 @@ def _array(file: Path) -> NDArray[Any]:
 
 def column_names(table: Table) -> list[str]:
     """The names of a table's columns, without reading it."""
-    return table.columns if isinstance(table, FileTable) else list(table.df)
+    return table.columns if isinstance(table, ColumnTable) else list(table.df)
 
 
 def read_column(table: Table, name: str) -> pd.Series:
     """One column of a table."""
-    if isinstance(table, FileTable):
-        return table.column(name)
-    return table.df[name]
+    return table.column(name) if isinstance(table, ColumnTable) else table.df[name]
 
 
 def read_row(table: Table, row: int) -> dict[str, Any]:
@@ -380,7 +386,7 @@ def is_whole(table: Table) -> TypeGuard[FileTable]:
 
 def concrete(table: Table) -> Table:
     """The table in memory, for whoever reads it more than once."""
-    if not isinstance(table, FileTable):
+    if not isinstance(table, ColumnTable):
         return table
     return Table(table.df, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
 
@@ -398,7 +404,7 @@ def without_columns(db: Database, columns: Iterable[tuple[str, str]] | None) -> 
         if name not in tables or not some & set(column_names(tables[name])):
             continue
         table = tables[name]
-        if isinstance(table, FileTable):
+        if isinstance(table, ColumnTable):
             tables[name] = table.without(some)
             continue
         keys = {c: t for c, t in table.fkey_col_to_pkey_table.items() if c not in some}
@@ -409,8 +415,6 @@ def without_columns(db: Database, columns: Iterable[tuple[str, str]] | None) -> 
 
 def retimed(table: Table, keys: dict[str, str], time: str | None) -> Table:
     """The same rows with other foreign keys and another time column."""
-    if isinstance(table, FileTable):
-        other = FileTable(table.layout.path, keys, table.pkey_col, time, table.layout)
-        other.span = table.span if time == table.time_col else None
-        return other
+    if isinstance(table, ColumnTable):
+        return table.retimed(keys, time)
     return Table(table.df, keys, table.pkey_col, time)
