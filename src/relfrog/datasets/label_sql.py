@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 from relbench.base import Database
 
 from relfrog.datasets.sql_job import RESULT, connect, read_arrow, show, write_arrow
@@ -28,6 +29,8 @@ Shown: TypeAlias = pd.DataFrame | FileTable | OverlayTable
 
 #: What a process needs beside DuckDB's own memory: it reserves more than it counts.
 _BESIDE = 256 << 20
+#: The most ranges of rows that are excluded one by one; times are in order, so it is mostly one.
+_FEW = 8
 #: The part of the memory that a result may have: it is also held by the process that asked.
 _RESULT = 4
 
@@ -160,19 +163,17 @@ def _write(path: Path, frame: Shown) -> None:
 
 def _overlaid(connection: duckdb.DuckDBPyConnection, table: OverlayTable) -> Iterator[Any]:
     """The rows that stay, then the others, all with the types of the first."""
-    first, others = table.untouched()
-    base, cut = table.base, table.cut
+    base, cut, others = table.base, table.cut, table.others()
     if cut is not None:
         base = base.upto(cut)
     if isinstance(base, FileTable):
-        where = f"< {first}"
-        if len(others):
+        where = [f"t.file_row_number NOT BETWEEN {a} AND {b}" for a, b in _ranges(others)]
+        if len(where) > _FEW:
             connection.register("others", pd.DataFrame({"r": others}))
-            where += " AND t.file_row_number NOT IN (SELECT r FROM others)"
-        stays = connection.sql(base.sql(where))
+            where = ["t.file_row_number NOT IN (SELECT r FROM others)"]
+        stays = connection.sql(base.sql(" AND ".join(where)))
     else:
-        left = np.delete(np.arange(first), others)
-        frame = table.base.df.iloc[left]
+        frame = table.base.df.iloc[np.delete(np.arange(len(table.base)), others)]
         connection.register("t", frame if cut is None else frame[frame[table.time_col] <= cut])
         stays = connection.sql("SELECT * FROM t")
     columns = ", ".join(
@@ -185,6 +186,14 @@ def _overlaid(connection: duckdb.DuckDBPyConnection, table: OverlayTable) -> Ite
         connection.register(f"piece{number}", some)
         yield connection.sql(f"SELECT {columns} FROM piece{number}")
         connection.unregister(f"piece{number}")
+
+
+def _ranges(rows: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Sorted numbers as the first and the last of those that follow each other."""
+    breaks = np.flatnonzero(np.diff(rows) != 1)
+    starts = rows[np.concatenate([np.zeros(1, np.int64), breaks + 1])] if len(rows) else rows
+    ends = rows[np.concatenate([breaks, [len(rows) - 1]])] if len(rows) else rows
+    return list(zip(starts[: _FEW + 1].tolist(), ends[: _FEW + 1].tolist(), strict=True))
 
 
 def _readable(connection: duckdb.DuckDBPyConnection, names: Iterable[object]) -> list[str]:

@@ -6,6 +6,7 @@ the validation metric are averaged.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -25,6 +26,7 @@ from relfrog.models.model import Model, TableChange
 from relfrog.models.run_forms import TreesFile
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
+from relfrog.support.text import text_digest
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
@@ -212,6 +214,11 @@ class BoostedTrees(Model):
             raise RunError(f"{folder}: {error}") from None
         read = read_boosters(folder, files, width)
         self.models = [[read[_file(n, part)] for part in range(parts)] for n in range(models)]
+
+    def content(self) -> str | None:
+        """A hash of the trees and of what their features are."""
+        trees = [model.model_to_string() for models in self.models for model in models]
+        return text_digest(json.dumps(self.maker.to_json(), default=str), *trees)
 
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None

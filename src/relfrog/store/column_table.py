@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from relbench.base import Table
+
+from relfrog.support.relbench import Table
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -18,10 +18,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.store.column_table import ColumnTable
 from relfrog.support.duckdb import literal, quoted
+from relfrog.support.relbench import Database, Table
 
 __all__ = [
     "FileTable",
@@ -43,6 +43,25 @@ class _Cut:
 
 
 @dataclass(frozen=True)
+class _Move:
+    """Times of a column up to a time are earlier than they are."""
+
+    column: str
+    time: pd.Timestamp
+    by: pd.Timedelta
+
+    def apply(self, values: pd.Series) -> pd.Series:
+        times = values.astype("datetime64[us]")
+        return times.where(times > self.time, times - self.by)
+
+    def sql(self, value: str) -> str:
+        micros = self.by // pd.Timedelta(microseconds=1)
+        earlier = f"{value} - to_microseconds({micros})"
+        until = f"TIMESTAMP {literal(str(self.time))}"
+        return f"(CASE WHEN {value} > {until} THEN {value} ELSE {earlier} END)"
+
+
+@dataclass(frozen=True)
 class _Layout:
     """Where a table's columns are, and what is left of them.
 
@@ -52,6 +71,7 @@ class _Layout:
         added: columns from other files with as many rows: of each the file, which has no other.
         limits: per foreign key the number of rows of its parent; larger values count as NULL.
         cuts: what rows have to be up to.
+        move: times that are earlier.
         shown: for SQL alone, columns with values of another file in place of their own: the
             column that has the number of a row, the file, and its column.
     """
@@ -61,6 +81,7 @@ class _Layout:
     added: Mapping[str, Path] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
     cuts: tuple[_Cut, ...] = ()
+    move: _Move | None = None
     shown: Mapping[str, tuple[str, Path, str]] = field(default_factory=dict)
 
     def replaced(self, **changes: Any) -> _Layout:
@@ -119,6 +140,12 @@ class FileTable(ColumnTable):
             shown: per column the one that has the number of a row, the file, and its column.
         """
         return self._like(shown=shown)
+
+    def moved_back(self, move: _Move) -> FileTable:
+        """The same, with some times earlier than they are."""
+        other = self._like(move=move)
+        other.span = None
+        return other
 
     def with_time(self, column: str) -> FileTable:
         """The same, with another time column."""
@@ -203,6 +230,11 @@ class FileTable(ColumnTable):
         return values if self._kept is None else values[self._kept]
 
     def _whole(self, name: str) -> pd.Series:
+        move = self.layout.move
+        values = self._unmoved(name)
+        return move.apply(values) if move is not None and move.column == name else values
+
+    def _unmoved(self, name: str) -> pd.Series:
         if name in self.layout.added:
             return pd.Series(_array(self.layout.added[name]), name=name)
         if name not in self._schema.names:
@@ -276,7 +308,7 @@ class FileTable(ColumnTable):
         """A SELECT over the files with the values that `df` has, of the same types.
 
         Args:
-            rows: what the number of a row in its file has to be, such as "< 10"; by default any.
+            rows: a condition on the number of a row in its file, `t.file_row_number`.
         """
         columns = ", ".join(f"{self._expression(name)} AS {quoted(name)}" for name in self.columns)
         numbered = ", file_row_number = true" if rows else ""
@@ -293,7 +325,7 @@ class FileTable(ColumnTable):
             f"{self._own(cut.column)} <= TIMESTAMP {literal(str(cut.time))}"
             for cut in self.layout.cuts
         ]
-        cuts += [f"t.file_row_number {rows}"] if rows else []
+        cuts += [rows] if rows else []
         return f"SELECT {columns or '1'} FROM {source}" + (
             f" WHERE {' AND '.join(cuts)}" if cuts else ""
         )
@@ -305,6 +337,11 @@ class FileTable(ColumnTable):
 
     def _own(self, name: str) -> str:
         """The value of a column as the table itself has it."""
+        move = self.layout.move
+        value = self._unmoved_sql(name)
+        return move.sql(value) if move is not None and move.column == name else value
+
+    def _unmoved_sql(self, name: str) -> str:
         if name in self.layout.added:
             return f"a{list(self.layout.added).index(name)}.{quoted('value')}"
         place, kind = f"t.{quoted(name)}", self._schema.field(name).type
@@ -370,6 +407,23 @@ def column_names(table: Table) -> list[str]:
 def read_column(table: Table, name: str) -> pd.Series:
     """One column of a table."""
     return table.column(name) if isinstance(table, ColumnTable) else table.df[name]
+
+
+def holds_times(table: Table, name: str) -> bool:
+    """Whether a column holds times; of a file its header says so."""
+    kind = table.arrow_type(name) if isinstance(table, FileTable) else None
+    if kind is not None:
+        return bool(pa.types.is_timestamp(kind))
+    return bool(pd.api.types.is_datetime64_any_dtype(read_column(table, name).dtype))
+
+
+def moved_back(table: Table, time: pd.Timestamp, by: pd.Timedelta) -> Table:
+    """The table with times up to some time earlier than they are, by a span."""
+    column = str(table.time_col)
+    if isinstance(table, FileTable):
+        return table.moved_back(_Move(column, time, by))
+    frame = table.df.assign(**{column: _Move(column, time, by).apply(table.df[column])})
+    return Table(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
 
 
 def read_row(table: Table, row: int) -> dict[str, Any]:

@@ -18,7 +18,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.store.column_table import ColumnTable
 from relfrog.store.file_table import (
@@ -29,6 +28,7 @@ from relfrog.store.file_table import (
     retimed,
     without_columns,
 )
+from relfrog.support.relbench import Database, Table
 
 __all__ = ["Changes", "OverlayTable", "read_rows"]
 
@@ -235,19 +235,10 @@ class OverlayTable(ColumnTable):
         cut = timestamp if self.cut is None else min(self.cut, timestamp)
         return OverlayTable(self.base, self.changes, pd.Timestamp(cut))
 
-    def untouched(self) -> tuple[int, Ints]:
-        """The rows of the base that are neither gone nor replaced.
-
-        Returns:
-            How many are the first ones; and, after those, which are not among them.
-        """
+    def others(self) -> Ints:
+        """The rows of the base that are gone or replaced, sorted."""
         replaced = self.origin(self.changes.at[self.changes.at < self.stays])
-        others = np.union1d(self.changes.gone, replaced)
-        ends = len(self.base)
-        # Times are in order, so mostly it is the last rows that are others.
-        tail = others - np.arange(len(others)) == ends - len(others)
-        first = int(others[tail][0]) if tail.any() else ends
-        return first, others[~tail]
+        return np.union1d(self.changes.gone, replaced)
 
 
 def _alike(old: pd.Series, new: pd.Series) -> tuple[pd.Series, pd.Series]:

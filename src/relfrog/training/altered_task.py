@@ -18,7 +18,7 @@ from relfrog.features.columns import Columns, Features
 from relfrog.features.overlay import overlay_features
 from relfrog.graph.overlay import overlay_graph
 from relfrog.graph.relational import RelationalGraph
-from relfrog.store.file_table import column_names, read_column
+from relfrog.store.file_table import column_names, concrete, read_column
 from relfrog.store.overlay import Changes, OverlayTable
 from relfrog.support.times import as_ticks, convert_ticks
 from relfrog.training.opened_task import OpenedTask, allowed, known_schema
@@ -117,11 +117,12 @@ def _as_overlay(before: Table, after: Table) -> Table:
     base, changes, first = after, None, len(after)
     if isinstance(after, OverlayTable):
         base, changes = after.base, after.changes
-        first, scattered = after.untouched()
-        if len(scattered):
-            return after
+        others = after.others()
+        first = len(base) - len(others)
+        if len(others) and others[0] != first:  # not the last ones
+            return concrete(after)
     if first > len(before) or not _same_rows(before, base, first):
-        return after
+        return concrete(after)
     gone = np.arange(first, len(before))
     if changes is None:
         return OverlayTable(before, Changes.removal(gone)) if len(gone) else before
