@@ -2,7 +2,7 @@
 
     python benchmarks/certify.py --rows 3.4e6 --before REF --out benchmarks/certify.json
 
-Ten customers are predicted at the validation time, so that a week of rows is later, twice: certified
+Ten customers are predicted at the validation time, so that two weeks of rows are later: certified
 and not. Every command is a process of its own, after a training of 20 steps with the same code.
 """
 
