@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -21,7 +24,7 @@ from relfrog.store.file_table import FileTable
 from relfrog.store.overlay import OverlayTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.sandbox import Ended, Failed, Limits, run_job, work_folder
-from relfrog.support.text import size
+from relfrog.support.text import size, text_digest
 
 __all__ = ["run_sql"]
 
@@ -29,6 +32,8 @@ Shown: TypeAlias = pd.DataFrame | FileTable | OverlayTable
 
 #: What a process needs beside DuckDB's own memory: it reserves more than it counts.
 _BESIDE = 256 << 20
+#: Bytes of tables that are kept from one statement to the next: tasks are checked by a dozen.
+_KEPT = 8 << 30
 #: The most ranges of rows that are excluded one by one; times are in order, so it is mostly one.
 _FEW = 8
 #: The part of the memory that a result may have: it is also held by the process that asked.
@@ -125,7 +130,7 @@ def _run(sql: str, frames: dict[str, Shown], limits: Limits) -> pd.DataFrame:
     with work_folder() as folder:
         files = {name: f"{number}.arrow" for number, name in enumerate(frames)}
         for name, file in files.items():
-            _write(folder / file, frames[name])
+            _put(folder / file, frames[name])
         shown = sum((folder / file).stat().st_size for file in files.values())
         outer = Limits(limits.seconds, shown + limits.memory * 3 // 2 + _BESIDE, limits.disk)
         run_job(
@@ -140,6 +145,45 @@ def _run(sql: str, frames: dict[str, Shown], limits: Limits) -> pd.DataFrame:
 def _connection() -> duckdb.DuckDBPyConnection:
     """For types alone: no SQL but ours runs here."""
     return connect()
+
+
+def _put(path: Path, frame: Shown) -> None:
+    """Put a table where the process finds it; one that was written before is linked."""
+    if not isinstance(frame, FileTable):
+        _write(path, frame)
+        return
+    states = [(file.stat().st_size, file.stat().st_mtime_ns) for file in frame.files]
+    known = _kept() / f"{text_digest(frame.sql(), str(states))}.arrow"
+    if not known.exists():
+        _write(path, frame)
+        with contextlib.suppress(OSError):
+            _make_room(path.stat().st_size)
+            os.link(path, known)
+        return
+    try:
+        os.link(known, path)
+        os.utime(known)
+    except OSError:  # the file system cannot
+        _write(path, frame)
+
+
+@cache
+def _kept() -> Path:
+    """A folder with tables that were written, for as long as this process lives."""
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(work_folder())
+
+
+def _make_room(size: int) -> None:
+    """Remove the files that were used longest ago until one of some size fits in."""
+    files = sorted(_kept().glob("*.arrow"), key=lambda file: file.stat().st_mtime)
+    total = sum(file.stat().st_size for file in files)
+    for file in files:
+        if total + size <= _KEPT:
+            break
+        total -= file.stat().st_size
+        file.unlink()
 
 
 def _write(path: Path, frame: Shown) -> None:

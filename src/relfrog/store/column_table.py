@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -32,6 +32,23 @@ class ColumnTable(Table):
     def df(self) -> pd.DataFrame:
         """The whole table as a frame, for whoever cannot do with less."""
         return pd.DataFrame({name: self.column(name) for name in self.columns})
+
+    @cached_property
+    def _ends(self) -> tuple[Any, Any]:
+        if self.time_col is None:
+            raise ValueError("Table has no time column.")
+        times = self.column(self.time_col)
+        return times.min(), times.max()
+
+    @property
+    def min_timestamp(self) -> Any:
+        """The first time."""
+        return self._ends[0]
+
+    @property
+    def max_timestamp(self) -> Any:
+        """The last time."""
+        return self._ends[1]
 
     @abstractmethod
     def without(self, columns: set[str]) -> Self:

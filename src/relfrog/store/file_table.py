@@ -266,23 +266,11 @@ class FileTable(ColumnTable):
         found = {name: one.column(name).to_pandas().iloc[0] for name in self._schema.names}
         return found | {name: self.column(name).iloc[row] for name in self.layout.added}
 
+    @property
     def _ends(self) -> tuple[Any, Any]:
-        if self.time_col is None:
-            raise ValueError("Table has no time column.")
         if self.span is None:
-            times = self.column(self.time_col)
-            self.span = times.min(), times.max()
+            self.span = super()._ends
         return self.span
-
-    @property
-    def min_timestamp(self) -> Any:
-        """The first time."""
-        return self._ends()[0]
-
-    @property
-    def max_timestamp(self) -> Any:
-        """The last time."""
-        return self._ends()[1]
 
     def content(self, hashed: Callable[[Path], str]) -> dict[str, Any]:
         """What the table is, for the names of parts, with hashes of its files."""

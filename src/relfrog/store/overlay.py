@@ -211,23 +211,6 @@ class OverlayTable(ColumnTable):
         both = pd.concat([old, new], ignore_index=True)
         return both.take(places).reset_index(drop=True).rename(name)
 
-    @cached_property
-    def _ends(self) -> tuple[Any, Any]:
-        if self.time_col is None:
-            raise ValueError("Table has no time column.")
-        times = self.column(self.time_col)
-        return times.min(), times.max()
-
-    @property
-    def min_timestamp(self) -> Any:
-        """The first time."""
-        return self._ends[0]
-
-    @property
-    def max_timestamp(self) -> Any:
-        """The last time."""
-        return self._ends[1]
-
     def upto(self, timestamp: pd.Timestamp) -> OverlayTable:
         """The rows up to a time; all of them if the table has no times."""
         if self.time_col is None:
