@@ -44,6 +44,14 @@ def trained(data: str, task: str, state: Worktree, work: Path) -> dict[str, Any]
     return found
 
 
+def warm(data: str, task: str, state: Worktree) -> None:
+    """Compile the kernels, whose code is kept beside the source: not what is measured here."""
+    with tempfile.TemporaryDirectory(prefix="relfrog-first-") as folder:
+        words = [str(HERE / "timed_training.py"), data, task, f"{folder}/run", "--stop"]
+        environment = state.environment | {"RELFROG_CACHE": f"{folder}/cache"}
+        measure([sys.executable, *words], environment)
+
+
 def compared(before: Path, after: Path) -> dict[str, int]:
     """How many tensors of two trainings are the same."""
     old, new = (load_file(folder / "run" / "model.safetensors") for folder in (before, after))
@@ -59,19 +67,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     found: dict[str, Any] = {"machine": machine(), "tasks": []}
-    for name in arguments.tasks:
-        data, _, task = name.rpartition(":")
-        with tempfile.TemporaryDirectory(prefix="relfrog-first-") as folder:
-            entry: dict[str, Any] = {"dataset": Path(data).name, "task": task}
-            for state, reference in (("after", None), ("before", arguments.before)):
-                (Path(folder) / state).mkdir()
-                with Worktree(reference) as code:
+    names = [name.rpartition(":")[::2] for name in arguments.tasks]
+    with Worktree(None) as now, Worktree(arguments.before) as then:
+        for code in (now, then):
+            warm(*names[0], code)
+        for data, task in names:
+            with tempfile.TemporaryDirectory(prefix="relfrog-first-") as folder:
+                entry: dict[str, Any] = {"dataset": Path(data).name, "task": task}
+                for state, code in (("after", now), ("before", then)):
+                    (Path(folder) / state).mkdir()
                     entry[state] = trained(data, task, code, Path(folder) / state)
-            entry["weights"] = compared(Path(folder) / "before", Path(folder) / "after")
-            found["tasks"].append(entry)
-        text = json.dumps(found, indent=1) + "\n"
-        if arguments.out is not None:
-            arguments.out.write_text(text, encoding="utf-8")
+                entry["weights"] = compared(Path(folder) / "before", Path(folder) / "after")
+                found["tasks"].append(entry)
+            text = json.dumps(found, indent=1) + "\n"
+            if arguments.out is not None:
+                arguments.out.write_text(text, encoding="utf-8")
     if arguments.out is None:
         print(text)
 
