@@ -18,8 +18,7 @@ import relfrog
 from helpers import inside
 from relfrog import load_run
 from relfrog.analysis import certify
-from relfrog.analysis.altered_future import Readings, Tampering
-from relfrog.analysis.certificate import WAYS
+from relfrog.analysis.altered_future import WAYS, Readings, Tampering
 from relfrog.datasets import source_keys
 from relfrog.errors import RunError
 from relfrog.graph import _kernels

@@ -135,7 +135,7 @@ def test_each_split_is_predicted_once(
     monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     run = tmp_path / "run"
     command("train", data, "buys", "--out", run, "--model", model, *settings())
-    assert len(count) >= 8, count  # the model and three baselines, on two splits
+    assert len(count) >= 6, count  # the model and baselines, on two splits
     assert set(count.values()) == {1}, count  # frozen and rolling are the same
     for words in (
         ["evaluate", run], ["evaluate", run, "--regime", "frozen"],

@@ -8,7 +8,6 @@ touches the columns that it needs, one at a time, and no table is ever whole in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from relfrog.store.column_table import ColumnTable
+from relfrog.store.layout import Cut, Layout, Move
 from relfrog.support.duckdb import literal, quoted
 from relfrog.support.relbench import Database, Table
 
@@ -32,61 +32,6 @@ __all__ = [
     "retimed",
     "without_columns",
 ]
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """Rows up to a time alone, by a column."""
-
-    column: str
-    time: pd.Timestamp
-
-
-@dataclass(frozen=True)
-class _Move:
-    """Times of a column up to a time are earlier than they are."""
-
-    column: str
-    time: pd.Timestamp
-    by: pd.Timedelta
-
-    def apply(self, values: pd.Series) -> pd.Series:
-        times = values.astype("datetime64[us]")
-        return times.where(times > self.time, times - self.by)
-
-    def sql(self, value: str) -> str:
-        micros = self.by // pd.Timedelta(microseconds=1)
-        earlier = f"{value} - to_microseconds({micros})"
-        until = f"TIMESTAMP {literal(str(self.time))}"
-        return f"(CASE WHEN {value} > {until} THEN {value} ELSE {earlier} END)"
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where a table's columns are, and what is left of them.
-
-    Attributes:
-        path: the file.
-        hidden: columns of it that do not count.
-        added: columns from other files with as many rows: of each the file, which has no other.
-        limits: per foreign key the number of rows of its parent; larger values count as NULL.
-        cuts: what rows have to be up to.
-        move: times that are earlier.
-        shown: for SQL alone, columns with values of another file in place of their own: the
-            column that has the number of a row, the file, and its column.
-    """
-
-    path: Path
-    hidden: frozenset[str] = frozenset()
-    added: Mapping[str, Path] = field(default_factory=dict)
-    limits: Mapping[str, int] = field(default_factory=dict)
-    cuts: tuple[_Cut, ...] = ()
-    move: _Move | None = None
-    shown: Mapping[str, tuple[str, Path, str]] = field(default_factory=dict)
-
-    def replaced(self, **changes: Any) -> _Layout:
-        known = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return _Layout(**(known | changes))
 
 
 class FileTable(ColumnTable):
@@ -112,9 +57,9 @@ class FileTable(ColumnTable):
         fkeys: dict[str, str],
         pkey: str | None,
         time: str | None,
-        layout: _Layout | None = None,
+        layout: Layout | None = None,
     ) -> None:
-        self.layout = _Layout(path) if layout is None else layout
+        self.layout = Layout(path) if layout is None else layout
         self.fkey_col_to_pkey_table, self.pkey_col, self.time_col = fkeys, pkey, time
         self.span: tuple[Any, Any] | None = None
 
@@ -141,7 +86,7 @@ class FileTable(ColumnTable):
         """
         return self._like(shown=shown)
 
-    def moved_back(self, move: _Move) -> FileTable:
+    def moved_back(self, move: Move) -> FileTable:
         """The same, with some times earlier than they are."""
         other = self._like(move=move)
         other.span = None
@@ -171,7 +116,7 @@ class FileTable(ColumnTable):
         """The rows up to a time; all of them if the table has no times."""
         if self.time_col is None:
             return self
-        cut = _Cut(self.time_col, pd.Timestamp(timestamp))
+        cut = Cut(self.time_col, pd.Timestamp(timestamp))
         return self._like(cuts=(*self.layout.cuts, cut))
 
     # What the header of the file says.
@@ -409,8 +354,8 @@ def moved_back(table: Table, time: pd.Timestamp, by: pd.Timedelta) -> Table:
     """The table with times up to some time earlier than they are, by a span."""
     column = str(table.time_col)
     if isinstance(table, FileTable):
-        return table.moved_back(_Move(column, time, by))
-    frame = table.df.assign(**{column: _Move(column, time, by).apply(table.df[column])})
+        return table.moved_back(Move(column, time, by))
+    frame = table.df.assign(**{column: Move(column, time, by).apply(table.df[column])})
     return Table(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
 
 
