@@ -23,6 +23,10 @@ from relfrog.datasets import source_keys
 from relfrog.errors import RunError
 from relfrog.graph import _kernels
 from relfrog.kinds import MODELS
+from relfrog.store.file_table import concrete
+from relfrog.training.altered_task import AlteredTask
+from relfrog.training.opened_task import OpenedTask
+from relfrog.training.seeds import Seeds
 from small_store import QUICK, TASKS, TEST, VAL, fit
 
 
@@ -98,6 +102,35 @@ def test_awkward_columns_have_another_future_too(way: str) -> None:
         assert len(found) >= 6  # row 5 is asked for
         assert str(found["at"].dtype) == "datetime64[s]"
         assert (found["at"].iloc[count:] > pd.Timestamp(tick, unit="us")).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_an_overlay_is_predicted_like_the_second_database(
+    way: str, shop: Path, run: relfrog.Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Really made, and looked at where it differs: half a year after it began to."""
+    trees = relfrog.train(
+        shop, "buys", tmp_path_factory.mktemp("trees") / "run", model="lightgbm",
+        settings={"trials": 1}, baselines=False,
+    )  # fmt: skip
+    for model in (run, trees):
+        ready = model.prepared
+        tick = int(VAL.to_datetime64().astype("datetime64[us]").view(np.int64))
+        tamper = Tampering(way, tick, Readings(ready.graph.unit))
+
+        def change(db: Database, ready: Any = ready, tamper: Any = tamper) -> Database:
+            return db if ready.opened.history in db.table_dict else tamper(db)
+
+        altered = AlteredTask(ready.opened, change)
+        tables = {name: concrete(table) for name, table in altered.db.table_dict.items()}
+        made = OpenedTask(ready.dataset, ready.task, db=Database(tables))
+        rows = np.arange(20)
+        later = VAL + pd.Timedelta("180 days")
+        seeds = Seeds(rows, pd.Series(np.repeat(later.to_datetime64(), len(rows))))
+        found = model.on(altered).predict_seeds(seeds, None)
+        np.testing.assert_array_equal(found, model.on(made).predict_seeds(seeds, None))
+        assert (found != model.predict_seeds(seeds, None)).any()
 
 
 # What a certificate says.
