@@ -124,7 +124,8 @@ class _Analysis:
         if not paths:
             told = (
                 f"{column}: a row of {self.entity.name} has no single row of {table.name}; "
-                f"aggregate them, such as LAST({column}, -30, 0, days)"
+                f"aggregate them, such as LAST({column}, -30, 0, days), or choose among the rows "
+                f"of an aggregation: COUNT({table.name}.* WHERE ..., 0, 30, days)"
             )
             raise self.fail(column.span, told)
         self._unique(paths, column.span, f"{self.entity.name} leads to {table.name}", hint=False)
