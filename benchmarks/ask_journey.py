@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import resource
 import subprocess
 import sys
@@ -72,16 +71,20 @@ def run(arguments: str, folder: Path) -> dict[str, Any]:
     import shlex
 
     began, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = subprocess.run(
+    told, first = [], {}
+    with subprocess.Popen(
         [sys.executable, "-m", "relfrog", *shlex.split(arguments)], cwd=folder, text=True,
-        capture_output=True, check=False,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        for line in process.stderr:
+            told.append(line)
+            if line.startswith("First answer"):
+                first = {"first_answer_seconds": round(time.monotonic() - began, 1)}
     if process.returncode:
-        raise SystemExit(f"{arguments}\n{process.stderr}")
+        raise SystemExit(f"{arguments}\n{''.join(told)}")
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    found = re.search(r"First answer after (\d+) s", process.stderr)
-    first = {"first_answer_in_training_seconds": int(found[1])} if found else {}
     return {
         "command": arguments.split()[0], "seconds": round(time.monotonic() - began, 1),
         "processor_seconds": round(cpu, 1), **first,
