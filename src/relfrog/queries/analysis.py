@@ -176,7 +176,8 @@ class _Analysis:
             how = f" by {' and '.join(map(str, through))}" if through else ""
             told = (
                 f"rows of {table.name} do not lead to {self.entity.name}{how}: no foreign keys "
-                "join them"
+                f"join them. Import with --fk {table.name}.COLUMN={self.entity.name}."
+                f"{self.entity.pkey} if there should be one"
             )
             raise self.fail(item.column.span, told)
         about = f"{table.name} leads to {self.entity.name}"
@@ -187,7 +188,10 @@ class _Analysis:
         table, column = self.schema.column(name, self.fail)
         if column not in table.fkeys:
             keys = ", ".join(map(str, table.fkeys.values())) or "none"
-            told = f"VIA needs a foreign key; {name} is none. Those of {table.name}: {keys}"
+            told = (
+                f"VIA needs a foreign key; {name} is none. Those of {table.name}: {keys}. Import "
+                f"with --fk {table.name}.{column}=TABLE.KEY to make it one"
+            )
             raise self.fail(name.span, told)
         return table.fkeys[column]
 

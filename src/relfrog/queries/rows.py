@@ -175,9 +175,9 @@ class RowsPart:
         if self.target_joined and target is not None and target.time is not None:
             item = self.question.query.target
             assert isinstance(item, Aggregation)
-            key = self.question.columns[item.column][1]
+            listed = self.question.columns[item.column][1]
             on = exp.and_(
-                column("a", key).eq(column("x", str(target.pkey))),
+                column("a", listed).eq(column("x", str(target.pkey))),
                 column("x", target.time) <= time.copy(),
             )
             select = select.join(table(target.name, "x"), on=on, join_type="left")
