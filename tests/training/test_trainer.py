@@ -977,3 +977,28 @@ def test_a_budget_ends_training_within_an_epoch(store: Path, tmp_path: Path) -> 
     assert seen == [1, 2, 3]
     assert trainer.at.epoch == 1  # validated, saved, and no further
     assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_validation_is_predicted_once_and_as_the_loaded_run_predicts_it(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    predict = NetworkModel.predict
+
+    def noted(model: NetworkModel, seeds: Any, cutoff: Any, request: Any = None) -> Any:
+        asked.append((model.prepared.opened.split_of(seeds), cutoff))
+        return predict(model, seeds, cutoff, request)
+
+    monkeypatch.setattr(NetworkModel, "predict", noted)
+    for refit, regime in ((False, "frozen"), (True, "rolling")):
+        asked.clear()
+        run = fit(store, tmp_path / regime, refit=refit, regime=regime)
+        cutoffs = {"frozen": VAL, "rolling": None}
+        selects = cutoffs.pop(regime)
+        assert ("val", selects) not in asked  # training has done that
+        assert ("val", *cutoffs.values()) in asked
+        model = load_run(run.folder).model.selected
+        seeds = model.prepared.seeds("val")
+        again = predict(model, seeds, selects)
+        np.testing.assert_array_equal(model.predict_once(seeds, selects), again)
+        assert run.metrics["val"][regime] == model.score("val", regime)
