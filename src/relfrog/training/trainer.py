@@ -77,7 +77,9 @@ class Trainer:
         self.checkpoint_seconds = checkpoint_seconds
         config, task = self.config, prepared.task
         assert prepared.train_seeds is not None
-        self.train_seeds, self.val_seeds = prepared.train_seeds, prepared.seeds("val")
+        self.train_seeds = prepared.train_seeds
+        everyone = prepared.seeds("val")
+        self.val_seeds = everyone.sample(config.val_seeds) if config.val_seeds else everyone
         self.labels = labels or prepared.describe_labels(self.train_seeds)
         torch.manual_seed(config.seed)
         self.network = prepared.network(self.labels, roles).to(self.device)
@@ -106,9 +108,11 @@ class Trainer:
         #: What the weights that are kept predict for validation seeds, unless they were trained
         #: before this trainer resumed.
         self.validated: NDArray[Any] | None = None
-        #: How long the last validation took, and test seeds per validation seed.
+        #: How long the last validation took, and how many times as long all scores will take: both
+        #: regimes of validation and test.
         self.validation_seconds = 0.0
-        self.test_share = len(prepared.seeds("test")) / max(len(self.val_seeds), 1)
+        scored = 2 * (len(everyone) + len(prepared.seeds("test")))
+        self.scores_share = scored / max(len(self.val_seeds), 1)
         self.features = {name: f.to(self.device) for name, f in prepared.features.items()}
         assert self.train_seeds.labels is not None
         self.targets = self.network.head.targets(self.train_seeds.labels).to(self.device)
@@ -349,8 +353,8 @@ class Trainer:
         """Whether what is left of the budget is needed for validation and the final scores."""
         if self.last is not None:
             return False
-        # This epoch's validation, then both regimes of validation and test.
-        return self.budget.over_in(self.validation_seconds * (3 + 2 * self.test_share))
+        # This epoch's validation, then all scores.
+        return self.budget.over_in(self.validation_seconds * (1 + self.scores_share))
 
     # Interruption and resumption.
 
