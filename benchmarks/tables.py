@@ -464,6 +464,15 @@ def everyone() -> str:
             f"{own['seconds']:.0f} s | {whole:,.0f} s | {whole / own['seconds']:.1f} | "
             f"{entry['prepared_mb']:,} MB | {own['peak_mb']:,} MB |"
         )
+    for entry in found["speed"]:
+        if "before" in entry:
+            old, own = entry["before"]["cpu_us_per_seed"], entry["layerwise"]["cpu_us_per_seed"]
+            lines += [
+                "",
+                f"Before there was this way, at commit {entry['before']['commit']}, a customer of "
+                f"the {entry['customers']:,} took {old:.0f} µs of the processor, {old / own:.1f} "
+                "times as long as layer by layer in the same run.",
+            ]
     lines += [
         "",
         "Test scores of trained runs (`python benchmarks/everyone.py --runs RUN ...`), trained in "

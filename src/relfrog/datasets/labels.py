@@ -31,8 +31,9 @@ def label_rows(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> 
     """
     sql = task.sql or ""
     if task.source_keys is None:
-        return run_sql(sql, db, timestamps, task.timedelta)
-    frame = run_sql(sql, task.source_keys.view(db, sql), timestamps, task.timedelta)
+        return run_sql(sql, db, timestamps, task.timedelta, arrow_lists=True)
+    view = task.source_keys.view(db, sql)
+    frame = run_sql(sql, view, timestamps, task.timedelta, arrow_lists=True)
     return task.source_keys.to_rows(frame, task.ends)
 
 
