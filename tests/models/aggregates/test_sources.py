@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from relfrog import Run
-from relfrog.models.aggregates.feature_plan import WINDOWS
 from relfrog.models.aggregates.sources import CALENDAR, feature_sources
+from relfrog.models.aggregates.streams import WINDOWS
 from relfrog.models.boosting import BoostedTrees
 from small_store import fit
 

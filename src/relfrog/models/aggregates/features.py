@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from relfrog.models.aggregates.encoded_tables import (
     load_features,
     save_features,
 )
-from relfrog.models.aggregates.feature_plan import Anchor, FeaturePlan, Stream, plan_features
+from relfrog.models.aggregates.feature_plan import plan_features
 from relfrog.models.aggregates.query import Aggregator
+from relfrog.models.aggregates.streams import Anchor, FeaturePlan, Stream
 from relfrog.models.past_labels import label_rows
 from relfrog.store.file_table import column_names, read_column
 from relfrog.support.times import MISSING, PER_SECOND
@@ -50,14 +52,16 @@ class FeatureMaker:
         about: description of the training labels.
         saved: the result of `to_json`; by default encodings are fitted on rows before the
             validation time.
+        tried: whether to add the families of features that backtests have to speak for.
 
     Raises:
         RunError: A saved column or foreign key is no longer in the database.
     """
 
     def __init__(
-        self, prepared: Prepared, about: dict[str, Any], saved: dict[str, Any] | None = None
-    ) -> None:
+        self, prepared: Prepared, about: dict[str, Any], saved: dict[str, Any] | None = None,
+        *, tried: bool = False,
+    ) -> None:  # fmt: skip
         self.prepared, self.graph = prepared, prepared.graph
         assert prepared.history is not None
         self.history = prepared.history
@@ -75,9 +79,11 @@ class FeatureMaker:
             self.keys, self.sizes, self.encodings = self._read(saved)
             self.timed = self._read_timed(saved)
         self._arrays = EncodedTables(self.encodings, self._encode)
+        self.tried = tried if saved is None else bool(saved.get("tried"))
+        self.dropped: tuple[str, ...] = ()
         self.plan: FeaturePlan = plan_features(
             self.entity, self.history, self.keys, self.encodings, self.sizes, set(self.timed),
-            prepared.config.features,
+            prepared.config.features, self.tried,
         )  # fmt: skip
         per_second = PER_SECOND[self.graph.unit]
         self.horizon = max(1, round(prepared.task.timedelta.total_seconds() * per_second))
@@ -87,6 +93,30 @@ class FeatureMaker:
         self._trails: dict[str, list[Trail]] = {}
         self._before: FeatureMaker | None = None
         self._changed: tuple[str, bool] = ("", False)
+        if saved is not None:
+            self._drop(tuple(map(str, saved.get("dropped") or ())))
+
+    def without(self, families: Collection[str]) -> FeatureMaker:
+        """A maker of the same features without some families."""
+        other = copy(self)
+        other._aggregator, other._made, other._trails = None, {}, {}
+        other._drop(families)
+        return other
+
+    def _drop(self, families: Collection[str]) -> None:
+        self.dropped = tuple(sorted({*self.dropped, *families}))
+        self.plan = self.plan.without(families)
+
+    @property
+    def families(self) -> dict[str, Ints]:
+        """The indices of the features of each family that can be dropped."""
+        streams = [stream for anchor in self.plan.anchors for stream in anchor.streams]
+        each = [stream.family for stream in streams for _ in stream.features]
+        first = len(self.names) - len(each)
+        return {
+            family: first + np.flatnonzero(np.array(each) == family)
+            for family in self.plan.families
+        }
 
     @property
     def names(self) -> list[str]:
@@ -169,6 +199,7 @@ class FeatureMaker:
         """Whether the features of a stream may differ from those before the change."""
         table, hidden = self._changed
         read = {stream.table, *(m.via.parent for m in stream.measures if m.via is not None)}
+        read |= {key.table for key in stream.link or ()}
         if hidden:
             # Rows may be dated by their parents, so these count for every table on the way.
             read |= {key.table for key in stream.keys}
@@ -241,6 +272,8 @@ class FeatureMaker:
             "names": self.names,
             "left_out": list(self.plan.left_out),
             "history": self.history,
+            "tried": self.tried,
+            "dropped": list(self.dropped),
         }
 
     # Encodings.
