@@ -71,6 +71,7 @@ class Epoch(msgspec.Struct):
     trial: Count | None = None
     settings: dict[str, float | str] | None = None
     rounds: list[int] | None = None
+    backtests: list[float | None] | None = None
 
 
 class _Refit(msgspec.Struct):
