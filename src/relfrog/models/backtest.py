@@ -20,7 +20,7 @@ from relfrog.datasets.metrics import compute_metrics
 from relfrog.kinds import TaskKind
 from relfrog.training.seeds import Seeds
 
-__all__ = ["Backtests", "Comparison", "Fold", "plan_folds"]
+__all__ = ["Backtests", "Comparison", "Fold", "fold_score", "plan_folds"]
 
 Ints = NDArray[np.int64]
 
@@ -148,7 +148,7 @@ class Backtests:
             self._score(truth, values) for truth, values in zip(self.truth, predicted, strict=True)
         ]
 
-    def mean(self, scores: Sequence[float]) -> float:
+    def mean(self, scores: Sequence[float] | NDArray[np.float64]) -> float:
         """The mean of scores of folds, by their numbers of labels; NaN counts for nothing."""
         known = ~np.isnan(scores)
         if not known.any():
@@ -187,14 +187,19 @@ class Backtests:
         )
 
     def _score(self, truth: NDArray[Any], values: NDArray[Any]) -> float:
-        name = self.kind.metric
-        if name == "roc_auc":
-            return _roc_auc(truth, values)
-        if name == "mae":
-            return float(np.mean(np.abs(truth.astype(float) - values))) if len(truth) else np.nan
-        return compute_metrics(self.kind.name, truth, values, only=name, quantile=self._quantile)[
-            name
-        ]
+        return fold_score(self.kind, truth, values, self._quantile)
+
+
+def fold_score(
+    kind: TaskKind, truth: NDArray[Any], values: NDArray[Any], quantile: float | None = None
+) -> float:
+    """The main metric of predictions; NaN where it is undefined."""
+    name = kind.metric
+    if name == "roc_auc":
+        return _roc_auc(truth, values)
+    if name == "mae":
+        return float(np.mean(np.abs(truth.astype(float) - values))) if len(truth) else np.nan
+    return compute_metrics(kind.name, truth, values, only=name, quantile=quantile)[name]
 
 
 def _roc_auc(truth: NDArray[Any], values: NDArray[Any]) -> float:

@@ -139,6 +139,7 @@ class BoostedTrees(Model):
             self.maker = self.maker.without(dropped)
             x, seen = x[:, kept], seen[:, kept]
             self.evidence["families"] = {name: asdict(found) for name, found in known.items()}
+            self.evidence["dropped"] = dropped
         found = self._trials(search, val, budget, rng, tell)
         best = search.best(found)
         self._say_how_sure(search, [found[n] for n in best], found[0], tell)
@@ -189,7 +190,7 @@ class BoostedTrees(Model):
             predicted.append(search.trial(search.settings(0, rng) | PROBE, budget).predicted)
             makers.append(other)
         found = search.tests.compare(*reversed(predicted))
-        self.evidence["staleness"] = asdict(found) | {"windows": float(span)}
+        self.evidence["staleness"] = asdict(found)
         tell(f"lightgbm: training seeds with older data: {found.words}")
         if found.sure >= SURE:
             self.prepared, self.maker = makers[-1].prepared, makers[-1].maker
@@ -215,7 +216,7 @@ class BoostedTrees(Model):
         few = np.sort(rng.permutation(len(x))[: self.SEARCH_SEEDS])
         cut = opened.dataset.val_timestamp
         *earlier, _ = plan_folds(train, val, opened.task.timedelta, cut, self.FOLDS)
-        data, truths = [], []
+        data, truths, cuts = [], [], []
         for fold in earlier:
             scored = np.sort(rng.permutation(fold.scored)[: self.SEARCH_SCORED])
             part = train.take(scored)
@@ -229,8 +230,10 @@ class BoostedTrees(Model):
                 continue
             data.append(FoldData(learned, features, y[scored]))
             truths.append(self.truth(part))
+            cuts.append(str(fold.cut))
         data.append(FoldData(few, seen, self._targets(val)))
         truths.append(self.truth(val))
+        self.evidence["cuts"] = [*cuts, str(cut)]
         tests = Backtests(self.kind, truths, self.labels.get("quantile"), config.seed)
         search = TreeSearch(
             self._learner, x, y, data, tests, self.maker.categorical, first=self.FIRST,

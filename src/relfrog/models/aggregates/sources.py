@@ -168,7 +168,7 @@ def _linked_rows(maker: FeatureMaker, stream: Stream, owner: int) -> Ints:
     latest = np.searchsorted(places[order], wanted) - 1
     found = rows[order][np.maximum(latest, 0)]
     mine_too = (latest >= 0) & (belongs[found] == entities[labels]) & (leads[found] == owner)
-    return labels[mine_too]
+    return np.asarray(labels[mine_too])
 
 
 def _stream_sources(
