@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from relfrog.errors import RunError, TaskError
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.aggregates.features import FeatureMaker
+from relfrog.models.aggregates.sources import feature_sources
 from relfrog.models.aggregates.streams import TRIED
 from relfrog.models.backtest import MOST_FOLDS, Backtests, plan_folds
 from relfrog.models.booster_file import read_boosters, write_boosters
@@ -27,7 +28,7 @@ from relfrog.models.model import Model, TableChange
 from relfrog.models.run_folder import BACKTESTS
 from relfrog.models.run_forms import TreesFile
 from relfrog.models.tree_learner import TreeLearner
-from relfrog.models.tree_search import FIRST, PROBE, SURE, FoldData, TreeSearch, Trial
+from relfrog.models.tree_search import FIRST, PROBE, SURE, FoldData, TreeSearch, Trial, spread
 from relfrog.setting_values import RANGES
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
@@ -55,8 +56,8 @@ class BoostedTrees(Model):
     FILE = "lightgbm.json"
     #: The most training seeds of a trial, and of the final models.
     SEARCH_SEEDS, SEEDS = 30_000, 300_000
-    #: The most seeds that a fold within the training time is scored on.
-    SEARCH_SCORED = 10_000
+    #: The most seeds that a fold within the training time learns from, and is scored on.
+    FOLD_SEEDS, FOLD_SCORED = 15_000, 5_000
     #: The most folds within the training time; with none, validation alone decides.
     FOLDS = MOST_FOLDS
     #: Whether to try families of features that help on some databases only.
@@ -218,7 +219,7 @@ class BoostedTrees(Model):
         *earlier, _ = plan_folds(train, val, opened.task.timedelta, cut, self.FOLDS)
         data, truths, cuts = [], [], []
         for fold in earlier:
-            scored = np.sort(rng.permutation(fold.scored)[: self.SEARCH_SCORED])
+            scored = np.sort(rng.permutation(fold.scored)[: self.FOLD_SCORED])
             part = train.take(scored)
             if config.regime == "frozen":
                 limits = self.limits(part, fold.cut)
@@ -226,6 +227,7 @@ class BoostedTrees(Model):
             else:
                 features = x[scored]
             learned = np.intersect1d(few, fold.learned, assume_unique=True)
+            learned = spread(learned, self.FOLD_SEEDS)
             if not len(learned):
                 continue
             data.append(FoldData(learned, features, y[scored]))
@@ -326,12 +328,18 @@ class BoostedTrees(Model):
         return self._learner.finish(found)
 
     def importance(self) -> pd.DataFrame:
-        """Feature importance by gain, sorted."""
+        """Feature importance by gain, sorted; with what each feature is, in words."""
         gain = np.zeros(len(self.maker.names))
         for models in self.models:
             for model in models:
                 gain += model.feature_importance("gain")
-        frame = pd.DataFrame({"feature": self.maker.names, "gain": gain / max(gain.sum(), 1e-12)})
+        sources = feature_sources(self.maker, 0, np.iinfo(np.int64).max)
+        frame = pd.DataFrame(
+            {
+                "feature": self.maker.names, "gain": gain / max(gain.sum(), 1e-12),
+                "words": [source.words for source in sources],
+            }
+        )  # fmt: skip
         return frame.sort_values("gain", ascending=False, kind="stable", ignore_index=True)
 
     def _stale(self, train: Seeds) -> NDArray[np.int64]:

@@ -33,8 +33,9 @@ SEARCHED: dict[str, tuple[Any, ...]] = {
     "bagging_fraction": (0.5, 0.8, 1.0), "lambda_l2": (0.0, 1.0, 10.0),
     "extra_trees": ("true", "true", "false"),
 }  # fmt: skip
-#: Settings with which families of features are tried: fewer rounds than the first trial's.
-PROBE = {"learning_rate": 0.1}
+#: Settings with which families of features are tried: fewer rounds than the first trial's. And the
+#: most seeds to learn from.
+PROBE, PROBE_SEEDS = {"learning_rate": 0.1}, 15_000
 #: A family is dropped if that is better in this share of bootstrap samples.
 SURE = 0.6
 #: How many of the best trials may be averaged.
@@ -100,15 +101,17 @@ class TreeSearch:
         self._first, self._rounds, self._patience = first, rounds, patience
         self._columns: Ints = np.arange(x.shape[1])
         self._data: list[list[tuple[Any, Any]]] = []
+        self._most = len(x)
 
     @property
     def learned(self) -> Ints:
         """The training seeds that the models of the last fold learn from."""
         return self._folds[-1].learned
 
-    def use(self, columns: Ints) -> None:
-        """Use only some of the features from now on."""
+    def use(self, columns: Ints, most: int | None = None) -> None:
+        """Use only some of the features, and of the seeds to learn from, from now on."""
         self._columns, self._data = np.asarray(columns), []
+        self._most = len(self._x) if most is None else most
 
     def settings(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
         """The settings of a trial: at first fixed ones, then random ones."""
@@ -173,7 +176,7 @@ class TreeSearch:
 
         def without(names: Sequence[str]) -> Trial:
             gone = [families[name] for name in names]
-            self.use(np.setdiff1d(every, np.concatenate([every[:0], *gone])))
+            self.use(np.setdiff1d(every, np.concatenate([every[:0], *gone])), PROBE_SEEDS)
             return self.trial(probe, budget, patience)
 
         core = [name for name in families if name in tried]
@@ -221,7 +224,8 @@ class TreeSearch:
             kept = set(self._columns.tolist())
             codes = [int(np.searchsorted(self._columns, c)) for c in self._codes if c in kept]
             for fold in self._folds:
-                x, y = self._x[fold.learned][:, self._columns], self._y[fold.learned]
+                learned = spread(fold.learned, self._most)
+                x, y = self._x[learned][:, self._columns], self._y[learned]
                 seen = fold.x[:, self._columns]
                 parts = []
                 for part in range(y.shape[1]):
@@ -229,6 +233,13 @@ class TreeSearch:
                     parts.append((data, self.learner.data(seen, fold.y[:, part], codes, data)))
                 self._data.append(parts)
         return self._data
+
+
+def spread(seeds: Ints, most: int) -> Ints:
+    """At most so many seeds, evenly from the first to the last."""
+    if len(seeds) <= most:
+        return seeds
+    return np.asarray(seeds[np.linspace(0, len(seeds) - 1, most).astype(int)])
 
 
 def common_rounds(curves: Sequence[NDArray[np.float64]], sizes: Sequence[int]) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.errors import RunError
 from relfrog.features.coded import Coded, read_cells
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.aggregates.encoded_columns import EncodedColumn, days, fit_encoded_columns
@@ -25,6 +24,7 @@ from relfrog.models.aggregates.encoded_tables import (
 )
 from relfrog.models.aggregates.feature_plan import plan_features
 from relfrog.models.aggregates.query import Aggregator
+from relfrog.models.aggregates.saved_features import SavedFeatures
 from relfrog.models.aggregates.streams import Anchor, FeaturePlan, Stream
 from relfrog.models.past_labels import label_rows
 from relfrog.store.file_table import column_names, read_column
@@ -76,8 +76,9 @@ class FeatureMaker:
             self.keys = self.graph.foreign_keys
             self.sizes, self.encodings = self._fit_once()
         else:
-            self.keys, self.sizes, self.encodings = self._read(saved)
-            self.timed = self._read_timed(saved)
+            before = SavedFeatures(saved, prepared, self.history)
+            self.keys, self.sizes, self.encodings = before.keys, before.sizes, before.encodings
+            self.timed = before.check_times(self.timed)
         self._arrays = EncodedTables(self.encodings, self._encode)
         self.tried = tried if saved is None else bool(saved.get("tried"))
         self.dropped: tuple[str, ...] = ()
@@ -98,9 +99,14 @@ class FeatureMaker:
 
     def without(self, families: Collection[str]) -> FeatureMaker:
         """A maker of the same features without some families."""
+        other = self._copy()
+        other._drop(families)
+        return other
+
+    def _copy(self) -> FeatureMaker:
+        """A copy that has computed nothing yet."""
         other = copy(self)
         other._aggregator, other._made, other._trails = None, {}, {}
-        other._drop(families)
         return other
 
     def _drop(self, families: Collection[str]) -> None:
@@ -183,9 +189,8 @@ class FeatureMaker:
             order: the row whose values each row takes; None if all rows are hidden.
             column: the only column that is shuffled; None for all.
         """
-        other = copy(self)
+        other = self._copy()
         other.prepared, other.graph = prepared, prepared.graph
-        other._aggregator, other._made, other._trails = None, {}, {}
         other._before, other._changed = self, (table, order is None)
         if order is not None:
             values = [
@@ -238,7 +243,7 @@ class FeatureMaker:
                 done = sum(part.shape[1] for part in parts)
                 old = None if before is None else before[len(trail)]
                 if old is None or self._touches(stream) or not np.array_equal(old[0], owners):
-                    found, pointers = self._aggregate(stream, owners, limits)
+                    found, pointers = self._opened().aggregate(stream, owners, limits)
                 else:
                     assert self._before is not None
                     pointers = old[1]
@@ -325,52 +330,6 @@ class FeatureMaker:
             ]
         return sizes, encodings
 
-    def _read(
-        self, saved: dict[str, Any]
-    ) -> tuple[tuple[ForeignKey, ...], dict[str, int], dict[str, list[EncodedColumn]]]:
-        """Restore saved keys and encodings; newer tables and columns are ignored."""
-        try:
-            was = str(saved["history"])
-            wanted = [ForeignKey(*map(str, key)) for key in saved["keys"]]
-            encodings = [EncodedColumn.from_json(entry) for entry in saved["cells"]]
-            sizes = {str(table): int(rows) for table, rows in saved["sizes"].items()}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise RunError(f"the features are damaged ({error}). Train again.") from None
-        known = set(self.graph.foreign_keys)
-        found: dict[str, list[EncodedColumn]] = {}
-        keys = [_renamed(key, was, self.history) for key in wanted]
-        for key in keys:
-            if key not in known:
-                raise RunError(f"the foreign key {key} is no longer there: train again.")
-        for encoded in encodings:
-            table = self.history if encoded.table == was else encoded.table
-            there = self.prepared.db.table_dict.get(table)
-            if there is None or encoded.column not in column_names(there):
-                raise RunError(f"{table}.{encoded.column} is no longer there: train again.")
-            moved = EncodedColumn(
-                table, encoded.column, encoded.kind, encoded.center, encoded.levels, encoded.part
-            )
-            found.setdefault(table, []).append(moved)
-        return tuple(keys), sizes, found
-
-    def _read_timed(self, saved: dict[str, Any]) -> dict[str, str]:
-        """The time column that each table had, if it still has it; an empty table needs none."""
-        if not isinstance(was := saved.get("timed"), dict):
-            return self.timed  # from before it was kept
-        renamed = {str(saved["history"]): self.history}
-        found = {renamed.get(str(name), str(name)): str(time) for name, time in was.items()}
-        changed = [
-            f"{name} (by {self.timed.get(name, 'no time')}, then by {found.get(name, 'no time')})"
-            for name in self.sizes
-            if self.timed.get(name) != found.get(name) and self.graph.num_rows.get(name)
-        ]
-        if changed:
-            raise RunError(
-                f"dated otherwise than when it was trained: {', '.join(changed)}. Undo that "
-                "(relfrog import --time), or train again."
-            )
-        return found
-
     def _label_outputs(self, about: dict[str, Any]) -> NDArray[np.float64]:
         labels = read_column(self.prepared.db.table_dict[self.history], "label")
         return label_rows(self.prepared.task.task_type.value, labels.to_numpy(), about)
@@ -436,11 +395,6 @@ class FeatureMaker:
             return self._follow(rows, limits, (anchor.key,))
         return self._visible(anchor.table, latest[anchor.last][anchor.key], limits)
 
-    def _aggregate(
-        self, stream: Stream, owners: Ints, limits: Ints
-    ) -> tuple[Floats, dict[ForeignKey, Ints]]:
-        return self._opened().aggregate(stream, owners, limits)
-
     def _opened(self) -> Aggregator:
         if self._aggregator is None:
             self._aggregator = Aggregator(self.graph, self._arrays, self.horizon)
@@ -453,8 +407,3 @@ def _some(values: pd.Series | Coded, rows: Any) -> pd.Series | Coded:
 
 def _few(encoded: EncodedColumn) -> bool:
     return encoded.kind == "category" and len(encoded.levels) < MOST_CODES
-
-
-def _renamed(key: ForeignKey, was: str, now: str) -> ForeignKey:
-    """Adapt a saved key to the current name of the label history, which depends on other tables."""
-    return ForeignKey(now, key.column, key.parent) if key.table == was else key
