@@ -73,3 +73,18 @@ def test_the_best_together_are_no_worse_than_the_best_alone(search: TreeSearch) 
     assert best[0] == int(np.argmax(scores))
     together = search.tests.mean(search.tests.scores(search.mean_of([trials[n] for n in best])))
     assert together >= max(scores)
+
+
+def test_what_newer_labels_are_worth(search: TreeSearch) -> None:
+    """More labels of the same kind help; one fold says nothing of it."""
+    trial = search.trial(dict(FIRST))
+    found = search.newer_labels(trial)
+    assert found is not None
+    assert found.folds == 1
+    assert found.sure > 0.5
+    alone = TreeSearch(
+        search.learner, search._x, search._y, search._folds[-1:],
+        Backtests(search.tests.kind, search.tests.truth[-1:]), [], first=FIRST, rounds=9,
+        patience=9,
+    )  # fmt: skip
+    assert alone.newer_labels(trial) is None

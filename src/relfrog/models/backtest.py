@@ -133,7 +133,7 @@ class Backtests:
         self, kind: TaskKind, truth: Sequence[NDArray[Any]], quantile: float | None = None,
         seed: int = 0,
     ) -> None:  # fmt: skip
-        self.kind, self.truth, self._quantile = kind, list(truth), quantile
+        self.kind, self.truth, self.quantile = kind, list(truth), quantile
         sizes = np.array([len(part) for part in self.truth], float)
         self._weights = sizes / max(sizes.sum(), 1.0)
         rng = np.random.default_rng(seed)
@@ -187,7 +187,7 @@ class Backtests:
         )
 
     def _score(self, truth: NDArray[Any], values: NDArray[Any]) -> float:
-        return fold_score(self.kind, truth, values, self._quantile)
+        return fold_score(self.kind, truth, values, self.quantile)
 
 
 def fold_score(

@@ -37,11 +37,7 @@ from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = [
-    "BoostedTrees",
-    "QuickBoostedTrees",
-]
-
+__all__ = ["BoostedTrees", "QuickBoostedTrees"]
 
 Floats = NDArray[np.float32]
 
@@ -143,7 +139,7 @@ class BoostedTrees(Model):
             self.evidence["dropped"] = dropped
         found = self._trials(search, val, budget, rng, tell)
         best = search.best(found)
-        self._say_how_sure(search, [found[n] for n in best], found[0], tell)
+        self._say_how_sure(search, [found[n] for n in best], found[0], budget, tell)
         self.models = [found[n].models for n in best]
         if len(search.learned) < len(x) and not budget.over:
             tell(f"lightgbm: the best settings with all {len(x):,} seeds")
@@ -269,8 +265,9 @@ class BoostedTrees(Model):
         return found
 
     def _say_how_sure(
-        self, search: TreeSearch, best: list[Trial], first: Trial, tell: Callable[[str], None]
-    ) -> None:
+        self, search: TreeSearch, best: list[Trial], first: Trial, budget: Budget,
+        tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
         """Keep and say how sure it is that the chosen settings are better than the first ones."""
         tests = search.tests
         chosen = search.mean_of(best)
@@ -285,6 +282,10 @@ class BoostedTrees(Model):
                 f"lightgbm: {len(best)} of {len(self.trials)} trials averaged; better than the "
                 f"first settings: {against.words}"
             )
+        if newer := search.newer_labels(first, budget):
+            self.evidence["newer_labels"] = asdict(newer)
+            advice = "" if self.prepared.config.refit or newer.sure < SURE else " (refit=true)"
+            tell(f"lightgbm: better with the newest labels, too{advice}: {newer.words}")
 
     def save(self, folder: Path) -> None:
         """Write the models in LightGBM's text format, and the description of the features."""

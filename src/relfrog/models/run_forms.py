@@ -191,6 +191,7 @@ class BacktestsFile(msgspec.Struct):
         families: The same for each family of features, beside doing without it.
         dropped: The families that were left out.
         staleness: In the frozen regime, the same for older data of training seeds.
+        newer_labels: The same for labels up to the fold, beside those up to the fold before it.
     """
 
     metric: str
@@ -203,6 +204,7 @@ class BacktestsFile(msgspec.Struct):
     families: dict[str, _Comparison] = {}
     dropped: list[str] = []
     staleness: _Comparison | None = None
+    newer_labels: _Comparison | None = None
 
 
 class RankerFile(msgspec.Struct):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,7 @@ class TreeSearch:
 
         Args:
             families: the features of each family.
-            tried: families that have to speak for themselves: without time to try, they go.
+            tried: families that backtests have to speak for: without any, or without time, they go.
             settings: of the trials.
             budget: time budget.
             tell: notified of what is dropped.
@@ -180,8 +181,8 @@ class TreeSearch:
             return self.trial(probe, budget, patience)
 
         core = [name for name in families if name in tried]
-        if not families:
-            return [], {}
+        if not families or len(self._folds) < 2:
+            return core, {}  # one split cannot say which of many features help
         everything = without([])
         known: dict[str, Comparison] = {}
         for name in families:
@@ -196,6 +197,24 @@ class TreeSearch:
         best = max(choices, key=lambda names: self._gain(choices[names], everything))
         tell(_dropped_in_words(best, known))
         return list(best), known
+
+    def newer_labels(self, trial: Trial, budget: Budget = UNLIMITED) -> Comparison | None:
+        """What the labels between a fold and the one before it are worth, as a refit would add.
+
+        Returns:
+            How the models of a trial do beside those that lack them; None with a single fold.
+        """
+        if len(self._folds) < 2 or budget.over:
+            return None
+        pairs = list(pairwise(self._folds))
+        tests = Backtests(self.tests.kind, self.tests.truth[1:], self.tests.quantile)
+        older = TreeSearch(
+            self.learner, self._x, self._y,
+            [FoldData(before.learned, fold.x, fold.y) for before, fold in pairs], tests,
+            self._codes, first=self._first, rounds=self._rounds, patience=self._patience,
+        )  # fmt: skip
+        older.use(self._columns)
+        return tests.compare(trial.predicted[1:], older.trial(trial.settings, budget).predicted)
 
     def best(self, trials: Sequence[Trial]) -> list[int]:
         """The trials that are best together, by their mean prediction; the best one first."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.features.coded import Coded, read_cells
+from relfrog.features.coded import read_cells
 from relfrog.graph.relational import ForeignKey
-from relfrog.models.aggregates.encoded_columns import EncodedColumn, days, fit_encoded_columns
+from relfrog.models.aggregates.encoded_columns import EncodedColumn, days
 from relfrog.models.aggregates.encoded_tables import (
     EncodedTables,
     Trail,
@@ -23,11 +21,12 @@ from relfrog.models.aggregates.encoded_tables import (
     save_features,
 )
 from relfrog.models.aggregates.feature_plan import plan_features
+from relfrog.models.aggregates.fitted_encodings import fit_encodings
 from relfrog.models.aggregates.query import Aggregator
 from relfrog.models.aggregates.saved_features import SavedFeatures
 from relfrog.models.aggregates.streams import Anchor, FeaturePlan, Stream
 from relfrog.models.past_labels import label_rows
-from relfrog.store.file_table import column_names, read_column
+from relfrog.store.file_table import read_column
 from relfrog.support.times import MISSING, PER_SECOND
 from relfrog.training.prepared import Prepared
 
@@ -36,8 +35,6 @@ __all__ = ["FeatureMaker"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
-#: The most outputs of a multiclass or multilabel label history that are aggregated.
-MOST_OUTPUTS = 12
 #: Categories with fewer levels than this are categorical features of LightGBM.
 MOST_CODES = 100
 #: Bytes of features that are remembered.
@@ -74,7 +71,9 @@ class FeatureMaker:
         }
         if saved is None:
             self.keys = self.graph.foreign_keys
-            self.sizes, self.encodings = self._fit_once()
+            self.sizes, self.encodings = fit_encodings(
+                prepared, self.history, self._outputs.shape[1]
+            )
         else:
             before = SavedFeatures(saved, prepared, self.history)
             self.keys, self.sizes, self.encodings = before.keys, before.sizes, before.encodings
@@ -283,53 +282,6 @@ class FeatureMaker:
 
     # Encodings.
 
-    def _fit_once(self) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
-        """See `_fit`; from the store if another model has asked before."""
-        parts = self.prepared.opened.parts
-        if parts is None:
-            return self._fit()
-        about = {"outputs": self._outputs.shape[1], "history": self.history}
-
-        def build(folder: Path) -> None:
-            sizes, encodings = self._fit()
-            cells = {t: [encoded.to_json() for encoded in some] for t, some in encodings.items()}
-            text = json.dumps({"sizes": sizes, "cells": cells})
-            (folder / "cells.json").write_text(text, encoding="utf-8")
-
-        def load(folder: Path) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
-            found = json.loads((folder / "cells.json").read_text(encoding="utf-8"))
-            cells = found["cells"].items()
-            read = {t: [EncodedColumn.from_json(entry) for entry in some] for t, some in cells}
-            return found["sizes"], read
-
-        return parts.made("cells", about, self.prepared.opened.db, build, load)
-
-    def _fit(self) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
-        encodings: dict[str, list[EncodedColumn]] = {}
-        sizes: dict[str, int] = {}
-        cut = self.graph.ticks([self.prepared.dataset.val_timestamp])[0]
-        for name, count in self.graph.num_rows.items():
-            known = self.graph.time(name)
-            sizes[name] = count if known is None else int((known < cut).sum())
-            if name == self.history:
-                parts = range(min(MOST_OUTPUTS, self._outputs.shape[1]))
-                encodings[name] = [
-                    EncodedColumn(name, "label", "label", 0.0, (), part) for part in parts
-                ]
-                continue
-            table = self.prepared.db.table_dict[name]
-            keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
-            before = slice(None) if known is None else known < cut
-            encodings[name] = [
-                encoded
-                for column in column_names(table)
-                if column not in keys
-                for encoded in fit_encoded_columns(
-                    name, str(column), _some(read_cells(table, column), before)
-                )
-            ]
-        return sizes, encodings
-
     def _label_outputs(self, about: dict[str, Any]) -> NDArray[np.float64]:
         labels = read_column(self.prepared.db.table_dict[self.history], "label")
         return label_rows(self.prepared.task.task_type.value, labels.to_numpy(), about)
@@ -399,10 +351,6 @@ class FeatureMaker:
         if self._aggregator is None:
             self._aggregator = Aggregator(self.graph, self._arrays, self.horizon)
         return self._aggregator
-
-
-def _some(values: pd.Series | Coded, rows: Any) -> pd.Series | Coded:
-    return values.take(rows) if isinstance(values, Coded) else values[rows]
 
 
 def _few(encoded: EncodedColumn) -> bool:

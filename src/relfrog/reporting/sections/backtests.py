@@ -46,6 +46,9 @@ def backtests(m: Material) -> Markup | None:
     if stale := found.get("staleness"):
         words = _comparison(stale).words
         parts.append(tag("p", f"Better if training seeds have older data, too: {words}."))
+    if newer := found.get("newer_labels"):
+        words = _comparison(newer).words
+        parts.append(tag("p", f"Better with newer labels, as a refit (refit=true) adds: {words}."))
     return join(parts)
 
 
