@@ -28,7 +28,7 @@ __all__ = ["RUN_COMMANDS"]
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to create.")
 @click.option("--model", type=click.Choice(list(MODELS)), metavar="NAME",
-              help="auto: the best of several, or a blend of two, by validation; frog; sage: the "
+              help="auto: the best of several, or a blend, by validation; frog; sage: the "
               "plain relational GNN; relgnn: attention along atomic routes; without a network: "
               "mean, median, global-mean, global-median, recent, lightgbm; for recommendations "
               "also id-gnn, popularity, past-visit.  [default: auto]")  # fmt: skip
