@@ -24,7 +24,8 @@ import relbench
 import yaml
 
 import relfrog
-from fuzz_formats import OWNED, tiny_dataset
+from fuzz_changes import OWNED
+from fuzz_formats import tiny_dataset
 from helpers import inside
 from relfrog import RelFrogError, load_run
 from relfrog.datasets.tasks import load_task

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relfrog._version import __version__
-from relfrog.errors import DatasetError, RelFrogWarning, StoreError
+from relfrog.errors import RelFrogWarning, StoreError
 from relfrog.store.fingerprint import fingerprint, hash_file
 from relfrog.store.location import FOLDER, LIMIT, cache_folder, size_limit
 from relfrog.support.files import is_alive
@@ -131,7 +131,7 @@ class Store:
             kind: what it is.
             made_of: everything that its content depends on, as JSON values.
             build: writes its files into a folder.
-            load: reads them; whatever it raises of a damaged file has the part built anew.
+            load: reads them; whatever it raises has the part built anew, as it is damaged then.
             about: what it is made of, in words, for lists.
 
         Raises:
@@ -145,7 +145,7 @@ class Store:
                 continue
             try:
                 found = load(folder)
-            except (OSError, ValueError, KeyError, TypeError, EOFError, DatasetError):
+            except Exception:
                 if self._there(name) is not None:
                     self.remove(name)  # damaged, though its sizes are right
                 continue  # or removed by another process in this very moment

@@ -13,7 +13,7 @@ from relfrog.datasets.checks.findings import CheckReport, Finding
 from relfrog.datasets.checks.leaks import check_later_times, check_update_times
 from relfrog.datasets.checks.tables import check_splits, check_tables
 from relfrog.datasets.checks.tasks import check_task
-from relfrog.datasets.dataset import open_dataset, read_tables
+from relfrog.datasets.dataset import open_dataset, read_tables, source_keys
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import task_names
 from relfrog.errors import DatasetError, TaskError, unknown
@@ -94,13 +94,15 @@ def _check_records(opened: Dataset, report: CheckReport) -> None:
     record = read_record(folder)
     if record is None:
         return
-    keyed = {name: t["key"] for name, t in record["tables"].items() if t["key"]}
     rows = {t.name: t.rows for t in read_tables(opened)}
+    # Of tables of the dataset alone: another name could lead anywhere.
+    keyed = {n: t["key"] for n, t in record["tables"].items() if t["key"] and n in rows}
     for name, columns in keyed.items():
         place = f"keys/{name}.parquet"
         try:
+            source_keys(folder, name)
             file = pq.read_table(folder / place)
-        except (OSError, pa.ArrowException, NotImplementedError) as error:
+        except (OSError, DatasetError, pa.ArrowException, NotImplementedError) as error:
             text = f"the source's keys cannot be read: {_first_line(error)}"
             report.error(place, text, "Import the database again.")
             continue

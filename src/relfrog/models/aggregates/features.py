@@ -259,10 +259,11 @@ class FeatureMaker:
             (folder / "cells.json").write_text(text, encoding="utf-8")
 
         def load(folder: Path) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
+            # Not by a form: a centre may be NaN, which JSON proper does not have.
             found = json.loads((folder / "cells.json").read_text(encoding="utf-8"))
             cells = found["cells"].items()
             read = {t: [EncodedColumn.from_json(entry) for entry in some] for t, some in cells}
-            return found["sizes"], read
+            return {str(name): int(size) for name, size in found["sizes"].items()}, read
 
         return parts.made("cells", about, self.prepared.opened.db, build, load)
 
