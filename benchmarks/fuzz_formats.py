@@ -64,7 +64,10 @@ class Format:
         self.path.write_bytes(self.sample)
 
 
-LABELS = "SELECT t.timestamp, p.id, p.id % 2 AS y FROM timestamps t CROSS JOIN people p"
+#: Whether somebody orders within the horizon.
+LABELS = """SELECT t.timestamp, p.id, CAST(count(o.id) > 0 AS INTEGER) AS y
+    FROM timestamps t CROSS JOIN people p LEFT JOIN orders o ON o.who = p.id
+    AND o.at > t.timestamp AND o.at <= t.timestamp + INTERVAL '{timedelta}' GROUP BY 1, 2"""
 
 
 def tiny_dataset(folder: Path) -> Path:
@@ -91,8 +94,10 @@ def tiny_dataset(folder: Path) -> Path:
         "timedelta": "1 day", "num_eval_timestamps": 2, "sql": LABELS, "remove_columns": [],
     }  # fmt: skip
     (task / "manifest.yaml").write_text(yaml.safe_dump(about))
-    for split, day in (("train", "2020-01-03"), ("val", "2020-01-06"), ("test", "2020-01-09")):
-        frame = pd.DataFrame({"timestamp": pd.Timestamp(day), "id": range(4), "y": [0, 1, 0, 1]})
+    for split, days in (("train", range(1, 6)), ("val", (6, 7)), ("test", (9, 10))):
+        rows = [(pd.Timestamp(2020, 1, day), who, int(day % 4 == who < 3))
+                for day in days for who in range(4)]  # fmt: skip
+        frame = pd.DataFrame(rows, columns=["timestamp", "id", "y"])
         frame.to_parquet(task / f"{split}.parquet")
     columns = {c: {"source": [c], "role": "value"} for c in ("id", "who", "at", "x", "name")}
     record = {name: {"key": ["id"], "columns": columns} for name in ("people", "orders")}

@@ -39,7 +39,8 @@ from relfrog.analysis.explained import Explanation, FeatureShare, Reason, TableS
 from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance, TableImportance
 from relfrog.config import Config, read_preset
-from relfrog.datasets.checks import CheckReport, _check_records
+from relfrog.datasets.checks import CheckReport
+from relfrog.datasets.checks.records import check_records
 from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.entities import read_entities
 from relfrog.datasets.external import read_label_table, read_labels
@@ -205,7 +206,7 @@ def _dataset_files(dataset: Path) -> dict[str, Entry]:
     def keys() -> None:
         source_keys(dataset, "people")
         read_entities(dataset, "people", "id", 4, [1, 2])
-        _check_records(opened, CheckReport())
+        check_records(opened, CheckReport())
 
     return {
         "keys.parquet": (dataset / "keys" / "people.parquet", as_parquet, keys),

@@ -25,7 +25,7 @@ import yaml
 
 import relfrog
 from fuzz_changes import OWNED
-from fuzz_formats import tiny_dataset
+from fuzz_formats import LABELS, tiny_dataset
 from helpers import inside
 from relfrog import RelFrogError, load_run
 from relfrog.datasets.tasks import load_task
@@ -177,7 +177,7 @@ def test_a_task_is_of_its_dataset_alone(tmp_path: Path, monkeypatch: pytest.Monk
     pd.read_parquet(other).assign(y=1).to_parquet(other)
     monkeypatch.chdir(tmp_path / "here")
     task = relfrog.open_dataset(dataset).load_task("buys")
-    assert task.get_table("train").df["y"].tolist() == [0, 1, 0, 1]
+    assert task.get_table("train").df["y"].sum() == 4
 
 
 # Tables and labels.
@@ -223,12 +223,12 @@ def test_what_check_calls_an_error_is_refused(change: Any, tmp_path: Path) -> No
         lambda frame: frame[:0],
         lambda frame: frame.drop(columns="y"),
         lambda frame: frame.drop(columns="timestamp"),
-        lambda frame: frame.assign(y=["a", "b", "c", "d"]),
-        lambda frame: frame.assign(y=[0, 1, None, 1]),
+        lambda frame: frame.assign(y=["a", "b", "c", "d"] * 5),
+        lambda frame: frame.assign(y=[0, 1, None, 1] * 5),
         lambda frame: frame.assign(y=7),
-        lambda frame: frame.assign(id=[0, 1, 2, 99]),
-        lambda frame: frame.assign(id=[0, 1, 2, -1]),
-        lambda frame: frame.assign(id=["a", "b", "c", "d"]),
+        lambda frame: frame.assign(id=[0, 1, 2, 99] * 5),
+        lambda frame: frame.assign(id=[0, 1, 2, -1] * 5),
+        lambda frame: frame.assign(id=["a", "b", "c", "d"] * 5),
         lambda frame: frame.assign(timestamp="2020-01-03"),
         lambda frame: frame.assign(timestamp=frame["timestamp"].dt.tz_localize("UTC")),
         lambda frame: pd.concat([frame, frame]),
@@ -458,11 +458,6 @@ def test_a_second_signal_ends_at_once(number: int) -> None:
 
 # Disks.
 
-#: Labels that look ahead.
-AHEAD = """SELECT t.timestamp, p.id, CAST(count(o.id) > 0 AS INTEGER) AS y
-    FROM timestamps t CROSS JOIN people p LEFT JOIN orders o ON o.who = p.id
-    AND o.at > t.timestamp AND o.at <= t.timestamp + INTERVAL '{timedelta}' GROUP BY 1, 2"""
-
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
@@ -492,7 +487,7 @@ def test_a_really_full_disk_is_said_and_loses_nothing(store: Path, disk: Path) -
     for call in (
         lambda: relfrog.import_database(address, disk / "imported"),
         lambda: relfrog.add_task(
-            small, "buys", AHEAD, type="binary", entity="people", horizon="1 day", overwrite=True
+            small, "buys", LABELS, type="binary", entity="people", horizon="1 day", overwrite=True
         ),
         lambda: relfrog.train(small, "buys", disk / "run", model="mean", baselines=False),
         lambda: run.predict("2020-01-09").pipe(write_frame, str(disk / "p.csv")),

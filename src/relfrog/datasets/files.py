@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -29,7 +29,11 @@ __all__ = ["database_content", "database_in_files"]
 
 FORMAT, FACTS = 1, "facts.json"
 #: A time: ticks, their unit, and whether it has a zone.
-_Moment = tuple[int, Literal["s", "ms", "us", "ns"], Literal["UTC"] | None]
+_Moment = tuple[
+    Annotated[int, msgspec.Meta(gt=-(1 << 63), lt=(1 << 63) - 1)],
+    Literal["s", "ms", "us", "ns"],
+    Literal["UTC"] | None,
+]
 
 
 class _Added(msgspec.Struct):

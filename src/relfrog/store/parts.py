@@ -22,13 +22,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from relfrog._version import __version__
 from relfrog.errors import RelFrogWarning, StoreError
 from relfrog.store.fingerprint import fingerprint, hash_file
 from relfrog.store.location import FOLDER, LIMIT, cache_folder, size_limit
 from relfrog.support.files import is_alive
+from relfrog.support.forms import read_json
 
 __all__ = ["Part", "Store", "open_store"]
 
@@ -59,6 +62,19 @@ class Part:
     def belongs_to(self, dataset: str) -> bool:
         """Whether it was made of a dataset."""
         return self.about == dataset or self.about.startswith((f"{dataset} ", f"{dataset}:"))
+
+
+class _Header(msgspec.Struct):
+    """`part.json`: the size and the hash of each file."""
+
+    kind: str
+    about: str
+    files: dict[str, tuple[Annotated[int, msgspec.Meta(ge=0)], str]]
+
+
+def _header(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = read_json(folder / HEADER, _Header, StoreError)
+    return found
 
 
 def open_store() -> Store:
@@ -163,8 +179,8 @@ class Store:
     def _there(self, name: str) -> Path | None:
         """The folder of a part, if it is complete: all files are there with their sizes."""
         folder = self.folder / "parts" / name
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            files = json.loads((folder / HEADER).read_text(encoding="utf-8"))["files"]
+        with contextlib.suppress(OSError, ValueError, StoreError):
+            files = _header(folder)["files"]
             if all((folder / file).stat().st_size == size for file, (size, _) in files.items()):
                 return folder
         return None
@@ -226,26 +242,24 @@ class Store:
         """All parts, the one used last first."""
         found = []
         for folder in (self.folder / "parts").glob("*"):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-                header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
-                size = sum(int(size) for size, _ in header["files"].values())
+            with contextlib.suppress(OSError, StoreError):
+                header = _header(folder)
+                size = sum(size for size, _ in header["files"].values())
                 used = (folder / HEADER).stat().st_mtime
-                kind, about = str(header["kind"]), str(header["about"])
-                found.append(Part(folder.name, kind, about, size, used))
+                found.append(Part(folder.name, header["kind"], header["about"], size, used))
         yield from sorted(found, key=lambda part: -part.used)
 
     def damaged(self, name: str) -> list[str]:
         """The files of a part that are missing or not what was written."""
         folder = self.folder / "parts" / name
         try:
-            files = json.loads((folder / HEADER).read_text(encoding="utf-8"))["files"]
             wrong = []
-            for file, (_, digest) in files.items():
+            for file, (_, digest) in _header(folder)["files"].items():
                 path = folder / file
                 if not path.is_file() or hash_file(path) != digest:
                     wrong.append(file)
             return wrong
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, StoreError):
             return [HEADER]
 
     def remove(self, name: str) -> None:
