@@ -89,17 +89,31 @@ def _opened(folder: Path) -> Store:
         (folder / "building").mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=folder / "building"):
             pass
+        _refuse_strange(folder)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise _full(folder) from None
         warnings.warn(
-            f"the cache folder {folder} cannot be written ({error.strerror or error}), so what is "
+            f"the cache folder {folder} cannot be used ({error.strerror or error}), so what is "
             f"prepared is thrown away at the end. Choose another: {FOLDER}=FOLDER",
             RelFrogWarning,
             stacklevel=4,
         )
         return Store(_temporary())
     return Store(folder)
+
+
+def _refuse_strange(folder: Path) -> None:
+    """Refuse a folder to which others can write: what lies there decides what is computed.
+
+    Raises:
+        PermissionError: It is one.
+    """
+    for place in (folder, folder / "parts") if os.name == "posix" else ():
+        about = place.stat()
+        anybody = about.st_mode & 0o002 and not about.st_mode & 0o1000
+        if anybody or (os.getuid() != 0 and about.st_uid not in (0, os.getuid())):
+            raise PermissionError(errno.EPERM, "other accounts can change what is in it")
 
 
 @cache
