@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 from relbench.base import TaskType
 
@@ -14,6 +14,7 @@ from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.entities import Entities, read_entities
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, UsageError
+from relfrog.support.parquet import UNREADABLE, read_parquet
 
 __all__ = ["assign_splits", "read_frame", "read_label_table", "read_labels"]
 
@@ -84,7 +85,7 @@ def read_frame(path: Path) -> pd.DataFrame:
     lower = path.name.lower()
     try:
         if lower.endswith((".parquet", ".pq")):
-            return pd.read_parquet(path)
+            return read_parquet(path)
         if lower.endswith((".csv", ".csv.gz")):
             text = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
         elif lower.endswith((".tsv", ".tsv.gz")):
@@ -93,7 +94,7 @@ def read_frame(path: Path) -> pd.DataFrame:
             )
         else:
             raise UsageError(f"{path} is neither .csv nor .parquet. Save it as one of them.")
-    except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
+    except (*UNREADABLE, EOFError, zlib.error) as error:
         text_of = " ".join(str(error).split())[:200]
         raise TaskError(f"{path} cannot be read: {text_of}. Check the file.") from None
     return text.rename(columns=str.strip)
@@ -147,8 +148,8 @@ def read_labels(file: Path, dataset: Dataset, task: Task, split: str) -> pd.Data
         TaskError: The file is damaged, or does not fit the database any more.
     """
     try:
-        frame = pd.read_parquet(file)
-    except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
+        frame = read_parquet(file)
+    except UNREADABLE as error:
         text = " ".join(str(error).split())[:200]
         raise TaskError(f"{file} cannot be read: {text}. Add the task again.") from None
     asked, labels = read_label_table(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ from relfrog.queries.new_task import Plan, add_query_tasks, plan_query
 from relfrog.runs.forecast import Forecast
 from relfrog.runs.run import Run, load_run
 from relfrog.runs.train import train
+from relfrog.support.forms import read_json
 from relfrog.support.text import words
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.progress import TrainingProgress, is_watched
@@ -218,9 +218,8 @@ def find_dataset(
 
 def _imported_from(folder: Path) -> str | None:
     try:
-        found = json.loads((folder / "import.json").read_text(encoding="utf-8"))["source"]
-        return str(found)
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(read_json(folder / "import.json", dict[str, Any], DatasetError)["source"])
+    except (DatasetError, KeyError):
         return None
 
 
