@@ -17,6 +17,7 @@ from typing import Any
 from question_tables import relbench_questions
 from relfrog.config import Config
 from scale_tables import paper_scale, scale
+from store_tables import certify, first_step
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -496,7 +497,7 @@ def everyone() -> str:
 MAKERS = {
     "summary": summary, "rel-f1": formula_one, "importing": importing, "sampling": sampling,
     "training": training, "whole-runs": defaults, "databases": databases, "scale": scale,
-    "paper-scale": paper_scale, "everyone": everyone,
+    "paper-scale": paper_scale, "everyone": everyone, "certify": certify, "first-step": first_step,
     "when-roles-matter": when_roles_matter, "relbench-questions": relbench_questions,
 }  # fmt: skip
 

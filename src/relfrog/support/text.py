@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import keyword
 import re
 import unicodedata
@@ -22,6 +23,7 @@ __all__ = [
     "singular",
     "size",
     "split_place",
+    "text_digest",
     "to_identifier",
     "words",
 ]
@@ -190,3 +192,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_case = {k.casefold(): k for k in sorted(known, reverse=True)}
     found = difflib.get_close_matches(name.casefold(), sorted(by_case), n=1, cutoff=0.6)
     return by_case[found[0]] if found else None
+
+
+def text_digest(*texts: str) -> str:
+    """A hash of some texts."""
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        digest.update(f"{len(text)} {text}".encode())
+    return digest.hexdigest()
