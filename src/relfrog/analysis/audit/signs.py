@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from relfrog.analysis.bootstrap import Interval, resample
 from relfrog.models.booster_file import load_lightgbm
-from relfrog.models.boosting import boosted
+from relfrog.models.tree_learner import boosted
 from relfrog.training.seeds import Seeds
 
 __all__ = ["beyond_the_past", "copied", "spike"]
