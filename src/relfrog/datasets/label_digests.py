@@ -29,7 +29,9 @@ def digests(values: pd.Series, *, ordered: bool = False) -> NDArray[np.uint64]:
             values = values.where(values.isna(), values.astype(str))
         return np.asarray(pd.util.hash_pandas_object(values, index=False), np.uint64)
     lengths, flat = flatten(values)
-    found = np.asarray(pd.util.hash_array(np.asarray(flat)), np.uint64)
+    flat = np.asarray(flat)
+    flat = flat.astype(float) if flat.dtype.kind in "iufb" else flat
+    found = np.asarray(pd.util.hash_array(flat), np.uint64)
     if ordered:
         begin = np.repeat(np.cumsum(lengths) - lengths, lengths)
         found = found * (np.arange(len(found)) - begin + 1).astype(np.uint64)

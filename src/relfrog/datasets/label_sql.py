@@ -195,9 +195,12 @@ def _write(path: Path, frame: Shown) -> None:
     """Write a table with the types that DuckDB sees in it; from a file in pieces."""
     with _connection().cursor() as connection:
         if isinstance(frame, OverlayTable):
-            parts = _overlaid(connection, frame)
-            write_arrow(path, next(parts), then=parts)
-            return
+            try:
+                parts = _overlaid(connection, frame)
+                write_arrow(path, next(parts), then=parts)
+                return
+            except duckdb.Error:  # values that DuckDB cannot tell, as below
+                frame = frame.df
         if isinstance(frame, FileTable):
             write_arrow(path, connection.sql(frame.sql()))
             return
