@@ -77,7 +77,8 @@ def plan_folds(
         if not len(possible):
             break
         at = possible[-1]
-        learned = np.flatnonzero(ends <= at)
+        # Where labels are known at once, those of the cut itself are asked about.
+        learned = np.flatnonzero((ends <= at) & (times < at))
         scored = np.flatnonzero((times >= at) & (times < at + span))
         if len(learned) < learn:
             break

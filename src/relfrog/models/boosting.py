@@ -125,25 +125,26 @@ class BoostedTrees(Model):
             train = train.take(some)
         y = self._targets(train)
         search = self._search(train, val, x, y, seen, rng)
-        families = self.maker.families
-        if self.FOLDS and families:
+        if self.FOLDS and (families := self.maker.families):
             dropped, known = search.drop_families(
                 families, TRIED, search.settings(0, rng), budget.share(3),
                 lambda words: tell(f"lightgbm: {words}"),
             )  # fmt: skip
-            kept = np.setdiff1d(np.arange(x.shape[1]), np.concatenate(
-                [np.zeros(0, np.int64), *(families[name] for name in dropped)]
-            ))  # fmt: skip
+            kept = np.arange(x.shape[1])
+            if dropped:
+                kept = np.setdiff1d(kept, np.concatenate([families[name] for name in dropped]))
+                self.maker = self.maker.without(dropped)
+                x, seen = x[:, kept], seen[:, kept]
             search.use(kept)
-            self.maker = self.maker.without(dropped)
-            x, seen = x[:, kept], seen[:, kept]
             self.evidence["families"] = {name: asdict(found) for name, found in known.items()}
             self.evidence["dropped"] = dropped
         found = self._trials(search, val, budget, rng, tell)
         best = search.best(found)
         self._say_how_sure(search, [found[n] for n in best], found[0], budget, tell)
         self.models = [found[n].models for n in best]
-        if len(search.learned) < len(x) and not budget.over:
+        some_only = len(search.learned) < len(x)
+        del search  # it holds all features
+        if some_only and not budget.over:
             tell(f"lightgbm: the best settings with all {len(x):,} seeds")
             stop = (seen, self._targets(val))
             self.models = [self._train(found[n].settings, x, y, stop, budget) for n in best]
@@ -271,8 +272,9 @@ class BoostedTrees(Model):
         tell: Callable[[str], None],
     ) -> None:  # fmt: skip
         """Keep and say how sure it is that the chosen settings are better than the first ones."""
-        tests = search.tests
-        chosen = search.mean_of(best)
+        if not self.FOLDS:
+            return
+        tests, chosen = search.tests, search.mean_of(best)
         against = tests.compare(chosen, first.predicted)
         self.evidence |= {
             "metric": self.kind.metric, "labels": [len(part) for part in tests.truth],

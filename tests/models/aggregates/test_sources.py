@@ -25,7 +25,7 @@ def test_the_rows_of_a_feature_give_its_value(run: Run) -> None:
     model = run.model
     assert isinstance(model, BoostedTrees)
     maker = FeatureMaker(model.prepared, model.labels, tried=True)
-    assert {"streaks", "siblings", "peers", "windows"} <= {*maker.families}
+    assert {"streaks", "peers", "windows"} <= {*maker.families}
     seeds = run.prepared.seeds("test")
     limits = model.limits(seeds, None)
     x = maker.make(seeds.rows, limits, seeds.times)
