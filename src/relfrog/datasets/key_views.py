@@ -29,6 +29,7 @@ from relfrog.store.file_table import FileTable
 from relfrog.store.overlay import OverlayTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.lists import holds_lists, unflatten
+from relfrog.support.parquet import UNREADABLE, read_parquet
 
 __all__ = ["SourceKeys", "find_source_keys"]
 
@@ -251,9 +252,9 @@ class SourceKeys:
         if (table, column, False) not in self._values:
             path = self._folder / "db" / f"{table}.parquet"
             try:
-                frame = pd.read_parquet(path, columns=[column], dtype_backend="numpy_nullable")
-            except (OSError, ValueError, KeyError, pa.ArrowException, NotImplementedError) as error:
-                text = str(error).splitlines()[0]
+                frame = read_parquet(path, [column], nullable=True)
+            except UNREADABLE as error:
+                text = " ".join(str(error).split())[:300]
                 raise DatasetError(f"{path} cannot be read: {text}.") from None
             self._values[table, column, False] = _plain(frame[column])
         return self._values[table, column, False]

@@ -49,6 +49,7 @@ def run_sql(
     seconds: float = 600,
     memory: int = 4 << 30,
     disk: int = 8 << 30,
+    arrow_lists: bool = False,
 ) -> pd.DataFrame:
     """Run label SQL as RelBench does, in a process that can reach neither files nor the network.
 
@@ -60,6 +61,8 @@ def run_sql(
         seconds: After how long the process is killed.
         memory: Bytes that DuckDB may use; a quarter of it may be the result.
         disk: Bytes that DuckDB may spill.
+        arrow_lists: Whether lists of keys stay Arrow's. As one object each, which is what DuckDB
+            gives, millions of them are slow and large.
 
     Raises:
         TaskError: The SQL is wrong, with DuckDB's message and position; or it exceeds a limit.
@@ -74,11 +77,13 @@ def run_sql(
     limits = Limits(seconds, memory, disk)
     try:
         try:
-            return _run(filled, named, limits)
+            return _run(filled, named, limits, arrow_lists)
         except Failed as error:
             if error.kind != "CatalogException" or len(named) == len(frames):
                 raise
-            return _run(filled, frames, limits)  # a name may be put together by the SQL
+            return _run(
+                filled, frames, limits, arrow_lists
+            )  # a name may be put together by the SQL
     except Failed as error:
         raise TaskError(_why_failed(error, limits)) from None
     except Ended as error:
@@ -126,7 +131,7 @@ def _is_named(table: str, sql: str) -> bool:
     return any(name.replace(mark, 2 * mark) in text for mark in ('"', "'"))
 
 
-def _run(sql: str, frames: dict[str, Shown], limits: Limits) -> pd.DataFrame:
+def _run(sql: str, frames: dict[str, Shown], limits: Limits, arrow_lists: bool) -> pd.DataFrame:
     with work_folder() as folder:
         files = {name: f"{number}.arrow" for number, name in enumerate(frames)}
         for name, file in files.items():
@@ -138,7 +143,7 @@ def _run(sql: str, frames: dict[str, Shown], limits: Limits) -> pd.DataFrame:
             tables=files, sql=sql, memory=limits.memory, disk=limits.disk,
             most=limits.memory // _RESULT,
         )  # fmt: skip
-        return _frame(folder / RESULT)
+        return _frame(folder / RESULT, arrow_lists)
 
 
 @cache
@@ -255,14 +260,31 @@ def _readable(connection: duckdb.DuckDBPyConnection, names: Iterable[object]) ->
     return found
 
 
-def _frame(path: Path) -> pd.DataFrame:
-    """The labels, in the types that DuckDB gives to pandas."""
+def _frame(path: Path, arrow_lists: bool) -> pd.DataFrame:
+    """The labels, in the types that DuckDB gives to pandas; lists of keys Arrow's, if asked."""
     try:
         table = read_arrow(path)
         table.validate(full=True)
-        with _connection().cursor() as connection:
-            show(connection, "labels", table)
-            frame: pd.DataFrame = connection.execute("SELECT * FROM labels").df()
+        arrow_lists &= len(set(table.column_names)) == table.num_columns
+        lists = [f.name for f in table.schema if arrow_lists and _is_list_of_keys(f.type)]
+        rest = table.drop_columns(lists)
+        frame = pd.DataFrame(index=pd.RangeIndex(len(table)))
+        if rest.num_columns:
+            with _connection().cursor() as connection:
+                show(connection, "labels", rest)
+                frame = connection.execute("SELECT * FROM labels").df()
     except (OSError, pa.ArrowException, duckdb.Error) as error:
         raise TaskError(f"label SQL failed: its result cannot be read ({error})") from None
-    return frame
+    for name in lists:
+        column = table.column(name)
+        # Two or more are copied, not taken where they lie: the file is about to go.
+        copied = pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+        frame[name] = pd.arrays.ArrowExtensionArray(copied)
+    return frame[table.column_names] if lists else frame
+
+
+def _is_list_of_keys(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        return False
+    value = kind.value_type
+    return bool(pa.types.is_integer(value) or pa.types.is_string(value))

@@ -33,8 +33,9 @@ def label_rows(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> 
     """
     sql = task.sql or ""
     if task.source_keys is None:
-        return run_sql(sql, db, timestamps, task.timedelta)
-    frame = run_sql(sql, task.source_keys.view(db, sql), timestamps, task.timedelta)
+        return run_sql(sql, db, timestamps, task.timedelta, arrow_lists=True)
+    view = task.source_keys.view(db, sql)
+    frame = run_sql(sql, view, timestamps, task.timedelta, arrow_lists=True)
     return task.source_keys.to_rows(frame, task.ends)
 
 
@@ -96,24 +97,28 @@ def seed_times(dataset: Dataset, task: Task, split: str, db: Database) -> pd.Dat
     return pd.date_range(first, end, freq=step)
 
 
+class TooFewTimes(TaskError, RuntimeError):
+    """There is no room for the seed times of a split; RelBench raises RuntimeError."""
+
+
 def split_times(task: BaseTask, split: str, db: Database) -> pd.DatetimeIndex:
     """The seed times of a split's labels, as RelBench makes them.
 
     Raises:
-        RuntimeError: The rows do not reach as far as the windows.
+        TooFewTimes: The rows do not reach as far as the windows.
     """
     val, test, step = task.dataset.val_timestamp, task.dataset.test_timestamp, task.timedelta
     if split == "train":
         times = pd.date_range(start=val - step, end=db.min_timestamp, freq=-step)
         if len(times) < 3:
-            raise RuntimeError(
+            raise TooFewTimes(
                 f"The number of training time frames is too few. ({len(times)} given)"
             )
         return times
     last = db.max_timestamp
     start = val if split == "val" else test
     if start + step > last:
-        raise RuntimeError(
+        raise TooFewTimes(
             f"{split} timestamp + timedelta is larger than max timestamp! This would cause "
             f"{split} labels to be generated with insufficient aggregation time."
         )
@@ -182,11 +187,19 @@ def label_stats(task: Task, frame: pd.DataFrame) -> LabelStats:
     )
 
 
-def window_problems(dataset: Dataset, task: Task, full: Database) -> list[tuple[bool, str, str]]:
+def window_problems(
+    dataset: Dataset, task: Task, full: Database, errors_only: bool = False
+) -> list[tuple[bool, str, str]]:
     """Check that labels only depend on their window: after the seed time, up to its end.
 
     The SQL is run at the first validation time on the whole database, and on databases without the
     rows before or after the window.
+
+    Args:
+        dataset: The dataset, with the splits of the task.
+        task: The task.
+        full: The whole database.
+        errors_only: Whether to leave out what can only warn.
 
     Returns:
         Problems, as (whether it is an error, what is wrong, what to do).
@@ -225,6 +238,8 @@ def window_problems(dataset: Dataset, task: Task, full: Database) -> list[tuple[
             # So few are caused by rows that are older than their parents, not by the SQL.
             remedy = "So few seem to be caused by rows older than the rows they refer to."
         problems.append((many, text, remedy))
+    if errors_only:
+        return problems
     later = answers(_without_past_events(full, start))
     changed = differing(later, everything)
     if len(changed) >= 0.01 * len(everything):

@@ -17,9 +17,9 @@ from relfrog.graph.popularity import ListRequest, Popularity, joined_before
 from relfrog.graph.references import children_at
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.booster_file import load_lightgbm, read_boosters, write_boosters
-from relfrog.models.boosting import boosted
 from relfrog.models.model import Model
 from relfrog.models.run_forms import RankerFile
+from relfrog.models.tree_learner import boosted
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
 from relfrog.support.jit import compiled

@@ -31,6 +31,8 @@ __all__ = ["Suggestion", "suggest"]
 _TRAIN_TIMES, _EVAL_TIMES = 6, 4
 #: Labels that a split must have.
 _FEWEST_LABELS = 20
+#: An entity's earlier labels say this much of the next: it is a property of the entity.
+_KNOWN_ALREADY = 0.999
 #: A further question about the same events and entities, or of the same type, counts this much.
 _SAME_TABLES, _SAME_TYPE = 0.6, 0.8
 
@@ -194,7 +196,7 @@ def _try(
         return None
     kind = plan.question.kind
     score = quick_score(kind, frame, splits["val"], horizon)
-    if score is None or math.isnan(score.score):
+    if score is None or math.isnan(score.score) or score.gain > _KNOWN_ALREADY:
         return None
     positive = float(frame["label"].mean()) if kind == "binary" else None
     return Suggestion(

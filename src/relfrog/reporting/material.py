@@ -20,9 +20,10 @@ from relfrog.errors import RelFrogError, RunError
 from relfrog.kinds import MODELS
 from relfrog.models.auto import NETWORK_MEMBER
 from relfrog.models.postprocessing.bundle import Postprocessing, load_postprocessing
-from relfrog.models.run_folder import BLEND, MEMBERS
+from relfrog.models.run_folder import BACKTESTS, BLEND, MEMBERS
 from relfrog.models.run_forms import (
     BLEND_FORM,
+    BacktestsFile,
     BaselinesFile,
     DatabaseFile,
     Metrics,
@@ -82,6 +83,7 @@ class Material:
         metrics: the scores.
         baselines: scores of the baselines; for `auto`, of its members.
         blend: for `auto`, the members, their weights, and the members left out.
+        backtests: what LightGBM's features and settings were chosen by.
         postprocessing: calibration, thresholds and intervals.
         answers: test predictions.
         importance: table and column importance.
@@ -100,6 +102,7 @@ class Material:
     metrics: dict[str, Any] = field(default_factory=dict)
     baselines: dict[str, Any] | None = None
     blend: dict[str, Any] | None = None
+    backtests: dict[str, Any] | None = None
     postprocessing: Postprocessing = field(default_factory=Postprocessing)
     answers: Answers | None = None
     importance: Importance | None = None
@@ -170,6 +173,8 @@ def read_folder(found: Material) -> None:
     baselines = _json(folder / "baselines.json", BaselinesFile)
     found.baselines = (baselines or {}).get("models") or None
     found.blend = _json(folder / BLEND, BLEND_FORM)
+    for place in (folder, folder / MEMBERS / "lightgbm"):
+        found.backtests = found.backtests or _json(place / BACKTESTS, BacktestsFile)
     if found.run.about.get("postprocessing"):
         found.postprocessing = load_postprocessing(folder, found.run.about["labels"])
     if found.blend:  # compare with the members

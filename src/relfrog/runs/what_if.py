@@ -20,7 +20,7 @@ from relfrog.datasets.entities import read_entities
 from relfrog.errors import RelFrogError, RelFrogWarning, UsageError, unknown
 from relfrog.store.file_table import column_names, read_column
 from relfrog.store.overlay import OverlayTable, read_rows
-from relfrog.support.text import free_name
+from relfrog.support.text import free_name, split_place
 from relfrog.training.altered_task import AlteredTask
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
@@ -119,7 +119,7 @@ def _read(prepared: Prepared, suppose: Mapping[str, Any]) -> list[_Supposition]:
 def _split(name: str, tables: Mapping[str, Table]) -> tuple[str, str | None]:
     if name in tables:
         return name, None
-    table, _, column = name.rpartition(".")
+    table, column = split_place(name, tables)
     if table not in tables:
         raise UsageError(str(unknown("table", table or name, tables)))
     return table, column

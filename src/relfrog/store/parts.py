@@ -23,12 +23,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
 
 from relfrog._version import __version__
-from relfrog.errors import DatasetError, RelFrogWarning, StoreError
+from relfrog.errors import RelFrogWarning, StoreError
 from relfrog.store.fingerprint import fingerprint, hash_file
 from relfrog.store.location import FOLDER, LIMIT, cache_folder, size_limit
+from relfrog.support.forms import read_json
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -66,6 +69,19 @@ class Part:
         return self.about == dataset or self.about.startswith((f"{dataset} ", f"{dataset}:"))
 
 
+class _Header(msgspec.Struct):
+    """`part.json`: the size and the hash of each file."""
+
+    kind: str
+    about: str
+    files: dict[str, tuple[Annotated[int, msgspec.Meta(ge=0)], str]]
+
+
+def _header(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = read_json(folder / HEADER, _Header, StoreError)
+    return found
+
+
 def open_store() -> Store:
     """The store in the cache folder; in a temporary one, with a warning, if it is read-only."""
     return _opened(cache_folder())
@@ -78,17 +94,31 @@ def _opened(folder: Path) -> Store:
         (folder / "building").mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=folder / "building"):
             pass
+        _refuse_strange(folder)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise _full(folder) from None
         warnings.warn(
-            f"the cache folder {folder} cannot be written ({error.strerror or error}), so what is "
+            f"the cache folder {folder} cannot be used ({error.strerror or error}), so what is "
             f"prepared is thrown away at the end. Choose another: {FOLDER}=FOLDER",
             RelFrogWarning,
             stacklevel=4,
         )
         return Store(_temporary())
     return Store(folder)
+
+
+def _refuse_strange(folder: Path) -> None:
+    """Refuse a folder to which others can write: what lies there decides what is computed.
+
+    Raises:
+        PermissionError: It is one.
+    """
+    for place in (folder, folder / "parts") if os.name == "posix" else ():
+        about = place.stat()
+        anybody = about.st_mode & 0o002 and not about.st_mode & 0o1000
+        if anybody or (os.getuid() != 0 and about.st_uid not in (0, os.getuid())):
+            raise PermissionError(errno.EPERM, "other accounts can change what is in it")
 
 
 @cache
@@ -136,7 +166,7 @@ class Store:
             kind: what it is.
             made_of: everything that its content depends on, as JSON values.
             build: writes its files into a folder.
-            load: reads them; whatever it raises of a damaged file has the part built anew.
+            load: reads them; whatever it raises has the part built anew, as it is damaged then.
             about: what it is made of, in words, for lists.
 
         Raises:
@@ -150,7 +180,7 @@ class Store:
                 continue
             try:
                 found = load(folder)
-            except (OSError, ValueError, KeyError, TypeError, EOFError, DatasetError):
+            except Exception:
                 if self._there(name) is not None:
                     self.remove(name)  # damaged, though its sizes are right
                 continue  # or removed by another process in this very moment
@@ -168,8 +198,8 @@ class Store:
     def _there(self, name: str) -> Path | None:
         """The folder of a part, if it is complete: all files are there with their sizes."""
         folder = self.folder / "parts" / name
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            files = json.loads((folder / HEADER).read_text(encoding="utf-8"))["files"]
+        with contextlib.suppress(OSError, ValueError, StoreError):
+            files = _header(folder)["files"]
             if all((folder / file).stat().st_size == size for file, (size, _) in files.items()):
                 return folder
         return None
@@ -251,26 +281,24 @@ class Store:
         """All parts, the one used last first."""
         found = []
         for folder in (self.folder / "parts").glob("*"):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-                header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
-                size = sum(int(size) for size, _ in header["files"].values())
+            with contextlib.suppress(OSError, StoreError):
+                header = _header(folder)
+                size = sum(size for size, _ in header["files"].values())
                 used = (folder / HEADER).stat().st_mtime
-                kind, about = str(header["kind"]), str(header["about"])
-                found.append(Part(folder.name, kind, about, size, used))
+                found.append(Part(folder.name, header["kind"], header["about"], size, used))
         yield from sorted(found, key=lambda part: -part.used)
 
     def damaged(self, name: str) -> list[str]:
         """The files of a part that are missing or not what was written."""
         folder = self.folder / "parts" / name
         try:
-            files = json.loads((folder / HEADER).read_text(encoding="utf-8"))["files"]
             wrong = []
-            for file, (_, digest) in files.items():
+            for file, (_, digest) in _header(folder)["files"].items():
                 path = folder / file
                 if not path.is_file() or hash_file(path) != digest:
                     wrong.append(file)
             return wrong
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, StoreError):
             return [HEADER]
 
     def remove(self, name: str) -> None:

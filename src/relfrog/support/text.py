@@ -22,6 +22,7 @@ __all__ = [
     "plural",
     "singular",
     "size",
+    "split_place",
     "text_digest",
     "to_identifier",
     "words",
@@ -122,6 +123,20 @@ def free_name(name: str, taken: set[str]) -> str:
         candidate = f"{name}_{number}"
     taken.add(candidate.lower())
     return candidate
+
+
+def split_place(place: str, tables: Iterable[str]) -> tuple[str, str]:
+    """Table and column of ``TABLE.COLUMN``; both may have dots in their names.
+
+    Of several tables that it may begin with the longest is meant; an unknown one ends at the last
+    dot, and is empty if there is none.
+    """
+    known = [table for table in tables if place.startswith(f"{table}.")]
+    if known:
+        table = max(known, key=len)
+        return table, place[len(table) + 1 :]
+    table, _, column = place.rpartition(".")
+    return table, column
 
 
 def number(value: float) -> str:

@@ -27,7 +27,9 @@ from relfrog.store.file_table import column_names
 __all__ = ["check_task"]
 
 
-def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) -> None:
+def check_task(
+    opened: Dataset, name: str, full: Database, report: CheckReport, errors_only: bool = False
+) -> None:
     """Check one task: its manifest, its SQL, its labels and their window.
 
     Args:
@@ -35,7 +37,19 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
         name: The task.
         full: The dataset's whole database.
         report: Receives the findings.
+        errors_only: Whether to leave out what costs time and can only warn.
     """
+    try:
+        _check_task(opened, name, full, report, errors_only)
+    except Exception as error:
+        line = (str(error).splitlines() or [""])[0]
+        text = f"cannot be checked: {type(error).__name__}: {line}"
+        report.error(f"task {name}", text, "Fix the task's manifest, SQL or label files.")
+
+
+def _check_task(
+    opened: Dataset, name: str, full: Database, report: CheckReport, errors_only: bool
+) -> None:
     place = f"task {name}"
     try:
         manifest, folder = read_task_manifest(opened, name)
@@ -64,8 +78,11 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
         task = task_from(opened, manifest, folder)
         frames = dict(_label_frames(opened, task, manifest, folder, full, report, place))
         if manifest.kind == "forecast" and len(frames) == len(SPLITS):
-            for is_error, text, remedy in window_problems(task.dataset, task, full):
+            for is_error, text, remedy in window_problems(task.dataset, task, full, errors_only):
                 (report.error if is_error else report.warning)(place, text, remedy)
+        if errors_only:
+            return
+        if manifest.kind == "forecast" and len(frames) == len(SPLITS):
             for problem in split_problems(
                 task, frames, label_events(task, full), fitting_times(task.dataset, task, full)
             ):
