@@ -11,7 +11,7 @@ def test_a_split_between_missing_and_present_values_is_sound() -> None:
     """LightGBM writes an infinite threshold for it."""
     random = np.random.default_rng(0)
     missing = random.random(2000) < 0.5
-    values = np.where(missing, np.nan, 1.0 + random.integers(3, size=2000))
+    values = np.where(missing, np.nan, random.integers(-3, 4, size=2000).astype(float))
     lightgbm = load_lightgbm()
     data = lightgbm.Dataset(values[:, None], missing.astype(float))
     settings = {"objective": "binary", "verbose": -1, "num_threads": 1}

@@ -77,6 +77,14 @@ def write_boosters(folder: Path, models: Mapping[str, Any]) -> dict[str, str]:
     return sums
 
 
+def trees_text(model: Any) -> str:
+    """The trees of a model, in LightGBM's text format, the same before and after it is saved.
+
+    What comes after them, the settings of the training, is not kept.
+    """
+    return str(model.model_to_string()).partition("end of trees")[0]
+
+
 def read_boosters(folder: Path, sums: Mapping[str, str], features: int) -> dict[str, Any]:
     """Read models.
 

@@ -23,7 +23,7 @@ from relfrog.models.aggregates.features import FeatureMaker
 from relfrog.models.aggregates.sources import feature_sources
 from relfrog.models.aggregates.streams import TRIED
 from relfrog.models.backtest import MOST_FOLDS, Backtests, plan_folds
-from relfrog.models.booster_file import read_boosters, write_boosters
+from relfrog.models.booster_file import read_boosters, trees_text, write_boosters
 from relfrog.models.feature_budget import make_in_time
 from relfrog.models.model import Model, TableChange
 from relfrog.models.run_folder import BACKTESTS
@@ -322,8 +322,8 @@ class BoostedTrees(Model):
 
     def content(self) -> str | None:
         """A hash of the trees and of what their features are."""
-        trees = [model.model_to_string() for models in self.models for model in models]
-        return text_digest(json.dumps(self.maker.to_json(), default=str), *trees)
+        trees = [trees_text(model) for models in self.models for model in models]
+        return text_digest(json.dumps(self.maker.to_json(), default=str, sort_keys=True), *trees)
 
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None

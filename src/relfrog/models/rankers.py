@@ -16,7 +16,7 @@ from relfrog.errors import RunError, TaskError
 from relfrog.graph.popularity import ListRequest, Popularity, joined_before
 from relfrog.graph.references import children_at
 from relfrog.graph.relational import ForeignKey
-from relfrog.models.booster_file import load_lightgbm, read_boosters, write_boosters
+from relfrog.models.booster_file import load_lightgbm, read_boosters, trees_text, write_boosters
 from relfrog.models.model import Model
 from relfrog.models.run_forms import RankerFile
 from relfrog.models.tree_learner import boosted
@@ -251,7 +251,7 @@ class BoostedRanker(Ranker):
 
     def content(self) -> str | None:
         """A hash of the trees."""
-        return text_digest(self.model.model_to_string())
+        return text_digest(trees_text(self.model))
 
     def load(self, folder: Path) -> None:
         """Read LightGBM's text format."""
