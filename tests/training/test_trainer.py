@@ -361,7 +361,7 @@ def test_progress_is_shown_and_put_away(
     said = capfd.readouterr().err
     assert "epoch   1  loss " in said
     assert "epoch   0" not in said
-    assert "kept: epoch " in said.splitlines()[-1]
+    assert "keeping epoch " in said.splitlines()[-1]
     assert said.rfind("\x1b[?25h") >= said.rfind("\x1b[?25l")
 
 

@@ -113,7 +113,7 @@ class AutoModel(Model):
                 skipped[name] = f"the {config.minutes:g} minutes were over"
                 announce(callbacks, f"auto: {name} left out: {skipped[name]}")
                 continue
-            announce(callbacks, f"auto: {name}")
+            announce(callbacks, f"auto: training {name}")
             # A search may use half of the remaining time, as the network comes last.
             own = budget if MODELS[name].network else budget.share(2)
             try:
@@ -130,8 +130,7 @@ class AutoModel(Model):
             raise RunError(f"auto: no model could be trained. {next(iter(skipped.values()), '')}")
         blend = self._choose()
         self._weights = blend.weights
-        words = ", ".join(f"{name} {weight:.2f}" for name, weight in blend.weights.items())
-        announce(callbacks, f"auto: {words}")
+        announce(callbacks, f"auto: {_who_answers(blend.weights)}")
         self._blend = asdict(blend) | {
             "regime": config.regime, "members": records, "skipped": skipped,
         }  # fmt: skip
@@ -252,6 +251,12 @@ class AutoModel(Model):
         """The weighted mean of what the members predict."""
         parts = [self._weights[name] * predicted(model) for name, model in self.members.items()]
         return np.asarray(np.sum(parts, axis=0))
+
+
+def _who_answers(weights: Mapping[str, float]) -> str:
+    """Which members answer, in words."""
+    names = list(weights)
+    return f"{names[0]} answers" if len(names) == 1 else f"{' and '.join(names)} answer, averaged"
 
 
 def _record(place: Path, about: dict[str, Any]) -> dict[str, Any]:
