@@ -123,7 +123,7 @@ def test_a_source_is_recognised_however_it_is_written(
     folder, (said,) = find_dataset(address.format(folder=tmp_path))
     assert folder == Path("shop")
     assert said.startswith("using shop, imported from sqlite:///shop.db before")
-    with pytest.raises(DatasetError, match="was imported from sqlite:///shop.db, not from other"):
+    with pytest.raises(DatasetError, match=r"was imported from sqlite:///shop.db, not from other"):
         find_dataset("other.db", "shop")
 
 
