@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ class AutoModel(Model):
             self._take_over(Path(source), folder / MEMBERS / name, name, about)
             for name, source in self.finished.items()
         ]
-        budget = Budget(min(budget.until, Budget.of_minutes(config.minutes).until))
+        budget = replace(budget, until=min(budget.until, Budget.of_minutes(config.minutes).until))
         records: dict[str, dict[str, Any]] = {}
         skipped: dict[str, str] = {}
         for name in member_names(self.kind.name):

@@ -283,7 +283,10 @@ class Run:
                 return self.of.model.members[self.folder.name]
             opened = self.of.prepared.opened
         if opened is None:
-            opened = open_task(self.about["dataset"], self.about["task"], **asdict(self.config))
+            about = self.about
+            opened = open_task(
+                about["dataset"], about["task"], about.get("splits"), **asdict(self.config)
+            )
         return load_model(
             self.folder, self.about, self.config, opened, device=self.device,
             selected=bool(self.part),

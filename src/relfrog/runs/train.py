@@ -40,8 +40,8 @@ from relfrog.training.progress import TrainingProgress, is_watched
 __all__ = ["RunInterrupted", "train"]
 
 
-#: The share of the minutes of `auto` for its members; the rest is for scores and the report.
-TRAINING_SHARE = 0.9
+#: What the scores and the report of `auto` take of the processor, in seconds.
+AFTERWARDS = 6.0
 
 
 def train(
@@ -99,7 +99,7 @@ def train(
                 settings=settings, seed=seed, resume=resume, overwrite=overwrite, device=device,
                 baselines=baselines, members=members, callbacks=[progress],
             )  # fmt: skip
-    callbacks, begun = callbacks or (), time.monotonic()
+    callbacks, begun = callbacks or (), (time.monotonic(), time.process_time())
     folder = Path(out).expanduser()
     gates = None if roles is None else _read_roles(roles)
     named = {"model": model, "seed": seed, "roles": roles if roles is None else str(roles)}
@@ -176,7 +176,7 @@ def _fit(
     baselines: bool,
     members: Mapping[str, str | Path],
     resume: bool = False,
-    begun: float | None = None,
+    begun: tuple[float, float] | None = None,
 ) -> Run:
     """Fit the model of a run, and score quick baselines."""
     model = make_model(prepared, about, device)
@@ -184,9 +184,8 @@ def _fit(
     if isinstance(model, AutoModel):
         model.finished = members
         # Reading the data counts, and so do the scores and the report that follow.
-        now = time.monotonic()
-        minutes = TRAINING_SHARE * prepared.config.minutes
-        budget = Budget((now if begun is None else begun) + 60 * minutes)
+        since = begun or (time.monotonic(), time.process_time())
+        budget = Budget(since[0] + 60 * prepared.config.minutes, AFTERWARDS, since)
     about = fit_model(model, folder, about, budget=budget, callbacks=callbacks, resume=resume)
     run = Run(folder, about, model.prepared.config, device, opened=prepared.opened, fitted=model)
     if baselines and not model.members:  # members are compared with each other
@@ -239,7 +238,7 @@ def _resume(
         with locked(folder):
             tidy(folder)
         return load_run(folder, device=chosen_device(device))
-    opened = open_task(dataset, task, **asdict(config))
+    opened = open_task(dataset, task, about.get("splits"), **asdict(config))
     prepared = prepare_for(opened, config)
     if schema_fingerprint(prepared) != about["schema"]:
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
