@@ -169,7 +169,7 @@ def test_splits_that_move_with_the_data_leave_a_run_as_it_is(
     write_trade(tmp_path / "trade.db", without_future(make_trade(5), time))
     code, said, _ = inside(capfd, "import", address, str(dataset), "--overwrite")
     assert code == 0
-    assert "Tasks kept, with labels made anew: units" in said
+    assert "Tasks kept, with new labels: units" in said
     assert relfrog.open_dataset(dataset).test_timestamp < before
     then = relfrog.load_run(tmp_path / "run")
     pd.testing.assert_frame_equal(then.predict(time), known, check_exact=True)

@@ -75,7 +75,7 @@ def test_what_was_asked_before_is_not_learned_again(
     assert len(told["predictions"]) == 10
     assert told["baselines"][0].keys() >= {"mean"}
     code, said, _ = inside(capfd, "ask", str(folder / "shop"), QUERY, "--out", out, "--no-report")
-    assert "predictions, such as" in said
+    assert "predictions, of which 10 are shown:" in said
     assert f"The run is {out}. Try next:" in said  # there is no report to point to
     other = QUERY.replace("> 2", "> 3")
     with pytest.raises(UsageError, match="another question"):

@@ -334,5 +334,5 @@ def _keep_tasks(dest: Path, folder: Path, plan: ImportPlan) -> None:
         shutil.copytree(dest / "tasks", folder / "tasks", symlinks=True, ignore=leave_out)
     names = sorted(p.parent.name for p in folder.glob("tasks/*/manifest.yaml"))
     if names:
-        text = f"kept the tasks {', '.join(names)}; their labels are made from the rows of now"
+        text = f"tasks kept, with labels made from the rows as they are now: {', '.join(names)}"
         plan.notices.append(Notice("note", "", "", text))
