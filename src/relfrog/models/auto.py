@@ -109,7 +109,8 @@ class AutoModel(Model):
         skipped: dict[str, str] = {}
         for name in member_names(self.kind.name):
             place = folder / MEMBERS / name
-            if self._members and not is_run(place) and budget.over:
+            # Quick models cost nothing, and the answer is to be no worse than theirs.
+            if MODELS[name].learns and self._members and not is_run(place) and budget.over:
                 skipped[name] = f"the {config.minutes:g} minutes were over"
                 announce(callbacks, f"auto: {name} left out: {skipped[name]}")
                 continue

@@ -41,7 +41,7 @@ __all__ = ["RunInterrupted", "train"]
 
 
 #: What the scores and the report of `auto` take of the processor, in seconds.
-AFTERWARDS = 6.0
+AFTERWARDS = 10.0
 
 
 def train(

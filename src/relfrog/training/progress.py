@@ -90,16 +90,17 @@ class TrainingProgress(Callback):
             step = (time.monotonic() - self._first) / max(self._steps - 1, 1)
             val = len(trainer.val_seeds) / trainer.config.batch_size * self.VALIDATE
             epoch = step * (trainer.steps_per_epoch + (val if trainer.last is None else 0))
-            whole = epoch * trainer.epochs
-            limit = f", but only {duration(trainer.budget.left)} of the time budget is left"
+            whole, left = epoch * trainer.epochs, trainer.budget.left
+            limit = ""
+            if left < whole:
+                limit = f", but only {duration(max(left, 0.0))} of the time budget is left"
             stops = (
                 f"; training stops early after {trainer.config.patience} epochs without a better "
                 "validation score"
             )
             self._say(
                 f"an epoch takes about {duration(epoch)}, all {trainer.epochs} about "
-                f"{duration(whole)}{limit if trainer.budget.left < whole else ''}"
-                f"{stops if trainer.last is None else ''}"
+                f"{duration(whole)}{limit}{stops if trainer.last is None else ''}"
             )
         if self._bar is not None:
             speed = trainer.at.sums[0] / max(time.monotonic() - self._first, 1e-9)
