@@ -110,12 +110,12 @@ PREDICTION_FORMATS: dict[str, PredictionFormat] = {
 }
 
 
-def stamp(frame: pd.DataFrame, folder: Path, ahead: pd.Timedelta) -> pd.DataFrame:
-    """Add to each prediction its run, its horizon, and when it was made (in UTC)."""
+def stamp(frame: pd.DataFrame, folder: Path, ahead: pd.Timedelta | None) -> pd.DataFrame:
+    """Add to each prediction its run, its horizon if any, and when it was made (in UTC)."""
     taken = {str(column).lower() for column in frame}
     made = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None)
     values = {
-        "run": str(folder), "horizon": horizon(ahead.total_seconds()),
+        "run": str(folder), "horizon": "" if ahead is None else horizon(ahead.total_seconds()),
         "made_at": pd.Timestamp(made).as_unit("us"),
     }  # fmt: skip
     return frame.assign(**{free_name(name, taken): value for name, value in values.items()})

@@ -177,7 +177,8 @@ class Run:
             other = supposed_run(self, suppose, seeds)
             supposed = other._predicted(keys, seeds, k, targets, exclude_known)
             frame = beside(frame, supposed, self.kind.ranks)
-        horizon = self.prepared.task.timedelta
+        task = self.prepared.task
+        horizon = None if task.completes else task.timedelta  # a value is filled in as of now
         return stamp(frame, self.folder, horizon) if stamped else frame
 
     def _predicted(
