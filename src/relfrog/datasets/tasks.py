@@ -442,4 +442,8 @@ def load_task(
     task = task_from(dataset, manifest, folder, regenerate)
     if splits is None or task.sql is None or splits == splits_of(task):
         return task
-    return task_from(dataset, replace(TaskFile(**vars(manifest)), **splits), folder, True)
+    other = replace(
+        TaskFile(**vars(manifest)), val_timestamp=splits["val_timestamp"],
+        test_timestamp=splits["test_timestamp"], train_from=splits["train_from"],
+    )  # fmt: skip
+    return task_from(dataset, other, folder, True)

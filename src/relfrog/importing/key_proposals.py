@@ -303,7 +303,7 @@ def _by_values(
     """
     if child.types[name].name != "integer":
         return []
-    named = child.words[name][-1:] and child.words[name][-1] in _KEY_WORDS
+    named = bool(_KEY_WORDS & set(child.words[name][-1:]))
     distinct = child.column(name).facts.distinct
     value = type_sql(child.column(name), child.types[name])
     low, high = staging.row(f"SELECT min({value}), max({value}) FROM {child.staged.sql}")
@@ -322,7 +322,7 @@ def _by_values(
         if sparse or (named and first >= _LOWEST and distinct >= _FEWEST_VALUES):
             evidence = match_keys(staging, child, [name], parent, [key])
             if evidence.share == 1:
-                holds = bool(named) or says_by_whom(child.words[name])
+                holds = named or says_by_whom(child.words[name])
                 found.append((name, other, evidence, holds))
     return found if len(found) == 1 else []
 
