@@ -132,7 +132,7 @@ class Config:
             "both".
         features: features for LightGBM: "all" (the entity's columns, its parents, aggregates of
             its and their children, earlier labels), or "own" (the entity's columns only).
-        trials: LightGBM settings tried on validation.
+        trials: LightGBM settings tried by backtests.
         minutes: time budget of "auto", from the reading of the data to the report. Nine tenths are
             for its members: none starts after that; LightGBM uses half of the time left when it
             starts; the network stops early enough to be scored in time. A refit comes on top.
