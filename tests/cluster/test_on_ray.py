@@ -1,0 +1,137 @@
+"""Predictions, studies and members on a real cluster of three nodes."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from relfrog.cluster.folders import MeetingPlace
+from relfrog.cluster.ray_cluster import connect, node_name
+from relfrog.cluster.workers import LocalWorkers, RayWorkers
+from relfrog.errors import ClusterError
+from relfrog.experiments import experiment
+from relfrog.runs.predict_parts import Request, predict_to, read_parts
+from relfrog.runs.run import load_run
+from small_store import QUICK
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def workers(nodes, tmp_path):
+    with connect(nodes.address) as cluster:
+        yield RayWorkers(cluster, tmp_path / "log")
+
+
+def predictions(folder: Path) -> pd.DataFrame:
+    return read_parts(folder).drop(columns="made_at")
+
+
+def waiting_job(folder: Path) -> Any:
+    """Predicts, but not before a file is there; and says where it began."""
+
+    def predict_job(job: dict[str, Any]) -> dict[str, Any]:
+        import os
+        import time
+        from pathlib import Path
+
+        from relfrog.runs.predict_job import predict_job
+
+        (folder / f"begun-{Path(os.environ['RELFROG_CACHE']).name}").write_text(str(os.getpid()))
+        while not (folder / "go").exists():
+            time.sleep(0.05)
+        return predict_job(job)
+
+    return predict_job
+
+
+def appears(path: Path, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, path
+        time.sleep(0.05)
+
+
+def test_predictions_are_the_same_for_one_two_and_three_workers(nodes, trained, workers, tmp_path):
+    run, request = load_run(trained / "frog"), Request(everyone=True)
+    predict_to(run, tmp_path / "one", request, size=3)
+    predict_to(run, tmp_path / "two", request, size=3, workers=LocalWorkers(2, tmp_path / "log"))
+    assert [node.cpus for node in workers.cluster.nodes()] == [1, 1, 1]
+    assert workers.count == 3
+    predict_to(run, tmp_path / "three", request, size=3, workers=workers)
+    for other in ("two", "three"):
+        pd.testing.assert_frame_equal(
+            predictions(tmp_path / other), predictions(tmp_path / "one"), check_exact=True
+        )
+    copies = [list((nodes.disk(name) / "replicas").glob("*/store/manifest.yaml"))
+              for name in ("second", "third")]  # fmt: skip
+    assert [len(found) for found in copies] == [1, 1], "every node has a copy on its own disk"
+    assert all(list((nodes.disk(name) / "parts").glob("graph-*")) for name in ("second", "third"))
+
+
+def test_an_error_names_the_node_and_ends_the_rest(trained, workers, tmp_path, monkeypatch):
+    def predict_job(job: dict[str, Any]) -> dict[str, Any]:
+        from relfrog.errors import RunError
+
+        raise RunError("the model is damaged.")
+
+    monkeypatch.setattr("relfrog.runs.predict_parts.predict_job", predict_job)
+    words = rf"on {node_name()}: RunError: the model is damaged\. What is predicted so far is kept"
+    with pytest.raises(ClusterError, match=words):
+        predict_to(load_run(trained / "frog"), tmp_path / "o", Request(), workers=workers)
+
+
+def test_no_node_is_large_enough(workers):
+    with pytest.raises(ClusterError, match=r"nodes has 1 cores for Ray, and a job wants 2"):
+        list(replace(workers, threads=2).run(len, [{}]))
+
+
+def test_a_study_gives_the_same_results(nodes, trained, workers, tmp_path):
+    options = {
+        "datasets": [trained / "store"], "tasks": ["buys"], "models": ["mean", "recent"],
+        "seeds": 1, "settings": QUICK,
+    }  # fmt: skip
+    here = experiment("main", out=tmp_path / "here", **options)
+    there = experiment("main", out=tmp_path / "there", cluster=nodes.address, **options)
+
+    def scores(results: dict[str, Any]) -> list[Any]:
+        return [
+            {k: run[k] for k in ("variant", "regime", "metrics", "val_metrics", "settings", "run")}
+            for run in results["runs"]
+        ]
+
+    assert scores(here) == scores(there)
+    assert not there["failed"]
+    runs = [load_run(path) for path in (tmp_path / "there" / "runs").iterdir() if path.is_dir()]
+    assert {run.about["dataset"] for run in runs} == {str(trained / "store")}
+    assert not list((tmp_path / "there" / "runs").glob(".seen-*"))
+
+
+def test_a_node_that_dies_while_it_predicts_is_replaced(
+    nodes, trained, workers, tmp_path, monkeypatch
+):
+    """And what nodes that do not see our folder predict is sent to us."""
+    run, request = load_run(trained / "trees"), Request(everyone=True)
+    predict_to(run, tmp_path / "one", request, size=3)
+    monkeypatch.setattr("relfrog.runs.predict_parts.predict_job", waiting_job(tmp_path))
+    hidden = nullcontext(MeetingPlace("/nowhere", "mark"))
+    monkeypatch.setattr("relfrog.runs.predict_parts.meeting_place", lambda folder: hidden)
+    with ThreadPoolExecutor(1) as aside:
+        done = aside.submit(predict_to, run, tmp_path / "other", request, size=3, workers=workers)
+        try:
+            for name in ("second", "third"):
+                appears(tmp_path / f"begun-{name}")
+            nodes.kill("second")
+        finally:
+            (tmp_path / "go").touch()
+        done.result()
+    pd.testing.assert_frame_equal(
+        predictions(tmp_path / "other"), predictions(tmp_path / "one"), check_exact=True
+    )
