@@ -154,6 +154,39 @@ class Store:
         self._build(name, kind, build, about)
         return load(self.folder / "parts" / name)
 
+    @property
+    def used(self) -> frozenset[str]:
+        """Names of the parts that this process has used: what another machine would need, too."""
+        return frozenset(self._used)
+
+    def files(self, name: str) -> dict[str, tuple[int, str]]:
+        """The files of a complete part, with size and hash.
+
+        Raises:
+            StoreError: There is no such part.
+        """
+        folder = self._there(name)
+        if folder is None:
+            raise StoreError(f"{self.folder} has no complete part {name}.")
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        return {file: (int(size), str(digest)) for file, (size, digest) in header["files"].items()}
+
+    def adopt(self, part: Part, copy: Callable[[Path], None]) -> Path:
+        """Put a part of another store here, unless it is here already.
+
+        Args:
+            part: the part.
+            copy: writes its files into a folder.
+
+        Returns:
+            Its folder.
+        """
+        if self._there(part.name) is None:
+            self._build(part.name, part.kind, copy, part.about)
+        folder = self.folder / "parts" / part.name
+        self._touch(folder, part.name)
+        return folder
+
     def name(self, kind: str, made_of: Mapping[str, Any]) -> str:
         """The name of a part."""
         whole = {"format": FORMAT, "versions": _versions(), "made_of": made_of}
