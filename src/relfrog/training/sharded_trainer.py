@@ -84,6 +84,8 @@ class ShardedTrainer(Trainer):
         self.fd_sum: FlatSum | None = None
         if self.dependencies is not None and not every_step:
             self.fd_sum = FlatSum([self.dependencies], gates)
+        #: Whether an error was raised by all workers alike.
+        self.agreed = False
         self._spoiled: Plan | None = None
 
     # The loop.
@@ -121,6 +123,7 @@ class ShardedTrainer(Trainer):
         found = self.collective.collect((socket.gethostname(), self._fingerprint()))
         for rank, (node, digest) in enumerate(found):
             if digest != found[0][1]:
+                self.agreed = True
                 raise RunError(
                     f"worker {rank} on {node} has other data than worker 0 on {found[0][0]}: "
                     "another state of the dataset, or other versions. Give all of them the same."
@@ -277,6 +280,11 @@ class ShardedTrainer(Trainer):
         roles = self.network.roles
         if roles is not None:
             roles.settle(gates.view(len(self.network.layers), len(roles.number), 2))
+
+    def _stop(self, what: str, why: str) -> None:
+        """End training, of all workers alike."""
+        self.agreed = True
+        super()._stop(what, why)
 
     def _cause(self, pieces: Sequence[Piece]) -> str:
         """Why a loss or a gradient is no number: what the worker says that had such a loss."""

@@ -73,7 +73,7 @@ class Trainer:
         labels: dict[str, Any] | None = None,
         last: int | None = None,
     ) -> None:
-        self.last = last
+        self.last, self.gates = last, roles
         self.prepared, self.folder, self.config = prepared, folder, prepared.config
         self.device = device or torch.device("cpu")
         self.callbacks, self.budget = tuple(callbacks), budget
