@@ -102,6 +102,10 @@ class Config:
             "sentence-transformers:" and a name.
         text_channels: size of text embeddings.
         batch_size: seeds per step.
+        shards: pieces that a batch is computed in, each on its own, so that workers can share them.
+            The number of workers changes nothing, but the number of shards does: seeds share a
+            subgraph, and mismatched parents and targets are drawn, within a piece; all gates of a
+            step see the same average. 1, a whole batch, unless workers are asked for: then 8.
         times_per_batch: approximate number of different times in a batch.
         epochs: maximum number of epochs.
         patience: epochs without a better validation metric before training stops.
@@ -195,6 +199,7 @@ class Config:
     text: str = "ngrams"
     text_channels: int = 32
     batch_size: int = 512
+    shards: int = 1
     times_per_batch: int = 8
     epochs: int = 12
     patience: int = 5

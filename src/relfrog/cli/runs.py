@@ -46,6 +46,11 @@ __all__ = ["RUN_COMMANDS"]
 @click.option("--overwrite", is_flag=True, help="Replace an existing run.")
 @click.option("--baselines/--no-baselines", default=True, show_default=True,
               help="Score quick baselines beside the model.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(min=1), metavar="N",
+              help="Processes that share the training of a network, here or with --cluster; their "
+              "number changes nothing.  [default: this one]")  # fmt: skip
+@click.option("--cluster", metavar="ADDRESS", help="Train on a Ray cluster: auto, local or "
+              "HOST:PORT.")  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Do not write report.html into the run folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 def train_command(
@@ -60,12 +65,17 @@ def train_command(
     """Train a model and write its run folder.
 
     DATASET is a dataset folder or a RelBench name, TASK one of its tasks. The weights with the
-    best validation metric are kept. After Ctrl-C, continue with --resume.
+    best validation metric are kept. After Ctrl-C, continue with --resume. With --workers or
+    --cluster, or started by torchrun, several processes train a network together.
     """
     from relfrog.cli.run_summaries import run_summary
+    from relfrog.cluster.torchrun_team import follow, follows
     from relfrog.runs.train import train
     from relfrog.training.progress import TrainingProgress
 
+    if follows():  # torchrun's first process says it all
+        follow(dataset, task, options.get("device"))
+        return
     given = {}
     for setting in settings:
         key, mark, value = setting.partition("=")

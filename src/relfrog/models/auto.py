@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from relfrog.config import Config
 from relfrog.datasets.metrics import compute_metrics
-from relfrog.errors import RelFrogError, RunError, UsageError
+from relfrog.errors import ClusterError, RelFrogError, RunError, UsageError
 from relfrog.graph.popularity import ListRequest
 from relfrog.kinds import MODELS, TaskKind, models_for
 from relfrog.models.fit import fit_model, load_model, make_model, prepare_for
@@ -122,6 +122,8 @@ class AutoModel(Model):
                 )
                 for callback in callbacks:
                     callback.on_member(name, place, self._members[name], records[name])
+            except ClusterError:
+                raise  # nothing is wrong with the member, which can be resumed
             except RelFrogError as error:
                 # The other members can still be used.
                 skipped[name] = str(error)
@@ -159,6 +161,7 @@ class AutoModel(Model):
                 place, prepared, config, dataset=about["dataset"], task=about["task"], gates=gates
             )
         model = make_model(prepared, theirs, self.device)
+        model.team = self.team
         theirs = fit_model(model, place, theirs, budget=budget, callbacks=callbacks, resume=begun)
         return model, _record(place, theirs)
 
