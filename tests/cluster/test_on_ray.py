@@ -9,17 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lightgbm
+import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from relfrog.cluster.folders import MeetingPlace
 from relfrog.cluster.ray_cluster import connect, node_name
 from relfrog.cluster.workers import LocalWorkers, RayWorkers
-from relfrog.errors import ClusterError
+from relfrog.errors import ClusterError, UsageError
 from relfrog.experiments import experiment
+from relfrog.models import distributed_trees
+from relfrog.models.distributed_trees import train_shares
 from relfrog.runs.predict_parts import Request, predict_to, read_parts
 from relfrog.runs.run import load_run
-from small_store import QUICK
+from small_store import QUICK, fit
 
 pytestmark = pytest.mark.slow
 
@@ -112,6 +117,40 @@ def test_a_study_gives_the_same_results(nodes, trained, workers, tmp_path):
     runs = [load_run(path) for path in (tmp_path / "there" / "runs").iterdir() if path.is_dir()]
     assert {run.about["dataset"] for run in runs} == {str(trained / "store")}
     assert not list((tmp_path / "there" / "runs").glob(".seen-*"))
+
+
+def test_trees_are_grown_from_all_shares(workers):
+    """In the first share labels rise with x, in the second, ten times as large, they fall.
+
+    Whoever knows the first share alone ranks everything the wrong way round.
+    """
+    rng = np.random.default_rng(0)
+    few, many = rng.random((300, 2)), rng.random((3000, 2))
+    shares = [(few, (few[:, 0] > 0.5) * 1.0), (many, (many[:, 0] <= 0.5) * 1.0)]
+    settings = {"objective": "binary", "verbosity": -1, "num_leaves": 4, "seed": 0, "metric": "auc"}
+    model = train_shares(workers, settings, shares, (many[:9], many[:9, 0]), [], 20, 0)
+    x, y = many[:, :], many[:, 0] <= 0.5
+    alone = lightgbm.train(settings, lightgbm.Dataset(*shares[0]), 20)
+    assert roc_auc_score(y, alone.predict(x)) < 0.05
+    assert roc_auc_score(y, model.predict(x)) > 0.95
+    # Rows of both are counted in the first tree.
+    assert model.dump_model()["tree_info"][0]["tree_structure"]["internal_count"] == 3300
+
+
+def test_lightgbm_learns_on_all_nodes_if_asked(nodes, trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("relfrog.models.distributed_trees.FEWEST", 50)
+    dealt, deal = [], distributed_trees.deal
+    monkeypatch.setattr(
+        distributed_trees, "deal", lambda *given: dealt.append(deal(*given)) or dealt[-1]
+    )
+    options = {"model": "lightgbm", "trials": 1, "distributed": True}
+    run = fit(trained / "store", tmp_path / "run", cluster=nodes.address, **options)
+    assert [len(shares) for shares in dealt] == [3]
+    here = load_run(trained / "trees").metrics["val"]["rolling"]["roc_auc"]
+    assert abs(run.metrics["val"]["rolling"]["roc_auc"] - here) < 0.1
+    pd.testing.assert_frame_equal(load_run(tmp_path / "run").predict(), run.predict())
+    with pytest.raises(UsageError, match=r"distributed=true needs .* a Ray cluster: add --cluster"):
+        fit(trained / "store", tmp_path / "other", **options)
 
 
 def test_a_node_that_dies_while_it_predicts_is_replaced(

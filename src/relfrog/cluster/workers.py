@@ -78,17 +78,20 @@ class RayWorkers:
         cluster: the cluster.
         log: file for what jobs print.
         threads: cores of each job.
+        most: the most jobs at a time, if not as many as there is room for.
     """
 
     cluster: RayCluster
     log: Path
     threads: int = 1
+    most: int | None = None
     elsewhere = True
 
     @property
     def count(self) -> int:
         """How many jobs fit on the nodes that are alive."""
-        return max(1, sum(node.cpus // self.threads for node in self.cluster.nodes()))
+        fit = sum(node.cpus // self.threads for node in self.cluster.nodes())
+        return max(1, fit if self.most is None else min(fit, self.most))
 
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[tuple[int, Answer]]:
         """Run jobs as tasks of Ray; see `Workers.run`.
@@ -154,7 +157,12 @@ class RayWorkers:
 
 @contextlib.contextmanager
 def hired(
-    count: int, cluster: str | None, *, log: Path | None = None, threads: int = 1
+    count: int,
+    cluster: str | None,
+    *,
+    log: Path | None = None,
+    threads: int = 1,
+    most: int | None = None,
 ) -> Iterator[Workers | None]:
     """Workers for a while.
 
@@ -163,6 +171,7 @@ def hired(
         cluster: the address of a Ray cluster to take instead; see `connect`.
         log: file for what they print; by default it is thrown away.
         threads: threads of each job.
+        most: the most jobs at a time on a cluster; by default as many as it has room for.
 
     Raises:
         ClusterError: The cluster cannot be reached.
@@ -170,7 +179,7 @@ def hired(
     log = Path(os.devnull) if log is None else log
     if cluster is not None:
         with connect(cluster) as joined:
-            yield RayWorkers(joined, log, threads)
+            yield RayWorkers(joined, log, threads, most)
     else:
         yield LocalWorkers(count, log, threads) if count > 1 else None
 
