@@ -22,7 +22,8 @@ from relfrog.errors import RelFrogWarning, RunError
 from relfrog.support.files import jsonable, save_tensors, write_text
 from relfrog.training.weights import named_part
 
-__all__ = ["TrainerState", "capture", "clear", "load", "parse_progress", "restore", "save"]
+__all__ = ["BEFORE", "LAST", "TrainerState", "capture", "clear", "load", "parse_progress",
+           "progress_text", "restore", "save"]  # fmt: skip
 
 LAST, BEFORE = "checkpoint.safetensors", "checkpoint-before.safetensors"
 
@@ -68,7 +69,12 @@ def capture(trainer: Any) -> tuple[dict[str, Tensor], str]:
     if trainer.device.type == "cuda":
         tensors["random.cuda"] = torch.cuda.get_rng_state(trainer.device)
     tensors = {k: v.detach().contiguous().cpu() for k, v in tensors.items()}
-    return tensors, json.dumps(jsonable(trainer.at.__dict__))
+    return tensors, progress_text(trainer)
+
+
+def progress_text(trainer: Any) -> str:
+    """Where training is, for `parse_progress`."""
+    return json.dumps(jsonable(trainer.at.__dict__))
 
 
 def save(trainer: Any) -> None:
@@ -149,7 +155,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], TrainerState]:
 
 
 def parse_progress(text: str) -> TrainerState:
-    """Where training is, from what `capture` gives.
+    """Where training is, from `progress_text`.
 
     Raises:
         ValueError: It says something else.
