@@ -29,10 +29,11 @@ from small_store import QUICK, fit
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def workers(nodes, tmp_path):
+@pytest.fixture(scope="module")
+def workers(nodes, tmp_path_factory):
+    """Joined once: processes that have imported everything are used again."""
     with connect(nodes.address) as cluster:
-        yield RayWorkers(cluster, tmp_path / "log")
+        yield RayWorkers(cluster, tmp_path_factory.mktemp("log") / "log")
 
 
 def predictions(folder: Path) -> pd.DataFrame:
