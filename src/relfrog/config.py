@@ -135,6 +135,9 @@ class Config:
         features: features for LightGBM: "all" (the entity's columns, its parents, aggregates of
             its and their children, earlier labels), or "own" (the entity's columns only).
         trials: LightGBM settings tried on validation.
+        distributed: whether LightGBM learns on all nodes of a cluster, each from its share of the
+            rows, instead of on one machine. For data that one machine cannot hold: trees differ a
+            little, as each node finds the bins of some features in its own rows.
         minutes: time budget of "auto", from the reading of the data to the report. Nine tenths are
             for its members: none starts after that; LightGBM uses half of the time left when it
             starts; the network stops early enough to be scored in time. A refit comes on top.
@@ -217,6 +220,7 @@ class Config:
     ranking: str = "both"
     features: str = "all"
     trials: int = 12
+    distributed: bool = False
     minutes: float = 30.0
     calibration: str = "auto"
     threshold: str = "f1"

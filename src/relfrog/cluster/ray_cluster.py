@@ -174,6 +174,13 @@ class RayCluster:
         """The cores of all nodes that Ray may use, at least one."""
         return max(1, sum(node.cpus for node in self.nodes()))
 
+    def this_node(self) -> Any:
+        """A scheduling strategy: on the node that this process is on."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = self.ray.get_runtime_context().get_node_id()
+        return NodeAffinitySchedulingStrategy(here, soft=False)
+
     def close(self) -> None:
         """Leave the cluster; end it, if it was started here."""
         if self._owned:

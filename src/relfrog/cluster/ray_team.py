@@ -8,6 +8,7 @@ fewer by then. No folder has to be shared: data are copied to nodes as `replica`
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from contextlib import suppress
@@ -18,6 +19,7 @@ from typing import Any
 from relfrog.cluster.ray_cluster import RayCluster, connect, node_name
 from relfrog.cluster.replica import replicate
 from relfrog.cluster.team import SHARDS, Follower, Team, TrainingJob
+from relfrog.cluster.workers import RayWorkers
 from relfrog.errors import ClusterError, RelFrogError, RunError
 from relfrog.store.parts import open_store
 from relfrog.support.files import atomic_write
@@ -90,7 +92,7 @@ class RayTeam(Team):
             job = replace(
                 job, replica=replicate({"dataset": Path(self.dataset)}, open_store().used)
             )
-        here = _on_this_node(ray)
+        here = self.cluster.this_node()
         found = _files_in(trainer.folder, *FILES, checkpoint.BEFORE)
         files = {name: path.read_bytes() for name, path in found.items()}
         desk = ray.remote(Desk).options(num_cpus=0, scheduling_strategy=here).remote(files)
@@ -118,6 +120,11 @@ class RayTeam(Team):
         if failed:
             raise ClusterError(failed)
         mirror.end()
+
+    @property
+    def workers(self) -> RayWorkers:
+        """Ray's tasks for the jobs of models that are no networks."""
+        return RayWorkers(self.cluster, Path(os.devnull))
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -173,12 +180,6 @@ class _Mirror:
         self.trainer.network.load_state_dict(load_weights(self.trainer.folder))
         for callback in self.trainer.callbacks:
             callback.on_end(self.trainer)
-
-
-def _on_this_node(ray: Any) -> Any:
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
 
 
 def _files_in(folder: Path, *names: str) -> dict[str, Path]:

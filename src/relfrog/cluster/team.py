@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from relfrog.cluster.replica import Replica, obtain
+from relfrog.cluster.workers import Workers
 from relfrog.config import Config
 from relfrog.errors import UsageError
 from relfrog.support.threads import thread_limit
@@ -89,6 +90,11 @@ class Team(ABC):
             self.dataset, self.task, trainer.config, trainer.labels, trainer.gates, device,
             trainer.last, with_validation, deadline,
         )  # fmt: skip
+
+    @property
+    def workers(self) -> Workers | None:
+        """Processes that run jobs beside the training of networks; None if there are none."""
+        return None
 
     @abstractmethod
     def fit(self, trainer: ShardedTrainer, job: TrainingJob) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,10 +16,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.errors import RunError, TaskError
+from relfrog.cluster.workers import RayWorkers
+from relfrog.errors import RunError, TaskError, UsageError
 from relfrog.graph.popularity import ListRequest
+from relfrog.models.aggregates.feature_job import features_elsewhere
 from relfrog.models.aggregates.features import FeatureMaker
 from relfrog.models.booster_file import load_lightgbm, read_boosters, write_boosters
+from relfrog.models.distributed_trees import boosted_on_cluster
 from relfrog.models.feature_budget import make_in_time, stop_in_time
 from relfrog.models.model import Model, TableChange
 from relfrog.models.run_forms import TreesFile
@@ -114,6 +117,10 @@ class BoostedTrees(Model):
                 "one model each. Take frog or recent."
             )
         self._budget = budget
+        if self.workers is not None:
+            self.maker.elsewhere = partial(features_elsewhere, self.workers)
+        if self.prepared.config.distributed and not isinstance(self.workers, RayWorkers):
+            raise UsageError("distributed=true needs the nodes of a Ray cluster: add --cluster.")
         rng = np.random.default_rng(self.prepared.config.seed)
         train = _some(train, self.SEEDS, rng)
         assert train.labels is not None
@@ -303,7 +310,13 @@ class BoostedTrees(Model):
             given["scale_pos_weight"] = weight
         if len(np.unique(z)) < 2 and given["metric"] == "auc":
             given["metric"] = "binary_logloss"
+        rounds = rounds or (self.ROUNDS if len(seen) else 200)
         codes = self.maker.categorical
+        if self.prepared.config.distributed and isinstance(self.workers, RayWorkers):
+            patience = self.PATIENCE if len(seen) else 0
+            return boosted_on_cluster(
+                self.workers, given | settings, (x, y), (seen, z), codes, rounds, patience
+            )
         data = lightgbm.Dataset(x, y, categorical_feature=codes, params=given, free_raw_data=False)
         callbacks, valid = [], []
         if len(seen):
@@ -312,7 +325,6 @@ class BoostedTrees(Model):
                 lightgbm.early_stopping(self.PATIENCE, verbose=False),
                 stop_in_time(lightgbm, self._budget),
             ]
-        rounds = rounds or (self.ROUNDS if valid else 200)
         return boosted(given | settings, data, rounds, valid, callbacks)
 
     def _answer(self, models: list[list[Any]], x: Floats) -> NDArray[Any]:

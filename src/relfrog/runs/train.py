@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.cluster.launch import open_team
+from relfrog.cluster.local_team import LocalTeam
 from relfrog.cluster.team import SHARDS, Team, check_shards
 from relfrog.cluster.torchrun_team import follow, follows, restarts, under_torchrun
+from relfrog.cluster.workers import Workers, hired
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
 from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.table_rules import check_split_times
@@ -132,18 +134,21 @@ def train(
     device = chosen_device(device)
     before = read_preset(preset) if preset is not None else {}
     chosen = str((before | given).get("model", "auto"))
-    with _team(dataset, task, chosen, workers, cluster, device) as team:
+    with (
+        _team(dataset, task, chosen, workers, cluster, device) as team,
+        _hands(team, chosen, workers, cluster) as hands,
+    ):
         if resume:
             dial = {"channels": default_settings(1, size)["channels"]} if size is not None else {}
             return _resume(
                 folder, str(dataset), task, dial | before | given, gates, device, callbacks,
-                baselines, members or {}, team,
+                baselines, members or {}, team, hands,
             )  # fmt: skip
         if team is not None and "shards" not in before:
             given.setdefault("shards", SHARDS)
         return _start(
             folder, dataset, task, size or "medium", preset, given, gates, device, callbacks,
-            baselines, members or {}, team, overwrite, begun,
+            baselines, members or {}, team, hands, overwrite, begun,
         )  # fmt: skip
 
 
@@ -154,12 +159,27 @@ def _team(
     """The workers to train with, or nobody."""
     entry = MODELS.get(model)
     if entry is not None and not (entry.network or entry.ensemble) and not under_torchrun():
-        if workers is not None:
-            text = f"model {model} is no network: workers share no work, and one process trains it."
-            warnings.warn(text, RelFrogWarning, stacklevel=3)
         return nullcontext()
     team = open_team(_place(dataset), task, workers=workers, cluster=cluster, device=device)
     return nullcontext() if team is None else team
+
+
+def _hands(
+    team: Team | None, model: str, workers: int | None, cluster: str | None
+) -> AbstractContextManager[Workers | None]:
+    """Processes for jobs of models that are no networks, or nobody."""
+    entry = MODELS.get(model)
+    if isinstance(team, LocalTeam):
+        return hired(team.size, None) if entry is None or entry.ensemble else nullcontext()
+    if team is not None:
+        return nullcontext(team.workers)
+    if workers is None and cluster is None:
+        return nullcontext()
+    if entry is not None and not entry.learns:
+        text = f"model {model} does not learn: there is no work to share."
+        warnings.warn(text, RelFrogWarning, stacklevel=3)
+        return nullcontext()
+    return hired(workers or 1, cluster, most=workers)
 
 
 def _start(
@@ -175,6 +195,7 @@ def _start(
     baselines: bool,
     members: Mapping[str, str | Path],
     team: Team | None,
+    hands: Workers | None,
     overwrite: bool,
     begun: float,
 ) -> Run:
@@ -207,7 +228,9 @@ def _start(
         folder, prepared, config, overwrite=overwrite, dataset=_place(dataset), task=task,
         gates=gates,
     )  # fmt: skip
-    return _fit(folder, about, prepared, device, callbacks, baselines, members, team, begun=begun)
+    return _fit(
+        folder, about, prepared, device, callbacks, baselines, members, team, hands, begun=begun
+    )
 
 
 def _chosen_loss(opened: OpenedTask, config: Config) -> str:
@@ -237,12 +260,13 @@ def _fit(
     baselines: bool,
     members: Mapping[str, str | Path],
     team: Team | None,
+    hands: Workers | None,
     resume: bool = False,
     begun: float | None = None,
 ) -> Run:
     """Fit the model of a run, and score quick baselines."""
     model = make_model(prepared, about, device)
-    model.team = team
+    model.team, model.workers = team, hands
     budget = UNLIMITED
     if isinstance(model, AutoModel):
         model.finished = members
@@ -284,6 +308,7 @@ def _resume(
     baselines: bool,
     members: Mapping[str, str | Path],
     team: Team | None = None,
+    hands: Workers | None = None,
 ) -> Run:
     if not is_run(folder):
         raise RunError(f"{folder} is no run folder: there is nothing to resume.")
@@ -316,7 +341,7 @@ def _resume(
         _warn_of_versions(folder, about, config)
     return _fit(
         folder, about, prepared, chosen_device(device), callbacks, baselines, members, team,
-        resume=True,
+        hands, resume=True,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from relfrog.store.fingerprint import fingerprint, hash_file
 from relfrog.store.location import FOLDER, LIMIT, cache_folder, size_limit
 from relfrog.support.files import is_alive
 
-__all__ = ["Part", "Store", "open_store"]
+__all__ = ["Part", "Store", "open_store", "versions"]
 
 FORMAT, HEADER = 1, "part.json"
 #: Seconds after its last use for which a part stays: another process may be reading it.
@@ -189,7 +189,7 @@ class Store:
 
     def name(self, kind: str, made_of: Mapping[str, Any]) -> str:
         """The name of a part."""
-        whole = {"format": FORMAT, "versions": _versions(), "made_of": made_of}
+        whole = {"format": FORMAT, "versions": versions(), "made_of": made_of}
         text = json.dumps(whole, sort_keys=True, default=str)
         return f"{kind}-{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
@@ -311,7 +311,7 @@ class Store:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Versions of whatever may compute other numbers in another version."""
     from importlib.metadata import PackageNotFoundError, version
 
