@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +22,18 @@ def shop(once: Any, store: Path) -> Path:
     return once("sharded-shop", lambda folder: make_shop(store, folder)) / "copy"
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Three nodes with a core each, on this machine."""
-    from relfrog.cluster.ray_cluster import import_ray
-
-    ray = import_ray()
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    for _ in range(2):
-        made.add_node(num_cpus=1)
-    yield made
-    ray.shutdown()
-    made.shutdown()
-
-
 class LoseNode(Callback):
-    """End a node after so many steps, and note what is said."""
+    """Kill a node after so many steps, and note what is said."""
 
-    def __init__(self, cluster: Any, steps: int) -> None:
-        self.cluster, self.left = cluster, steps
+    def __init__(self, nodes: Any, steps: int) -> None:
+        self.nodes, self.left = nodes, steps
         self.said: list[str] = []
         self.epochs: list[int] = []
 
     def on_step(self, trainer: Trainer, loss: float) -> None:
         self.left -= 1
         if self.left == 0:
-            self.cluster.remove_node(self.cluster.list_all_nodes()[-1], allow_graceful=False)
+            self.nodes.kill("third")
 
     def on_epoch(self, trainer: Trainer, record: Any) -> None:
         self.epochs.append(record.epoch)
@@ -60,12 +43,12 @@ class LoseNode(Callback):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_when_a_node_is_lost(cluster: Any, shop: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_when_a_node_is_lost(nodes: Any, shop: Path, tmp_path: Path) -> None:
     settings = {"epochs": 60, "patience": 60, "fd_every": "epoch", "fd_training": True}
     one = fit(shop, tmp_path / "one", "spends", workers=1, loss="l1", **settings)
-    losing = LoseNode(cluster, 8)
+    losing = LoseNode(nodes, 8)
     run = fit(
-        shop, tmp_path / "run", "spends", workers=3, cluster=cluster.address, loss="l1",
+        shop, tmp_path / "run", "spends", workers=3, cluster=nodes.address, loss="l1",
         callbacks=[losing], **settings,
     )  # fmt: skip
     assert any(text.startswith("a worker was lost: ") for text in losing.said)
@@ -76,10 +59,10 @@ def test_a_run_goes_on_when_a_node_is_lost(cluster: Any, shop: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_an_error_on_the_cluster_is_one_sentence(cluster: Any, shop: Path, tmp_path: Path) -> None:
+def test_an_error_on_the_cluster_is_one_sentence(nodes: Any, shop: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"the (gradient|loss) is .* in epoch 0"):
         fit(
-            shop, tmp_path / "run", "spends", workers=2, cluster=cluster.address, lr=10.0,
+            shop, tmp_path / "run", "spends", workers=2, cluster=nodes.address, lr=10.0,
             clip=0.0, loss="poisson", average=0.0, epochs=40, patience=40,
         )  # fmt: skip
     with pytest.raises(ClusterError, match=r"no Ray cluster answers at 127\.0\.0\.1:1 "):

@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from relfrog.cluster.ray_cluster import node_name
 from relfrog.cluster.team import Follower, Team, TrainingJob, own_device, send_home
@@ -156,7 +156,7 @@ def _connect(rank: int, size: int, folder: Path, device: str) -> Any:
         )
     if sys.platform.startswith("linux"):  # the name of a machine may lead nowhere
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    store = dist.FileStore(str(folder / "meeting"), size)
+    store = cast("Any", dist).FileStore(str(folder / "meeting"), size)
     dist.init_process_group(
         backend(device), store=store, rank=rank, world_size=size, timeout=PATIENCE
     )

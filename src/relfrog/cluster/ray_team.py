@@ -201,14 +201,13 @@ def _launch(job: TrainingJob, desk: Any, workers: int) -> str:
     from relfrog.cluster.torch_collective import PATIENCE, backend
 
     gpu = job.device.startswith("cuda")
+    # Fewer will do if a node is lost: their number changes nothing. Ray's types do not know that.
+    some: Any = (1, workers) if workers > 1 else 1
     with tempfile.TemporaryDirectory(prefix="relfrog-ray-") as folder:
         trainer = TorchTrainer(
             _work,
             train_loop_config={"job": job, "desk": desk},
-            # Fewer will do if a node is lost: their number changes nothing.
-            scaling_config=ScalingConfig(
-                num_workers=(1, workers) if workers > 1 else 1, use_gpu=gpu
-            ),
+            scaling_config=ScalingConfig(num_workers=some, use_gpu=gpu),
             torch_config=TorchConfig(
                 backend(job.device), timeout_s=int(PATIENCE.total_seconds())
             ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,7 +91,11 @@ class TorchrunTeam(Team):
         """
         follower = Follower(self.collective, local=self.local)
         try:
-            follower.follow()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the first one says them, too
+                follower.follow()
+        except KeyboardInterrupt:
+            sys.exit(130)
         except ClusterError:
             sys.exit(1)  # another one failed, and says why
         except RelFrogError as error:

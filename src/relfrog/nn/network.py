@@ -166,6 +166,13 @@ class Network(nn.Module):
         finally:
             self.roles.held = None
 
+    def average_gates(self) -> dict[str, float]:
+        """The average gate of each route."""
+        if self.roles is None:
+            return {}
+        values = self.roles.average.tolist()
+        return {str(route): round(values[i], 6) for route, i in self.roles.number.items()}
+
     def _age(self, age: Tensor, plan: Plan, name: str) -> Tensor:
         """Ages of the rows that are needed, in seconds. Shape [rows]."""
         age = age[: plan.sizes[name]]

@@ -188,7 +188,7 @@ def _start(
     task: str,
     size: str,
     preset: str | None,
-    given: Mapping[str, Any],
+    given: dict[str, Any],
     gates: dict[str, float] | None,
     device: str,
     callbacks: Sequence[Callback],

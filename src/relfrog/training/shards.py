@@ -7,7 +7,7 @@ that the order of the sum does not matter. Who computes which piece therefore ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -67,14 +67,11 @@ class FlatSum:
     def __init__(self, modules: Iterable[nn.Module | None], numbers: int) -> None:
         self.weights = [p for module in modules if module is not None for p in module.parameters()]
         self._sizes = [weight.numel() for weight in self.weights]
-        self._numbers = numbers
-        length = sum(self._sizes) + len(self.weights) + numbers
+        lengths = [sum(self._sizes), len(self.weights), numbers]
         device = self.weights[0].device
-        self.values = torch.zeros(length, dtype=torch.float64, device=device)
-        *parts, self._there, self.numbers = self.values.split(
-            [*self._sizes, len(self.weights), numbers]
-        )
-        self._parts: Sequence[Tensor] = parts
+        self.values = torch.zeros(sum(lengths), dtype=torch.float64, device=device)
+        self._gradients, self._there, self.numbers = self.values.split(lengths)
+        self._none = torch.zeros(max(self._sizes), device=device)
 
     def clear(self) -> None:
         """Begin a new sum."""
@@ -83,18 +80,22 @@ class FlatSum:
     @torch.no_grad()
     def add_gradients(self) -> None:
         """Add the gradients of the weights, and drop them."""
-        found = [n for n, weight in enumerate(self.weights) if weight.grad is not None]
-        for number in found:
-            gradient = self.weights[number].grad
-            assert gradient is not None
-            self._parts[number].add_(gradient.reshape(-1))
-            self.weights[number].grad = None
-        self._there[found] += 1
+        found: list[Tensor] = []
+        there: list[int] = []
+        for number, weight in enumerate(self.weights):
+            if weight.grad is None:
+                found.append(self._none[: self._sizes[number]])
+            else:
+                found.append(weight.grad.reshape(-1))
+                there.append(number)
+                weight.grad = None
+        self._gradients += torch.cat(found)
+        self._there[there] += 1
 
     @torch.no_grad()
     def give_gradients(self) -> None:
         """Make the sums the gradients of the weights; where no piece has one, there is none."""
         there = self._there.tolist()
-        rounded = self.values[: sum(self._sizes)].float().split(self._sizes)
+        rounded = self._gradients.float().split(self._sizes)
         for weight, gradient, count in zip(self.weights, rounded, there, strict=True):
             weight.grad = gradient.view_as(weight) if count else None

@@ -327,7 +327,7 @@ class Trainer:
         loss, emb, pair = (value / max(count, 1) for value in sums)
         record = EpochRecord(
             self.at.epoch, loss, emb, pair, scores, improved, self.at.seconds,
-            count / max(self.at.seconds, 1e-9), _gates(network),
+            count / max(self.at.seconds, 1e-9), network.average_gates(),
         )  # fmt: skip
         if self.collective.first:
             append_line(self.folder / "history.jsonl", record.__dict__)
@@ -391,11 +391,3 @@ class Trainer:
         rate = learning_rate(self.config, self.at.steps, self.steps_per_epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-
-
-def _gates(network: Network) -> dict[str, float]:
-    """The average gate of each route."""
-    if network.roles is None:
-        return {}
-    values = network.roles.average.tolist()
-    return {str(route): round(values[i], 6) for route, i in network.roles.number.items()}
