@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from cluster_tables import billions, cluster
 from relfrog.config import Config
 from scale_tables import paper_scale, scale
 
@@ -23,7 +24,7 @@ EXPERIMENTS = ROOT / "experiments"
 REFERENCES = EXPERIMENTS / "references.json"
 PAGES = (
     ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "benchmarks.md",
-    ROOT / "docs" / "when-roles-matter.md",
+    ROOT / "docs" / "when-roles-matter.md", ROOT / "docs" / "scale.md",
 )  # fmt: skip
 MARKS = re.compile(r"<!-- (\S+): made by benchmarks/tables\.py -->.*?<!-- /\1 -->", re.S)
 #: Models of the full table on rel-f1, and what they are called there.
@@ -486,7 +487,7 @@ def everyone() -> str:
 MAKERS = {
     "summary": summary, "rel-f1": formula_one, "importing": importing, "sampling": sampling,
     "training": training, "whole-runs": defaults, "databases": databases, "scale": scale,
-    "paper-scale": paper_scale, "everyone": everyone,
+    "paper-scale": paper_scale, "everyone": everyone, "cluster": cluster, "billions": billions,
     "when-roles-matter": when_roles_matter,
 }  # fmt: skip
 
