@@ -215,24 +215,39 @@ def forecast(parts: dict[str, float], payload: float) -> list[dict[str, Any]]:
     found = []
     for workers in (1, 8, 64, 512):
         shards = max(8, workers)
-        compute = predicted(parts, workers, shards)
+        mine = -(-shards // workers)
         for name, (gigabits, latency) in NETWORKS.items():
-            wire = ring_bytes(payload, workers) * 8 / (gigabits * 1e9)
-            hops = 2 * (workers - 1) * latency
-            found.append(
-                {"workers": workers, "shards": shards, "network": name, "compute_ms": compute,
-                 "rest_ms": parts["rest_ms"], "wire_ms": 1e3 * wire, "latency_ms": 1e3 * hops,
-                 "step_ms": compute + 1e3 * (wire + hops)}
-            )  # fmt: skip
+            times = {
+                "seeds_ms": mine * parts["batch_ms"] / shards, "shard_ms": mine * parts["shard_ms"],
+                "rest_ms": parts["rest_ms"],
+                "wire_ms": 1e3 * ring_bytes(payload, workers) * 8 / (gigabits * 1e9),
+                "latency_ms": 1e3 * 2 * (workers - 1) * latency,
+            }  # fmt: skip
+            limit = max(times, key=lambda part: times[part]).removesuffix("_ms")
+            about = {"workers": workers, "shards": shards, "network": name}
+            found.append({**about, **times, "step_ms": sum(times.values()), "limit": limit})
+    few = predicted(parts, 1, 2)  # one worker that need not cut its batch into eight
     for entry in found:
         first = next(e for e in found if e["workers"] == 1 and e["network"] == entry["network"])
         entry["speedup"] = first["step_ms"] / entry["step_ms"]
-        limits = ("compute_ms", "rest_ms", "wire_ms", "latency_ms")
-        parts_of = {k: entry[k] for k in limits} | {
-            "compute_ms": entry["compute_ms"] - entry["rest_ms"]
-        }
-        entry["limit"] = max(parts_of, key=lambda k: parts_of[k]).removesuffix("_ms")
+        entry["speedup_of_two_shards"] = few / entry["step_ms"]
     return found
+
+
+def modelled(cases: list[dict[str, Any]]) -> dict[str, Any]:
+    """The model, how it fits what was measured, and what it says of more."""
+    parts = fitted(cases)
+    payload = cases[0]["mean"]["payload_bytes"]
+    checked = [
+        {"workers": c["workers"], "shards": c["shards"],
+         "measured_ms": c["mean"]["pieces_ms"] + c["mean"]["beside_ms"] + c["mean"]["rest_ms"],
+         "predicted_ms": predicted(parts, c["workers"], c["shards"]),
+         "bytes_per_worker": c["mean"]["namespace_bytes"] / c["workers"],
+         "ring_bytes": ring_bytes(payload, c["workers"]), "sum_ms": c["mean"]["sum_ms"]}
+        for c in cases
+    ]  # fmt: skip
+    return {"parts": parts, "checked": checked, "forecast": forecast(parts, payload),
+            "networks": NETWORKS}  # fmt: skip
 
 
 def mean(workers: list[dict[str, float]]) -> dict[str, float]:
@@ -244,6 +259,7 @@ def main() -> None:
     parser.add_argument("--dataset", default="../shared/data/rel-f1")
     parser.add_argument("--task", default="driver-dnf")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--model", action="store_true", help="only model what is in --out again")
     parser.add_argument("--host", type=json.loads)
     parser.add_argument("--rank", type=int)
     parser.add_argument("--folder", type=Path)
@@ -258,6 +274,10 @@ def main() -> None:
         print(json.dumps(work(given.rank, given.case["workers"], given.folder, given.case)))
         sys.stdout.flush()
         os._exit(0)  # a group whose members have left may take its time
+    if given.model:
+        known = json.loads(given.out.read_text())
+        given.out.write_text(json.dumps(known | modelled(known["cases"]), indent=1) + "\n")
+        return
     dataset = str(Path(given.dataset).resolve())
     about = {"what": "train", "dataset": dataset, "task": given.task}
     run({**about, "workers": 1, "shards": 2})  # prepares the data, and compiles
@@ -269,20 +289,9 @@ def main() -> None:
                       "mean": mean(each), "each": each})  # fmt: skip
         print(workers, shards, cases[-1]["mean"], file=sys.stderr)
     sums = run({"what": "sum", "workers": 2})[0]
-    parts = fitted(cases)
-    payload = cases[0]["mean"]["payload_bytes"]
-    checked = [
-        {"workers": c["workers"], "shards": c["shards"],
-         "measured_ms": c["mean"]["pieces_ms"] + c["mean"]["beside_ms"] + c["mean"]["rest_ms"],
-         "predicted_ms": predicted(parts, c["workers"], c["shards"]),
-         "bytes_per_worker": c["mean"]["namespace_bytes"] / c["workers"],
-         "ring_bytes": ring_bytes(payload, c["workers"]), "sum_ms": c["mean"]["sum_ms"]}
-        for c in cases
-    ]  # fmt: skip
     result = {
         "machine": machine(), "dataset": Path(dataset).name, "task": given.task, "steps": STEPS,
-        "batch_size": 512, "cases": cases, "sums": sums, "parts": parts, "checked": checked,
-        "forecast": forecast(parts, payload), "networks": NETWORKS,
+        "batch_size": 512, "cases": cases, "sums": sums, **modelled(cases),
     }  # fmt: skip
     given.out.write_text(json.dumps(result, indent=1) + "\n")
 
