@@ -76,7 +76,7 @@ def test_predictions_are_the_same_for_one_two_and_three_workers(nodes, trained, 
         pd.testing.assert_frame_equal(
             predictions(tmp_path / other), predictions(tmp_path / "one"), check_exact=True
         )
-    copies = [list((nodes.disk(name) / "replicas").glob("*/store/manifest.yaml"))
+    copies = [list((nodes.disk(name) / "parts").glob("copy-*/store/manifest.yaml"))
               for name in ("second", "third")]  # fmt: skip
     assert [len(found) for found in copies] == [1, 1], "every node has a copy on its own disk"
     assert all(list((nodes.disk(name) / "parts").glob("graph-*")) for name in ("second", "third"))

@@ -248,8 +248,9 @@ def _predict_in_parts(
 ) -> tuple[str, int]:  # fmt: skip
     """Predict range by range, with a bar on a terminal."""
     from relfrog.cluster.workers import hired
-    from relfrog.runs.predict_parts import Request, predict_to
+    from relfrog.runs.predict_parts import Request, check_destination, predict_to
 
+    check_destination(out, table, overwrite)
     with bar("predicting") as progress, hired(workers, cluster) as some:
         return predict_to(
             run, out, Request(**asked), table=table, overwrite=overwrite, workers=some,

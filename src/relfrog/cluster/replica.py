@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ from typing import Any
 
 from relfrog.errors import StoreError, UsageError
 from relfrog.store.fingerprint import hash_file
-from relfrog.store.location import FOLDER
 from relfrog.store.parts import Part, Store, open_store
 from relfrog.support.files import check_inside
 
@@ -182,31 +180,15 @@ def obtain(replica: Replica) -> dict[str, Path]:
 
 
 def _folder(store: Store, one: Bundle) -> Path:
-    """The copy of a folder, under the name of its content."""
-    from filelock import FileLock
+    """The copy of a folder: a part of this node's store, under the name of its content."""
 
-    base = store.folder / "replicas"
-    final = base / one.name
-    if final.is_dir():
-        return final / one.label
-    (store.folder / "locks").mkdir(parents=True, exist_ok=True)
-    with FileLock(store.folder / "locks" / f"replica-{one.name}.lock"):
-        if not final.is_dir():
-            building = f"{one.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
-            aside = store.folder / "building" / building
-            try:
-                (aside / one.label).mkdir(parents=True)
-                _copy(one, aside / one.label)
-                base.mkdir(exist_ok=True)
-                aside.rename(final)
-            except OSError as error:
-                raise StoreError(
-                    f"{one.label} cannot be copied to {store.folder}: {error.strerror or error}. "
-                    f"Choose another folder on this node: {FOLDER}=FOLDER"
-                ) from None
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
-    return final / one.label
+    def copy(folder: Path) -> None:
+        (folder / one.label).mkdir()
+        _copy(one, folder / one.label)
+
+    return (
+        store.adopt(Part(f"copy-{one.name}", "copy", one.label, one.bytes, 0.0), copy) / one.label
+    )
 
 
 def _copy(one: Bundle, folder: Path) -> None:

@@ -44,7 +44,7 @@ from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
 from relfrog.training.seeds import Seeds
 
-__all__ = ["Request", "predict_parts", "predict_to", "read_parts"]
+__all__ = ["Request", "check_destination", "predict_parts", "predict_to", "read_parts"]
 
 MANIFEST, PLAN = "manifest.json", "unfinished.json"
 #: Parts at most, and entities of a part at least and at most.
@@ -143,12 +143,11 @@ def predict_to(
     Returns:
         Where it was written, and the number of rows.
     """
+    check_destination(out, table, overwrite)
     if table is None and is_folder(out):
         folder = Path(out).expanduser()
-        _check_folder(folder, overwrite)
         written = predict_parts(run, folder, request, workers=workers, size=size, progress=progress)
         return str(folder), int(written["rows"])
-    check_output(out, table, overwrite)
     plan = _plan(run, request, size)
     folder = cache_folder() / "predictions" / f"{plan.model}-{plan.data}"
     _predict(plan, folder, workers, progress)
@@ -196,8 +195,17 @@ def read_parts(folder: Path) -> pd.DataFrame:
     return frame
 
 
-def _check_folder(folder: Path, overwrite: bool) -> None:
-    """Refuse a folder that holds something else, or complete predictions."""
+def check_destination(out: str | Path, table: str | None, overwrite: bool) -> None:
+    """Check, before anything is computed, that `predict_to` will be able to write.
+
+    Raises:
+        UsageError: As `check_output`.
+        OutputError: It would replace something that is not to be replaced.
+    """
+    if table is not None or not is_folder(out):
+        check_output(out, table, overwrite)
+        return
+    folder = Path(out).expanduser()
     if folder.is_file():
         raise OutputError(f"{folder} is a file. Choose a folder, or a file ending in .parquet.")
     if not folder.is_dir():
