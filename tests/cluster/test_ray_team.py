@@ -61,7 +61,7 @@ def test_a_run_goes_on_when_it_is_interrupted_and_a_node_is_lost(
     }
     one = fit(shop, tmp_path / "one", "spends", workers=1, **settings)
     cluster = {"cluster": nodes.address, **settings}
-    with pytest.raises(RunInterrupted, match="Go on with: relfrog train .* --resume"):
+    with pytest.raises(RunInterrupted, match=r"Go on with: relfrog train .* --resume"):
         fit(shop, tmp_path / "run", "spends", workers=2, callbacks=[Watch(8, interrupt)], **cluster)
     losing = Watch(8, lambda: nodes.kill("third"))
     run = fit(
