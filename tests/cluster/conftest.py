@@ -50,7 +50,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     from ray.cluster_utils import Cluster
 
     base = tmp_path_factory.mktemp("nodes")
-    with warnings.catch_warnings():
+    # Nodes here have their memory in common with everything else that runs on this machine.
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")
         warnings.simplefilter("ignore")
         cluster = Cluster(
             initialize_head=True,

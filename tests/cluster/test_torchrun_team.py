@@ -44,7 +44,7 @@ def test_two_processes_of_torchrun_learn_what_one_does(shop: Path, tmp_path: Pat
     ).read_bytes()
     assert done.stderr.count("training seeds, ") == 1  # one of them speaks
     assert done.stderr.count("epoch   0  loss") == 1
-    assert done.stdout.count("map") == 1 or done.stdout.count("val") == 1
+    assert done.stdout.count("The run is ") == 1
     assert alone.config.shards == 8
 
 

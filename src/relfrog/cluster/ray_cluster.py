@@ -87,7 +87,17 @@ def connect(address: str) -> RayCluster:
         with contextlib.suppress(Exception):
             ray.shutdown()
         raise ClusterError(f"{_where(address)} cannot be joined: {_words(error)}") from None
+    _hush(ray)
     return RayCluster(address, owned=True)
+
+
+def _hush(ray: Any) -> None:
+    """Keep Ray from printing its own state to the terminal, such as when a node is lost.
+
+    There is no setting for that: `log_to_driver` is about what workers print.
+    """
+    if hasattr(ray._private.worker, "print_to_stdstream"):
+        ray._private.worker.print_to_stdstream = lambda *args, **options: None
 
 
 def _probe(address: str) -> None:

@@ -97,7 +97,7 @@ class RayTeam(Team):
         files = {name: path.read_bytes() for name, path in found.items()}
         desk = ray.remote(Desk).options(num_cpus=0, scheduling_strategy=here).remote(files)
         launch = ray.remote(_launch).options(
-            num_cpus=0, scheduling_strategy=here, max_retries=0
+            num_cpus=0, scheduling_strategy=here, max_retries=3
         )  # a process of its own, which can be ended, and which Ray's messages stay in
         running = launch.remote(job, desk, self.size)
         mirror = _Mirror(trainer)
