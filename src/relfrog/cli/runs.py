@@ -29,7 +29,7 @@ __all__ = ["RUN_COMMANDS"]
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to create.")
 @click.option("--model", type=click.Choice(list(MODELS)), metavar="NAME",
-              help="auto: the best of several, or a blend of two, by validation; frog; sage: the "
+              help="auto: the best of several, or a blend, by validation; frog; sage: the "
               "plain relational GNN; relgnn: attention along atomic routes; without a network: "
               "mean, median, global-mean, global-median, recent, lightgbm; for recommendations "
               "also id-gnn, popularity, past-visit.  [default: auto]")  # fmt: skip
@@ -161,14 +161,18 @@ def _show_certificate(run: CertifyingRun, path: Path) -> None:
     click.echo(f"{run.certificate.sentence}; {path}", err=True)
 
 
+#: Predictions that are printed where no file is given.
+_SHOWN = 20
+
+
 @click.command(
     "predict", cls=Command,
     example="relfrog predict runs/churn --at 2020-12-01 --out churn.csv",
 )  # fmt: skip
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--out", required=True, metavar="FILE",
-              help="A .parquet or .csv file, a database URL with --table, or a folder for Parquet "
-              "files of some entities each.")  # fmt: skip
+@click.option("--out", metavar="FILE", help="A .parquet or .csv file, a database URL with --table, "
+              "or a folder for Parquet files of some entities each.  [default: some are "
+              "printed]")  # fmt: skip
 @click.option(
     "--at", metavar="TIME", help="Prediction time.  [default: the newest in the database]"
 )
@@ -200,8 +204,8 @@ def _show_certificate(run: CertifyingRun, path: Path) -> None:
               "HOST:PORT; see docs/scale.md.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace an existing file, table or folder.")
 def predict_command(
-    run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
-    certify: bool, certify_times: int | None, overwrite: bool, everyone: bool,
+    run: Path, out: str | None, at: str | None, entities: Path | None, table: str | None,
+    device: str, certify: bool, certify_times: int | None, overwrite: bool, everyone: bool,
     suppose: tuple[str, ...], workers: int | None, cluster: str | None, **ranking: Any,
 ) -> None:  # fmt: skip
     """Predict for any time, with the source's own keys.
@@ -214,7 +218,10 @@ def predict_command(
     from relfrog.io.output import check_output, is_folder, write_frame
     from relfrog.runs.run import load_run
 
-    if workers is not None or cluster is not None or (table is None and is_folder(out)):
+    in_folder = out is not None and table is None and is_folder(out)
+    if workers is not None or cluster is not None or in_folder:
+        if out is None:
+            raise UsageError("--workers and --cluster need a place to write to: --out FOLDER")
         if suppose or certify:
             raise UsageError("--set and --certify need one process and a file: leave --workers, "
                              "--cluster and the folder out.")  # fmt: skip
@@ -226,17 +233,28 @@ def predict_command(
         click.echo(f"{rows:,} predictions written to {where}", err=True)
         _say_population(opened, at, entities, everyone)
         return
-    check_output(out, table, overwrite)
+    if out is not None:
+        check_output(out, table, overwrite)
+    elif certify or table is not None:
+        raise UsageError(f"{'--certify' if certify else '--table'} needs a file: --out FILE")
     if suppose:
         if certify:
             raise UsageError("--certify is about what is known, --set about what is not.")
         ranking["suppose"] = _suppositions(suppose)
     opened = _certifying(load_run(run, device=device), certify, certify_times)
-    frame = opened.predict(at, entities, everyone=everyone, stamped=True, **ranking)
-    where = write_frame(frame, out, table=table, overwrite=overwrite)
-    click.echo(f"{len(frame):,} predictions written to {where}", err=True)
+    frame = opened.predict(at, entities, everyone=everyone, stamped=out is not None, **ranking)
+    if out is None:
+        from relfrog.cli.question_summaries import frame_table, shown_rows
+
+        shown = shown_rows(frame, _SHOWN, ranked=entities is None)
+        click.echo(frame_table(shown))
+        if len(shown) < len(frame):
+            click.echo(f"{len(shown)} of {len(frame):,} predictions. All: --out FILE", err=True)
+    else:
+        where = write_frame(frame, out, table=table, overwrite=overwrite)
+        click.echo(f"{len(frame):,} predictions written to {where}", err=True)
     _say_population(opened, at, entities, everyone)
-    if certify:
+    if certify and out is not None:
         from relfrog.analysis.certificate import save_beside
 
         _show_certificate(opened, save_beside(opened.certificate, out, table, opened.folder))

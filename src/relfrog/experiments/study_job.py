@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from relfrog.cluster.folders import pack, unpack
 from relfrog.cluster.guarded import Answer, Job
 from relfrog.cluster.replica import obtain
@@ -15,7 +17,7 @@ from relfrog.models.run_folder import is_run
 from relfrog.support.files import atomic_folder, write_json, write_text
 from relfrog.support.forms import read_json
 
-__all__ = ["is_complete", "receive", "run_job"]
+__all__ = ["DifferencesFile", "is_complete", "receive", "run_job"]
 
 #: Names in what a machine sends back.
 RUN, DIFFERENCES = "run", "differences.json"
@@ -107,6 +109,22 @@ def _train(job: Job) -> None:
             # The unfinished run is damaged or from an older version: start again.
             pass
     train(job["dataset"], job["task"], folder, overwrite=True, **options)
+
+
+class DifferencesFile(msgspec.Struct):
+    """What is kept of `relfrog.analysis.fd_space` for a run; null where a number is not defined."""
+
+    points: list[tuple[float, float]]
+    key: list[str]
+    matched: list[bool]
+    separation: dict[str, float | None]
+    scored: dict[str, float | None]
+    silhouette: float | None
+    explained: float | None
+
+    def __post_init__(self) -> None:
+        if not len(self.points) == len(self.key) == len(self.matched):
+            raise ValueError("points of different lengths")
 
 
 def _look_into(job: Job) -> None:

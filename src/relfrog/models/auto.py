@@ -1,4 +1,4 @@
-"""`auto`: trains simple baselines, LightGBM and FROG, and uses the best or a blend of two.
+"""`auto`: trains simple baselines, LightGBM and FROG, and uses the best or a blend of the best.
 
 Each member has a run folder under `members`; `blend.json` holds the weights of the blend and the
 validation scores of all members. All members share one opened task.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.config import Config
-from relfrog.datasets.metrics import compute_metrics
 from relfrog.errors import ClusterError, RelFrogError, RunError
 from relfrog.graph.popularity import ListRequest
-from relfrog.kinds import MODELS, TaskKind, models_for
+from relfrog.kinds import MODELS, models_for
 from relfrog.models.auto_members import fit_member, run_members
+from relfrog.models.blend import Blend, choose
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model, TableChange
 from relfrog.models.run_folder import BLEND, MEMBERS, is_run, read_run
@@ -34,7 +34,7 @@ from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = ["NETWORK_MEMBER", "AutoModel", "Blend", "choose", "member_names", "read_blend"]
+__all__ = ["NETWORK_MEMBER", "AutoModel", "member_names", "read_blend"]
 
 #: The graph network among the members.
 NETWORK_MEMBER = "frog"
@@ -73,7 +73,7 @@ def read_blend(folder: Path) -> dict[str, Any]:
 
 
 class AutoModel(Model):
-    """An ensemble: the best of several models, or a blend of the best two."""
+    """An ensemble: the best of several models, or a blend of the best few."""
 
     def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
         super().__init__(prepared, labels, **options)
@@ -137,8 +137,7 @@ class AutoModel(Model):
             raise RunError(f"auto: no model could be trained. {next(iter(skipped.values()), '')}")
         blend = self._choose()
         self._weights = blend.weights
-        words = ", ".join(f"{name} {weight:.2f}" for name, weight in blend.weights.items())
-        announce(callbacks, f"auto: {words}")
+        announce(callbacks, f"auto: {blend.words}")
         self._blend = asdict(blend) | {
             "regime": config.regime, "members": records, "skipped": skipped,
         }  # fmt: skip
@@ -265,89 +264,3 @@ class AutoModel(Model):
         """The weighted mean of what the members predict."""
         parts = [self._weights[name] * predicted(model) for name, model in self.members.items()]
         return np.asarray(np.sum(parts, axis=0))
-
-
-#: Bootstrap samples of the validation seeds, the most seeds in each, and the share of samples that
-#: a model must lose to be clearly worse.
-DRAWS, DRAWN, CLEARLY = 100, 20_000, 0.9
-
-
-@dataclass(frozen=True)
-class Blend:
-    """Weights of models, which sum to 1, and their evidence.
-
-    Attributes:
-        weights: weights of the models in the blend.
-        score: validation metric of the blend.
-        best: the best single model.
-        sure: share of bootstrap samples in which the average beats the best model; 0 without an
-            average.
-    """
-
-    weights: dict[str, float]
-    score: float
-    best: str
-    sure: float
-
-
-def choose(
-    kind: TaskKind,
-    truth: NDArray[Any],
-    predicted: dict[str, NDArray[Any]],
-    labels: Mapping[str, Any] | None = None,
-    *,
-    quick: Sequence[str] = (),
-    seed: int = 0,
-) -> Blend:
-    """Choose the best model, or the average of the best two.
-
-    The two are averaged with equal weights unless the second, or the average, is clearly worse: it
-    loses to the best in nearly all bootstrap samples of the validation seeds. Weights fitted to
-    validation labels, or the winner of a close race, generalise less well. A slightly worse
-    validation score of the average is no reason against it: the best model's score is biased, as
-    its epoch or settings were selected on the same labels. But what answers is never worse on
-    validation than the best quick model.
-
-    Args:
-        kind: the task type.
-        truth: labels for the metrics. Shape [seeds].
-        predicted: predictions of each model for the validation seeds.
-        labels: description of the training labels.
-        quick: the models that the choice must not be worse than.
-        seed: random seed of the samples.
-    """
-
-    def score(values: NDArray[Any], rows: Any = slice(None)) -> float:
-        found = compute_metrics(
-            kind.name, truth[rows], values[rows], only=kind.metric,
-            quantile=(labels or {}).get("quantile"),
-        )  # fmt: skip
-        return found[kind.metric]
-
-    alone = {name: score(values) for name, values in predicted.items()}
-    badness = {name: -value if kind.higher else value for name, value in alone.items()}
-    first, *others = sorted(alone, key=lambda name: np.nan_to_num(badness[name], nan=np.inf))
-    plain = Blend({first: 1.0}, alone[first], first, 0.0)
-    if kind.ranks or not others or np.isnan(alone[others[0]]):
-        return plain  # scores of lists have no common scale
-    rng = np.random.default_rng(seed)
-    draws = [rng.integers(0, len(truth), min(len(truth), DRAWN)) for _ in range(DRAWS)]
-    known = [score(predicted[first], rows) for rows in draws]
-
-    def lost_and_won(values: NDArray[Any]) -> tuple[float, float]:
-        """The shares of samples in which the values lose to the best model, and beat it."""
-        drawn = [score(values, rows) for rows in draws]
-        pairs = list(zip(drawn, known, strict=True))
-        won = [kind.better(ours, theirs) for ours, theirs in pairs]
-        lost = [kind.better(theirs, ours) for ours, theirs in pairs]
-        return float(np.mean(lost)), float(np.mean(won))
-
-    mixed = np.mean([predicted[name].astype(float) for name in (first, others[0])], axis=0)
-    second_lost, _ = lost_and_won(predicted[others[0]])
-    lost, won = lost_and_won(mixed)
-    if max(second_lost, lost) >= CLEARLY:
-        return plain
-    blended = score(mixed)
-    if any(kind.better(alone[name], blended) for name in quick):
-        return plain
-    return Blend({first: 0.5, others[0]: 0.5}, blended, first, won)

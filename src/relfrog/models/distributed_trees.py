@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from relfrog.cluster.workers import RayWorkers
 from relfrog.errors import ClusterError
 from relfrog.models.booster_file import load_lightgbm
+from relfrog.models.tree_learner import TreeLearner
 
 __all__ = ["boosted_on_cluster", "deal"]
 
@@ -34,10 +35,12 @@ def deal(rows: Rows, count: int, seed: int) -> list[Rows]:
 
 def boosted_on_cluster(
     workers: RayWorkers,
+    learner: TreeLearner,
     settings: dict[str, Any],
     train: Rows,
-    seen: Rows,
+    stop: Rows | None,
     categorical: list[int],
+    *,
     rounds: int,
     patience: int,
 ) -> Any:
@@ -45,19 +48,24 @@ def boosted_on_cluster(
 
     Args:
         workers: the cluster.
-        settings: LightGBM's parameters.
+        learner: what LightGBM minimises.
+        settings: more of LightGBM's parameters.
         train: what to learn from.
-        seen: what to stop early by; every worker has all of it, so that all stop alike.
+        stop: what to stop early by; every worker has all of it, so that all stop alike.
         categorical: indices of categorical features.
         rounds: the most rounds.
-        patience: of early stopping; 0 for none.
+        patience: of early stopping.
 
     Raises:
         ClusterError: The workers failed.
     """
+    train = learner.rows(*train)
+    seen = (train[0][:0], train[1][:0]) if stop is None else learner.rows(*stop, stopping=True)
     count = max(1, min(workers.count, MOST, len(train[0]) // FEWEST))
-    shares = deal(train, count, int(settings.get("seed", 0)))
-    return train_shares(workers, settings, shares, seen, categorical, rounds, patience)
+    given = learner.settings(settings, seen[1])
+    shares = deal(train, count, int(given.get("seed", 0)))
+    patience = patience if len(seen[1]) else 0
+    return train_shares(workers, given, shares, seen, categorical, rounds, patience)
 
 
 def train_shares(

@@ -16,6 +16,8 @@ from relfrog.cluster.team import SHARDS, Team, check_shards
 from relfrog.cluster.torchrun_team import follow, follows, restarts, under_torchrun
 from relfrog.cluster.workers import Workers, hired
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
+from relfrog.datasets.checks.refusal import refuse_errors
+from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.table_rules import check_split_times
 from relfrog.errors import ClusterError, RelFrogWarning, RunError, TaskError, UsageError
@@ -213,6 +215,7 @@ def _start(
         raise TaskError(f"task {task}: no training labels ({error}).") from None
     if not count:
         raise TaskError(f"task {task}: no training labels. See relfrog check {dataset} {task}")
+    refuse_errors(open_dataset(dataset), task)
     config = resolve(count, size=size, preset=preset, settings=given, kind=opened.kind)
     if config.roles == "fixed" and gates is None:
         raise UsageError("roles are fixed by a file of gates: --roles FILE.")

@@ -335,9 +335,10 @@ class ShardedTrainer(Trainer):
 
     # Validation and time.
 
-    def validate(self, network: Network) -> dict[str, float]:
-        """Validation metrics, which the first worker computes."""
-        return self.collective.share(super().validate(network))
+    def validate(self, network: Network) -> tuple[NDArray[Any], dict[str, float]]:
+        """Predictions of all workers for validation, and metrics, which the first one computes."""
+        predicted, scores = super().validate(network)
+        return predicted, self.collective.share(scores)
 
     def predict(self, network: Network, loader: Loader) -> NDArray[Any]:
         """Predictions for the seeds of a loader: each worker makes those of some batches."""
