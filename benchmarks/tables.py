@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from cluster_tables import billions, cluster
 from question_tables import relbench_questions
 from relfrog.config import Config
 from scale_tables import paper_scale, scale
@@ -26,6 +27,7 @@ REFERENCES = EXPERIMENTS / "references.json"
 PAGES = (
     ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "benchmarks.md",
     ROOT / "docs" / "when-roles-matter.md", ROOT / "docs" / "ask.md",
+    ROOT / "docs" / "scale.md",
 )  # fmt: skip
 MARKS = re.compile(r"<!-- (\S+): made by benchmarks/tables\.py -->.*?<!-- /\1 -->", re.S)
 #: Models of the full table on rel-f1, and what they are called there.
@@ -499,6 +501,7 @@ MAKERS = {
     "training": training, "whole-runs": defaults, "databases": databases, "scale": scale,
     "paper-scale": paper_scale, "everyone": everyone, "certify": certify, "first-step": first_step,
     "when-roles-matter": when_roles_matter, "relbench-questions": relbench_questions,
+    "cluster": cluster, "billions": billions,
 }  # fmt: skip
 
 
