@@ -106,6 +106,8 @@ class Config:
         epochs: maximum number of epochs.
         patience: epochs without a better validation metric before training stops.
         steps_per_epoch: maximum number of steps before validation; 0 for all seeds.
+        val_seeds: the most seeds that validation after an epoch looks at, drawn at random, the
+            same every time; 0 for all. Scores of the finished run are of all seeds.
         lr: learning rate.
         optimizer: "adamw", or "adam", in which weight decay is part of the gradient (L2).
         schedule: learning-rate schedule: "constant" or "cosine".
@@ -199,6 +201,7 @@ class Config:
     epochs: int = 12
     patience: int = 5
     steps_per_epoch: int = 0
+    val_seeds: int = 0
     lr: float = 0.001
     optimizer: str = "adamw"
     schedule: str = "constant"
@@ -329,12 +332,15 @@ def default_settings(seeds: int, size: str = "medium", kind: str = "") -> dict[s
     steps = min(-(-seeds // batch) or 1, longest)
     chosen = {
         "model": "auto", "channels": SIZES[size], "batch_size": batch, "steps_per_epoch": longest,
+        # Choosing an epoch must not cost more than training it.
+        "val_seeds": 20_000,
         "epochs": min(max(Config.epochs, -(-FEWEST_STEPS // steps)), 100),
         "patience": min(max(Config.patience, -(-PATIENT_STEPS // steps)), 25),
     }  # fmt: skip
     if kind and TASK_KINDS[kind].ranks:
         # A seed has a subgraph of its own, which should hold many targets: two hops, but wide.
-        own = {"batch_size": min(batch, 256), "sharing": "separate", "neighbors": 64, "hops": 2}
+        own = {"batch_size": min(batch, 256), "sharing": "separate", "neighbors": 64, "hops": 2,
+               "val_seeds": 10_000}  # fmt: skip
         # The smaller weight of L_pair was chosen on tasks with one label per entity.
         return chosen | own | {"gamma": 0.1}
     return chosen

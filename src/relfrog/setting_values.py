@@ -48,6 +48,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "fd_tau": (1e-6, 1e6), "staleness": (0, 1e6), "density": (1, 100), "text_channels": (1, 4096),
     "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
     "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
+    "val_seeds": (0, 1 << 30),
     "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
     "interval": (0, 0.99), "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024),
     "quantile": (0.01, 0.99),

@@ -8,6 +8,7 @@ import time
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -17,8 +18,10 @@ from relbench.base import Database, Table
 
 from oracles.plain_sql import plain_sql
 from relfrog import open_dataset
+from relfrog.datasets import label_sql
 from relfrog.datasets.label_sql import run_sql
 from relfrog.errors import TaskError
+from relfrog.store.file_table import FileTable
 
 TIMES = [pd.Timestamp("2020-05-01"), pd.Timestamp("2020-06-01 12:34:56.789012345")]
 DAY = pd.Timedelta("1 day")
@@ -117,7 +120,6 @@ def test_no_sql_passes_its_limits(
 
 
 def test_a_full_disk_is_said(bare_shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from relfrog.datasets import label_sql
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -126,3 +128,30 @@ def test_a_full_disk_is_said(bare_shop: Path, monkeypatch: pytest.MonkeyPatch) -
     db = open_dataset(bare_shop).get_db()
     with pytest.raises(TaskError, match=r"No space left on device.*TMPDIR"):
         run_sql("SELECT 1 FROM people", db, TIMES, timedelta(days=1))
+
+
+def test_a_table_in_a_file_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"id": [0, 1], "x": [1.0, 2.0]}).to_parquet(path, index=False)
+    written, write = [], label_sql._write
+
+    def counted(file: Path, frame: Any) -> None:
+        written.append(type(frame).__name__)
+        write(file, frame)
+
+    monkeypatch.setattr(label_sql, "_write", counted)
+
+    def total() -> float:
+        db = Database({"t": FileTable(path, {}, "id", None)})
+        return float(run_sql("SELECT sum(x) AS s FROM t", db, TIMES, DAY)["s"].iloc[0])
+
+    assert [total(), total()] == [3.0, 3.0]
+    assert written.count("FileTable") == 1
+    pd.DataFrame({"id": [0, 1], "x": [1.0, 5.0]}).to_parquet(path, index=False)
+    os.utime(path, ns=(0, 0))
+    assert total() == 6.0
+    assert written.count("FileTable") == 2
+    monkeypatch.setattr(label_sql, "_KEPT", 0)
+    pd.DataFrame({"id": [0], "x": [7.0]}).to_parquet(path, index=False)
+    assert total() == 7.0
+    assert len(list(label_sql._kept().iterdir())) <= 1

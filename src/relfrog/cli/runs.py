@@ -150,13 +150,17 @@ def _show_certificate(run: CertifyingRun, path: Path) -> None:
     click.echo(f"{run.certificate.sentence}; {path}", err=True)
 
 
+#: Predictions that are printed where no file is given.
+_SHOWN = 20
+
+
 @click.command(
     "predict", cls=Command,
     example="relfrog predict runs/churn --at 2020-12-01 --out churn.csv",
 )  # fmt: skip
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--out", required=True, metavar="FILE",
-              help="A .parquet or .csv file, or a database URL with --table.")  # fmt: skip
+@click.option("--out", metavar="FILE", help="A .parquet or .csv file, or a database URL with "
+              "--table.  [default: some are printed]")  # fmt: skip
 @click.option(
     "--at", metavar="TIME", help="Prediction time.  [default: the newest in the database]"
 )
@@ -183,8 +187,8 @@ def _show_certificate(run: CertifyingRun, path: Path) -> None:
 @_CERTIFY_TIMES
 @click.option("--overwrite", is_flag=True, help="Replace an existing file or table.")
 def predict_command(
-    run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
-    certify: bool, certify_times: int | None, overwrite: bool, everyone: bool,
+    run: Path, out: str | None, at: str | None, entities: Path | None, table: str | None,
+    device: str, certify: bool, certify_times: int | None, overwrite: bool, everyone: bool,
     suppose: tuple[str, ...], **ranking: Any,
 ) -> None:  # fmt: skip
     """Predict for any time, with the source's own keys.
@@ -196,22 +200,33 @@ def predict_command(
     from relfrog.io.output import check_output, write_frame
     from relfrog.runs.run import load_run
 
-    check_output(out, table, overwrite)
+    if out is not None:
+        check_output(out, table, overwrite)
+    elif certify or table is not None:
+        raise UsageError(f"{'--certify' if certify else '--table'} needs a file: --out FILE")
     if suppose:
         if certify:
             raise UsageError("--certify is about what is known, --set about what is not.")
         ranking["suppose"] = _suppositions(suppose)
     opened = _certifying(load_run(run, device=device), certify, certify_times)
-    frame = opened.predict(at, entities, everyone=everyone, stamped=True, **ranking)
-    where = write_frame(frame, out, table=table, overwrite=overwrite)
-    click.echo(f"{len(frame):,} predictions written to {where}", err=True)
+    frame = opened.predict(at, entities, everyone=everyone, stamped=out is not None, **ranking)
+    if out is None:
+        from relfrog.cli.question_summaries import frame_table, shown_rows
+
+        shown = shown_rows(frame, _SHOWN, ranked=entities is None)
+        click.echo(frame_table(shown))
+        if len(shown) < len(frame):
+            click.echo(f"{len(shown)} of {len(frame):,} predictions. All: --out FILE", err=True)
+    else:
+        where = write_frame(frame, out, table=table, overwrite=overwrite)
+        click.echo(f"{len(frame):,} predictions written to {where}", err=True)
     if entities is None and not everyone:
         from relfrog.cli.run_summaries import population_words
 
         asked = opened.population(at)
         if asked.others or asked.rule != "sql":
             click.echo(population_words(asked), err=True)
-    if certify:
+    if certify and out is not None:
         from relfrog.analysis.certificate import save_beside
 
         _show_certificate(opened, save_beside(opened.certificate, out, table, opened.folder))

@@ -21,12 +21,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
 from relfrog.errors import RelFrogError, RunError, UsageError
 from relfrog.models.run_folder import is_run
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
 
-__all__ = ["is_complete", "run_job", "run_jobs"]
+__all__ = ["DifferencesFile", "is_complete", "run_job", "run_jobs"]
 
 #: Modules to preload: they take seconds to import and start no threads.
 PRELOAD = ["relfrog.runs.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
@@ -198,6 +200,22 @@ def _train(job: dict[str, Any]) -> None:
             # The unfinished run is damaged or from an older version: start again.
             pass
     train(job["dataset"], job["task"], folder, overwrite=True, **options)
+
+
+class DifferencesFile(msgspec.Struct):
+    """What is kept of `relfrog.analysis.fd_space` for a run; null where a number is not defined."""
+
+    points: list[tuple[float, float]]
+    key: list[str]
+    matched: list[bool]
+    separation: dict[str, float | None]
+    scored: dict[str, float | None]
+    silhouette: float | None
+    explained: float | None
+
+    def __post_init__(self) -> None:
+        if not len(self.points) == len(self.key) == len(self.matched):
+            raise ValueError("points of different lengths")
 
 
 def _look_into(job: dict[str, Any]) -> None:

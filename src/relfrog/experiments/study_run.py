@@ -20,6 +20,7 @@ from relfrog._version import __version__
 from relfrog.config import Config, parse_settings, resolve
 from relfrog.errors import RunError, UsageError, unknown
 from relfrog.experiments.grid import Cell, GridRunner, cell_for, result_entries
+from relfrog.experiments.pool import DifferencesFile
 from relfrog.experiments.render import render, role_shares
 from relfrog.experiments.studies import Study, Variant, find_study
 from relfrog.experiments.study_datasets import StudyDataset, find_datasets
@@ -276,7 +277,7 @@ class _StudyResults:
         return {"shares": role_shares(roles, cell.dataset.tables)}
 
     def _differences(self, cell: Cell, points: bool) -> dict[str, Any]:
-        found: dict[str, Any] = read_json(self.differences_file(cell), dict[str, Any])
+        found: dict[str, Any] = read_json(self.differences_file(cell), DifferencesFile)
         left_out = () if points else ("points", "key", "matched")
         return {name: value for name, value in found.items() if name not in left_out}
 

@@ -5,6 +5,7 @@ Random search over a given number of trials, each scored by backtests; the best 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -32,6 +33,7 @@ from relfrog.models.tree_search import FIRST, PROBE, SURE, FoldData, TreeSearch,
 from relfrog.setting_values import RANGES
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
+from relfrog.support.text import text_digest
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
@@ -317,6 +319,11 @@ class BoostedTrees(Model):
             raise RunError(f"{folder}: {error}") from None
         read = read_boosters(folder, files, width)
         self.models = [[read[_file(n, part)] for part in range(parts)] for n in range(models)]
+
+    def content(self) -> str | None:
+        """A hash of the trees and of what their features are."""
+        trees = [model.model_to_string() for models in self.models for model in models]
+        return text_digest(json.dumps(self.maker.to_json(), default=str), *trees)
 
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None

@@ -32,6 +32,7 @@ from relfrog.models.run_forms import (
 from relfrog.reporting.schema_drawing import Schema
 from relfrog.runs.run import Run
 from relfrog.support.forms import read_json
+from relfrog.support.lists import are_in
 from relfrog.training.seeds import Seeds
 
 __all__ = [
@@ -219,7 +220,7 @@ def shown_lists(
         The seeds of the lists, and the precision of every list. Shape [seeds].
     """
     lists = predicted[:, :, 0].astype(np.int64)
-    hits = np.array([np.isin(row, some).mean() for row, some in zip(lists, truth, strict=True)])
+    hits = are_in(lists, truth).mean(1)
     order = np.argsort(-hits, kind="stable")
     return order[np.unique(np.linspace(0, len(order) - 1, LISTS).astype(int))].tolist(), hits
 

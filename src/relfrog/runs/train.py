@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
+from relfrog.datasets.checks.refusal import refuse_errors
+from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.table_rules import check_split_times
 from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
@@ -133,6 +135,7 @@ def train(
         raise TaskError(f"task {task}: no training labels ({error}).") from None
     if not count:
         raise TaskError(f"task {task}: no training labels. See relfrog check {dataset} {task}")
+    refuse_errors(open_dataset(dataset), task)
     config = resolve(count, size=size, preset=preset, settings=given, kind=opened.kind)
     if config.roles == "fixed" and gates is None:
         raise UsageError("roles are fixed by a file of gates: --roles FILE.")

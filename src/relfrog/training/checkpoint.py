@@ -12,7 +12,7 @@ import json
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import torch
@@ -24,6 +24,7 @@ from relfrog.training.weights import named_part
 
 __all__ = ["TrainerState", "clear", "load", "save"]
 
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 LAST, BEFORE = "checkpoint.safetensors", "checkpoint-before.safetensors"
 
 
@@ -43,15 +44,17 @@ class TrainerState:
         micro_batches: into how many a batch is split, because it did not fit into memory.
     """
 
-    epoch: int = 0
-    step: int = 0
-    steps: int = 0
+    epoch: _Count = 0
+    step: _Count = 0
+    steps: _Count = 0
     best: float | None = None
-    best_epoch: int = -1
-    waited: int = 0
-    sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0, 0.0])
+    best_epoch: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 31)] = -1
+    waited: _Count = 0
+    sums: Annotated[list[float], msgspec.Meta(min_length=4, max_length=4)] = field(
+        default_factory=lambda: [0.0, 0.0, 0.0, 0.0]
+    )
     seconds: float = 0.0
-    micro_batches: int = 1
+    micro_batches: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)] = 1
 
 
 def save(trainer: Any) -> None:

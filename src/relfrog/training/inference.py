@@ -6,14 +6,42 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
 from relfrog.graph.loader import Loader
+from relfrog.graph.popularity import ListRequest
 from relfrog.nn.network import Network
 from relfrog.support.memory import is_out_of_memory
+from relfrog.training.prepared import Prepared
+from relfrog.training.seeds import Seeds
 
-__all__ = ["predict_seeds"]
+__all__ = ["predict_seeds", "predict_sorted"]
+
+
+def predict_sorted(
+    network: Network,
+    prepared: Prepared,
+    seeds: Seeds,
+    features: Mapping[str, Any],
+    device: torch.device,
+    *,
+    cutoff: pd.Timestamp | None = None,
+    request: ListRequest | None = None,
+) -> NDArray[Any]:
+    """Predict for seeds in batches: the same, whatever order they are asked in.
+
+    In another batch, sums round otherwise; so seeds are sorted first.
+    """
+    order = np.lexsort((seeds.rows, seeds.times.to_numpy()))
+    found = predict_seeds(
+        network, prepared.loader(seeds.take(order), cutoff=cutoff), features, device,
+        None if request is None else request.take(order),
+    )  # fmt: skip
+    answers = np.empty_like(found)
+    answers[order] = found
+    return answers
 
 
 def predict_seeds(

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from relfrog.datasets.metrics import compute_metrics
@@ -29,7 +30,7 @@ from relfrog.support.files import append_line
 from relfrog.training import checkpoint
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, EpochRecord
-from relfrog.training.inference import predict_seeds
+from relfrog.training.inference import predict_sorted
 from relfrog.training.micro_batches import micro_batches, within_memory
 from relfrog.training.nonfinite import blame
 from relfrog.training.prepared import Prepared
@@ -76,7 +77,9 @@ class Trainer:
         self.checkpoint_seconds = checkpoint_seconds
         config, task = self.config, prepared.task
         assert prepared.train_seeds is not None
-        self.train_seeds, self.val_seeds = prepared.train_seeds, prepared.seeds("val")
+        self.train_seeds = prepared.train_seeds
+        everyone = prepared.seeds("val")
+        self.val_seeds = everyone.sample(config.val_seeds) if config.val_seeds else everyone
         self.labels = labels or prepared.describe_labels(self.train_seeds)
         torch.manual_seed(config.seed)
         self.network = prepared.network(self.labels, roles).to(self.device)
@@ -101,9 +104,15 @@ class Trainer:
             else None
         )
         self.average = WeightAverage(self.network, config.average) if config.average else None
-        #: How long the last validation took, and test seeds per validation seed.
+        self.val_cutoff = prepared.cutoff("val", config.regime)
+        #: What the weights that are kept predict for validation seeds, unless they were trained
+        #: before this trainer resumed.
+        self.validated: NDArray[Any] | None = None
+        #: How long the last validation took, and how many times as long all scores will take: both
+        #: regimes of validation and test.
         self.validation_seconds = 0.0
-        self.test_share = len(prepared.seeds("test")) / max(len(self.val_seeds), 1)
+        scored = 2 * (len(everyone) + len(prepared.seeds("test")))
+        self.scores_share = scored / max(len(self.val_seeds), 1)
         self.features = {name: f.to(self.device) for name, f in prepared.features.items()}
         assert self.train_seeds.labels is not None
         self.targets = self.network.head.targets(self.train_seeds.labels).to(self.device)
@@ -303,11 +312,12 @@ class Trainer:
         if self.dependencies is not None and self.config.fd_every == "epoch":
             self.fit_regulariser_epoch()
         network = self.network if self.average is None else self.average.network
-        scores = self.validate(network) if self.last is None else {}
+        predicted, scores = self.validate(network) if self.last is None else (None, {})
         score = scores.get(self.kind.metric)
         improved = score is None or self.kind.better(score, self.at.best)
         if improved:
             self.at.best, self.at.best_epoch, self.at.waited = score, self.at.epoch, 0
+            self.validated = predicted
             save_weights(self.folder, network, self.dependencies)
         else:
             self.at.waited += 1
@@ -324,16 +334,17 @@ class Trainer:
         for callback in self.callbacks:
             callback.on_epoch(self, record)
 
-    def validate(self, network: Network) -> dict[str, float]:
-        """Validation metrics of a network, in the regime that selects."""
+    def validate(self, network: Network) -> tuple[NDArray[Any], dict[str, float]]:
+        """Predictions of a network for validation, and metrics, in the regime that selects."""
         started = time.monotonic()
-        seeds, regime = self.val_seeds, self.config.regime
-        loader = self.prepared.loader(seeds, cutoff=self.prepared.cutoff("val", regime))
-        predicted = predict_seeds(network, loader, self.features, self.device)
+        seeds = self.val_seeds
+        predicted = predict_sorted(
+            network, self.prepared, seeds, self.features, self.device, cutoff=self.val_cutoff
+        )
         self.validation_seconds = time.monotonic() - started
         assert seeds.labels is not None
         truth = network.head.truth(self.labels, seeds.labels)
-        return compute_metrics(
+        return predicted, compute_metrics(
             self.kind.name, truth, predicted, self.labels.get("std"),
             quantile=self.labels.get("quantile"),
         )  # fmt: skip
@@ -342,8 +353,8 @@ class Trainer:
         """Whether what is left of the budget is needed for validation and the final scores."""
         if self.last is not None:
             return False
-        # This epoch's validation, then both regimes of validation and test.
-        return self.budget.over_in(self.validation_seconds * (3 + 2 * self.test_share))
+        # This epoch's validation, then all scores.
+        return self.budget.over_in(self.validation_seconds * (1 + self.scores_share))
 
     # Interruption and resumption.
 

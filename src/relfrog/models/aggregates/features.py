@@ -27,6 +27,7 @@ from relfrog.models.aggregates.saved_features import SavedFeatures
 from relfrog.models.aggregates.streams import Anchor, FeaturePlan, Stream
 from relfrog.models.past_labels import label_rows
 from relfrog.store.file_table import read_column
+from relfrog.store.overlay import OverlayTable
 from relfrog.support.times import MISSING, PER_SECOND
 from relfrog.training.prepared import Prepared
 
@@ -290,6 +291,9 @@ class FeatureMaker:
         if encoded.kind == "label":
             return self._outputs[:, encoded.part] - encoded.center
         table = self.prepared.db.table_dict[encoded.table]
+        if isinstance(table, OverlayTable):
+            old = encoded.encode(read_cells(table.base, encoded.column))
+            return table.patched(old, encoded.encode(table.changes.column(encoded.column)))
         return encoded.encode(read_cells(table, encoded.column))
 
     # Parts of the features.

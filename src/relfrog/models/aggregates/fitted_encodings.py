@@ -41,10 +41,11 @@ def fit_encodings(prepared: Prepared, history: str, outputs: int) -> Fitted:
         (folder / "cells.json").write_text(text, encoding="utf-8")
 
     def load(folder: Path) -> Fitted:
+        # Not by a form: a centre may be NaN, which JSON proper does not have.
         found = json.loads((folder / "cells.json").read_text(encoding="utf-8"))
         cells = found["cells"].items()
         read = {t: [EncodedColumn.from_json(entry) for entry in some] for t, some in cells}
-        return found["sizes"], read
+        return {str(name): int(size) for name, size in found["sizes"].items()}, read
 
     about = {"outputs": outputs, "history": history}
     return parts.made("cells", about, prepared.opened.db, build, load)
