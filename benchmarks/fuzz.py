@@ -13,7 +13,8 @@ hypothesis (`tests/oracles/dirty_journeys.py`); the same seed and number give th
     python benchmarks/fuzz.py --formats 20000 --out benchmarks/fuzz.json
 
 reads so many changed files of every format (`benchmarks/fuzz_formats.py`), in processes of their
-own, so that a crash or a hang is noticed, and looks for files that should not be there.
+own, so that a crash or a hang is noticed, and looks for files that should not be there. Most of the
+time goes into writing files: ``TMPDIR=/dev/shm`` helps.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from typing import Any
 import yaml
 
 import relfrog
-from fuzz_formats import FORMATS, OWNED, make_formats, mangled, mutated
+from fuzz_changes import OWNED, mangled, mutated
+from fuzz_formats import FORMATS, make_formats
 from relfrog.config import Config, parse_settings, read_preset
 from relfrog.importing import plan_import
 from relfrog.testing import random_database
@@ -201,19 +203,31 @@ def read_files(names: list[str], first: int, count: int, folder: str) -> None:
                 where = f"{Path(at.filename).name}:{at.lineno}"
                 defects.append(f"{name} {number}: {type(error).__name__}: {error} at {where}"[:300])
             slowest = max(slowest, time.monotonic() - began)
+        formats[name].put_back()
         if any(Path(folder).rglob(OWNED)):
             defects.append(f"{name}: a file was made")
         content = {**found, "slowest_seconds": round(slowest, 2), "defects": defects}
-        Path(folder, f"{name}.result").write_text(json.dumps(content))
+        made = Path(folder, f"{name}.partial")
+        made.write_text(json.dumps(content))
+        made.rename(made.with_suffix(".result"))
 
 
 STORED = Path(__file__).parents[1] / "tests" / "stored" / "format-1" / "run"
 
 
-def try_formats(count: int, first: int, names: list[str], minutes: float) -> dict[str, Any]:
+def try_formats(
+    count: int, first: int, names: list[str], minutes: float, keep: Callable[[str, Any], None]
+) -> dict[str, Any]:
     """Read changed files of every format: how many were refused, and what went wrong.
 
     A process that crashes or hangs is a defect of the format it was reading; the others go on.
+
+    Args:
+        count: Files of each format.
+        first: The number of the first.
+        names: The formats.
+        minutes: At most.
+        keep: Called with each format that is done and what came of it.
     """
     import multiprocessing
 
@@ -222,25 +236,27 @@ def try_formats(count: int, first: int, names: list[str], minutes: float) -> dic
     end = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as folder:
         waiting = list(names)
+
+        def found(name: str, content: dict[str, Any]) -> None:
+            result[name] = content
+            waiting.remove(name)
+            keep(name, content)
+
         while waiting and time.monotonic() < end:
             process = spawn.Process(target=read_files, args=(waiting, first, count, folder))
             process.start()
-            process.join(max(1.0, end - time.monotonic()))
+            while process.is_alive() and time.monotonic() < end:
+                process.join(5.0)
+                for name in [n for n in waiting if Path(folder, f"{n}.result").exists()]:
+                    found(name, json.loads(Path(folder, f"{name}.result").read_text()))
             hangs = process.is_alive()
             if hangs:
                 process.kill()
                 process.join()
-            for name in list(waiting):
-                file = Path(folder, f"{name}.result")
-                if file.exists():
-                    result[name] = json.loads(file.read_text())
-                    waiting.remove(name)
-            if waiting and not hangs:
-                result[waiting[0]] = {"defects": [f"{waiting[0]}: ended by {process.exitcode}"]}
-                waiting.pop(0)
-    for name in waiting:
-        result[name] = {"defects": [], "not_reached": True}
-    return result
+            elif waiting:
+                name = waiting[0]
+                found(name, {"defects": [f"{name}: ended by {process.exitcode}"]})
+    return result | {name: {"defects": [], "not_reached": True} for name in waiting}
 
 
 def try_journeys(count: int, seed: int, minutes: float) -> dict[str, Any]:
@@ -311,15 +327,17 @@ def main() -> None:
 
     if options.formats:
         names = options.format or list(FORMATS)
-        found = try_formats(options.formats, options.first, names, options.minutes)
-        print(json.dumps(found, indent=1, ensure_ascii=False))
-        if options.out:
-            before = json.loads(options.out.read_text()) if options.out.exists() else {}
-            command = " ".join(["python", *sys.argv])
-            entries = {name: {"command": command, **one} for name, one in found.items()}
-            formats = {**before.get("formats", {}), **entries}
-            text = json.dumps({**before, "formats": formats}, indent=1, ensure_ascii=False)
-            options.out.write_text(text + "\n", encoding="utf-8")
+        command = " ".join(["python", *sys.argv])
+
+        def keep(name: str, found: dict[str, Any]) -> None:
+            print(name, found, flush=True)
+            if options.out:
+                before = json.loads(options.out.read_text()) if options.out.exists() else {}
+                formats = {**before.get("formats", {}), name: {"command": command, **found}}
+                text = json.dumps({**before, "formats": formats}, indent=1, ensure_ascii=False)
+                options.out.write_text(text + "\n", encoding="utf-8")
+
+        found = try_formats(options.formats, options.first, names, options.minutes, keep)
         sys.exit(any(one["defects"] for one in found.values()))
     if options.journeys:
         result = try_journeys(options.journeys, options.seed, options.minutes)

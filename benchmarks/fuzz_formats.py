@@ -12,18 +12,16 @@ import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
 import relfrog
+from fuzz_changes import as_booster, as_json, as_lines, as_parquet, as_safetensors, as_yaml
+from fuzz_given import given_formats
 from relfrog.config import Config
 from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.tasks import load_task
@@ -34,63 +32,12 @@ from relfrog.models.auto import read_blend
 from relfrog.models.booster_file import checked_model, load_lightgbm
 from relfrog.models.postprocessing.bundle import load_postprocessing
 from relfrog.models.run_folder import read_run
-from relfrog.models.run_forms import Constant, DatabaseFile, TreesFile
+from relfrog.models.run_forms import BacktestsFile, Constant, DatabaseFile, TreesFile
 from relfrog.runs.run import Run
 from relfrog.support.files import load_tensors
 from relfrog.support.forms import read_json
 
-__all__ = ["FORMATS", "Format", "make_formats", "mangled", "mutated", "odd"]
-
-OWNED = "relfrog-was-here"
-
-
-def odd(rng: random.Random) -> Any:
-    """A value that nobody expects."""
-    return rng.choice([
-        None, "", "x", -1, 0, 1, 2**63, 1e308, float("nan"), float("inf"), [], {}, [1], {"a": 1},
-        True, "9999-99-99", "NaT", "nan", "../x", "/etc/passwd", 10**30, "\x00", "1 ns", "-1 days",
-        "2020-01-01T00:00:00+05:00", "null", "🐸", [[]], "x" * 300, '"; DROP TABLE x; --',
-        f"(SELECT 1); COPY (SELECT 1) TO '{OWNED}'; --", f"@pd.io.common.os.mkdir('{OWNED}')",
-        f"!!python/object/apply:os.mkdir ['{OWNED}']", {"a": {"a": {"a": {}}}}, -0.0, 5e-324,
-    ])  # fmt: skip
-
-
-def mutated(rng: random.Random, value: Any) -> Any:
-    """The same tree with one branch replaced, removed or added."""
-    if isinstance(value, dict) and value and rng.random() < 0.9:
-        key, copy, action = rng.choice(list(value)), dict(value), rng.random()
-        if action < 0.15:
-            del copy[key]
-        elif action < 0.25:
-            copy[str(odd(rng))] = odd(rng)
-        elif action < 0.3:
-            copy[str(odd(rng))] = copy.pop(key)
-        else:
-            copy[key] = mutated(rng, value[key])
-        return copy
-    if isinstance(value, list) and value and rng.random() < 0.8:
-        place = rng.randrange(len(value))
-        if rng.random() < 0.1:
-            return [*value[:place], *value[place + 1 :]]
-        if rng.random() < 0.1:
-            return [*value, value[place]]
-        return [*value[:place], mutated(rng, value[place]), *value[place + 1 :]]
-    if isinstance(value, int | float) and rng.random() < 0.5:
-        return rng.choice([-value, value + 1, value * 1e9, float(value), str(value), value - 1])
-    return odd(rng)
-
-
-def mangled(rng: random.Random, content: bytes) -> bytes:
-    """A file with some wrong bytes."""
-    at = rng.randrange(max(len(content), 1))
-    return rng.choice([
-        lambda: content[:at], lambda: content + content, lambda: b"",
-        lambda: content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :],
-        lambda: content[:at] + rng.randbytes(8) + content[at:],
-        lambda: content.replace(b":", b"", 1), lambda: content.replace(b"0", b"-1"),
-        lambda: b"[" * 500, lambda: content.replace(b"\n", b"\n "),
-        lambda: b'{"a":' * 100_000 if rng.random() < 0.02 else b"{",
-    ])()  # fmt: skip
+__all__ = ["FORMATS", "Format", "make_formats", "tiny_dataset"]
 
 
 @dataclass
@@ -103,143 +50,24 @@ class Format:
     sample: bytes = b""
 
     def __post_init__(self) -> None:
-        self.sample = self.path.read_bytes()
         self.read()  # the sample itself is sound
+        self.sample = self.path.read_bytes()
 
     def try_case(self, rng: random.Random) -> None:
-        """Read a changed file; the sample is put back."""
-        try:
-            self.path.write_bytes(self.change(rng, self.sample))
-            self.read()
-        finally:
-            self.path.write_bytes(self.sample)
+        """Read a changed file, which stays."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)  # damaged parts are removed
+        self.path.write_bytes(self.change(rng, self.sample))
+        self.read()
+
+    def put_back(self) -> None:
+        """Write the sample again."""
+        self.path.write_bytes(self.sample)
 
 
-def as_json(rng: random.Random, content: bytes) -> bytes:
-    if rng.random() < 0.2:
-        return mangled(rng, content)
-    tree = json.loads(content)
-    for _ in range(rng.choice([1, 1, 1, 2, 5])):
-        tree = mutated(rng, tree)
-    return json.dumps(tree).encode()
-
-
-def as_lines(rng: random.Random, content: bytes) -> bytes:
-    lines = content.splitlines(keepends=True)
-    at = rng.randrange(len(lines))
-    return b"".join([*lines[:at], as_json(rng, lines[at]), *lines[at + 1 :]])
-
-
-def as_yaml(rng: random.Random, content: bytes) -> bytes:
-    if rng.random() < 0.2:
-        return mangled(rng, content)
-    tree = yaml.load(content, yaml.CSafeLoader)
-    for _ in range(rng.choice([1, 1, 1, 2, 5])):
-        tree = mutated(rng, tree)
-    return yaml.dump(tree, Dumper=yaml.CSafeDumper, allow_unicode=True).encode()
-
-
-def as_safetensors(rng: random.Random, content: bytes) -> bytes:
-    """Another header: names, types, shapes and places of tensors."""
-    if rng.random() < 0.3:
-        return mangled(rng, content)
-    size = int.from_bytes(content[:8], "little")
-    header = json.dumps(mutated(rng, json.loads(content[8 : 8 + size]))).encode()
-    told = rng.choice([len(header)] * 8 + [0, 1 << 62, len(header) + 1])
-    return told.to_bytes(8, "little") + header + content[8 + size :]
-
-
-def as_booster(rng: random.Random, content: bytes) -> bytes:
-    """Other numbers, lines and sizes in LightGBM's text."""
-    lines = content.decode().split("\n")
-    for _ in range(rng.choice([1, 1, 2, 4])):
-        at = rng.randrange(min(len(lines), 60))
-        name, mark, value = lines[at].partition("=")
-        action = rng.random()
-        if action < 0.1:
-            del lines[at]
-        elif action < 0.2:
-            lines.insert(at, rng.choice(lines))
-        elif mark and value:
-            words = value.split(" ")
-            place = rng.randrange(len(words))
-            words[place] = rng.choice([
-                "-1", "0", "1", "7", "99999", "-99999", "nan", "inf", "1e400", "", "x", "0x10",
-                str(2**31), str(2**63), words[place] + "0", "-" + words[place], "1 2", "[0:1]",
-            ])  # fmt: skip
-            lines[at] = f"{name}={' '.join(words)}"
-        else:
-            lines[at] = str(odd(rng))
-    text = "\n".join(lines)
-    if rng.random() < 0.7:  # who is malicious keeps the sizes right
-        head, _, rest = text.partition("\n\n")
-        trees = rest.split("end of trees")[0]
-        parts = ["Tree=" + part for part in trees.split("Tree=")[1:]]
-        sizes = " ".join(str(len(part)) for part in parts)
-        head = "\n".join(
-            f"tree_sizes={sizes}" if line.startswith("tree_sizes") else line
-            for line in head.split("\n")
-        )
-        text = f"{head}\n\n{rest}"
-    return text.encode(errors="replace")
-
-
-def _column(rng: random.Random, values: pa.ChunkedArray) -> pa.Array:
-    """A column of another type or with other values."""
-    count = len(values)
-    start = date(2020, 1, 1)
-    return rng.choice([
-        lambda: pa.array([str(v) for v in values.to_pylist()]),
-        lambda: pa.array([None] * count, rng.choice([pa.int64(), pa.null(), pa.timestamp("us")])),
-        lambda: pa.array(rng.choices([0.5, -1.0, 1e300, float("nan"), 3.0, None], k=count)),
-        lambda: pa.array(rng.choices([0, 1, -1, 2**62, count], k=count)),
-        lambda: pa.array(rng.choices([True, False, None], k=count)),
-        lambda: pa.array(rng.choices([[1], [], None], k=count), pa.list_(pa.int8())),
-        lambda: pa.array(rng.choices([Decimal("1.5"), None], k=count), pa.decimal128(9, 2)),
-        lambda: pa.array([start + timedelta(rng.randrange(900)) for _ in range(count)]),
-        lambda: pa.array([rng.randrange(2**50) for _ in range(count)], pa.timestamp("us", "UTC")),
-        lambda: pa.array([rng.randrange(2**60) for _ in range(count)], pa.timestamp("ns")),
-        lambda: pa.array([rng.randrange(2**30) for _ in range(count)], pa.timestamp("s")),
-        lambda: pa.array([rng.randrange(2**30) for _ in range(count)], pa.duration("s")),
-        lambda: pa.array(rng.choices(["a", "b", None], k=count)).dictionary_encode(),
-        lambda: pa.array(rng.choices([{"a": 1}, None], k=count)),
-        lambda: pa.array([b"\xff"] * count),
-        lambda: values.take(pa.array(rng.sample(range(count), count), pa.int64())).combine_chunks(),
-    ])()  # fmt: skip
-
-
-def as_parquet(rng: random.Random, content: bytes) -> bytes:
-    """Columns of other types, names, order and number; rows in another order, or none."""
-    if rng.random() < 0.15:
-        return mangled(rng, content)
-    table = pq.read_table(pa.BufferReader(content))
-    for _ in range(rng.choice([1, 1, 2, 3])):
-        at, action = rng.randrange(table.num_columns), rng.random()
-        name = table.column_names[at]
-        if action < 0.6:
-            table = table.set_column(at, name, _column(rng, table.column(at)))
-        elif action < 0.7:
-            table = table.remove_column(at)
-        elif action < 0.8:
-            table = table.rename_columns(
-                [str(odd(rng)) if n == name else n for n in table.column_names]
-            )
-        elif action < 0.85:
-            table = table.append_column(rng.choice(table.column_names), table.column(at))
-        elif action < 0.9:
-            table = table.slice(0, rng.choice([0, 1]))
-        elif action < 0.95:
-            table = pa.concat_tables([table, table])
-        else:
-            table = table.replace_schema_metadata({"pandas": str(odd(rng))})
-        if not table.num_columns:
-            break
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    return bytes(sink.getvalue())
-
-
-LABELS = "SELECT t.timestamp, p.id, p.id % 2 AS y FROM timestamps t CROSS JOIN people p"
+#: Whether somebody orders within the horizon.
+LABELS = """SELECT t.timestamp, p.id, CAST(count(o.id) > 0 AS INTEGER) AS y
+    FROM timestamps t CROSS JOIN people p LEFT JOIN orders o ON o.who = p.id
+    AND o.at > t.timestamp AND o.at <= t.timestamp + INTERVAL '{timedelta}' GROUP BY 1, 2"""
 
 
 def tiny_dataset(folder: Path) -> Path:
@@ -266,8 +94,10 @@ def tiny_dataset(folder: Path) -> Path:
         "timedelta": "1 day", "num_eval_timestamps": 2, "sql": LABELS, "remove_columns": [],
     }  # fmt: skip
     (task / "manifest.yaml").write_text(yaml.safe_dump(about))
-    for split, day in (("train", "2020-01-03"), ("val", "2020-01-06"), ("test", "2020-01-09")):
-        frame = pd.DataFrame({"timestamp": pd.Timestamp(day), "id": range(4), "y": [0, 1, 0, 1]})
+    for split, days in (("train", range(1, 6)), ("val", (6, 7)), ("test", (9, 10))):
+        rows = [(pd.Timestamp(2020, 1, day), who, int(day % 4 == who < 3))
+                for day in days for who in range(4)]  # fmt: skip
+        frame = pd.DataFrame(rows, columns=["timestamp", "id", "y"])
         frame.to_parquet(task / f"{split}.parquet")
     columns = {c: {"source": [c], "role": "value"} for c in ("id", "who", "at", "x", "name")}
     record = {name: {"key": ["id"], "columns": columns} for name in ("people", "orders")}
@@ -281,10 +111,19 @@ def tiny_dataset(folder: Path) -> Path:
 #: All formats, the quickest first.
 FORMATS = (
     "roles.json", "metrics.json", "history.jsonl", "baselines.json", "blend.json",
-    "postprocessing.json", "baseline.json", "lightgbm.json", "database.json", "graph.json",
+    "postprocessing.json", "baseline.json", "lightgbm.json", "backtests.json", "database.json",
+    "graph.json",
     "columns.json", "columns.safetensors", "model.safetensors", "lightgbm.txt", "import.json",
     "run.json", "labels.parquet", "table.parquet", "task manifest.yaml", "dataset manifest.yaml",
     "mapping.yaml", "config.yaml",
+    # What users give, and what is kept between commands: `fuzz_given`.
+    "unseen.json", "certificate.json", "ranker.json", "gates.json", "results.json",
+    "differences.json", "facts.json", ".relfrog-written.json", "fingerprint.json", "trail.json",
+    "table.json", "predicted.npy", "part.json", "encoded.json", "codes.npy", "parents.npy",
+    "entities.csv", "given labels.csv", "given labels.csv.gz", "preset.yaml", "entities.parquet",
+    "given labels.parquet", "keys.parquet", "task labels.parquet", "kept mapping.yaml",
+    "checkpoint.safetensors", "shown.json", "shown.safetensors", "tune.journal", "source.csv",
+    "source.csv.gz", "source.parquet", "source.db", "source.duckdb",
 )  # fmt: skip
 
 
@@ -308,6 +147,12 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
         "postprocessing.json": {"thresholds": [0.5]},
         "baseline.json": {"constant": [0.5], "last": 3},
         "lightgbm.json": {"models": 1, "parts": 1, "files": {"a": "b"}, "features": {}},
+        "backtests.json": {
+            "metric": "mae", "cuts": ["2020-01-01"], "labels": [9], "first": [0.5],
+            "chosen": [0.4], "models": 3, "dropped": ["peers"],
+            "against_first": {"gain": 0.1, "sure": 0.9, "won": 1, "folds": 1},
+            "families": {"peers": {"gain": None, "sure": 0.4, "won": 0, "folds": 1}},
+        },
         "database.json": {
             "name": "d", "val_timestamp": "x", "test_timestamp": "y", "newest": None,
             "task": {"entity_table": "t", "label": "y", "horizon_seconds": 1.0},
@@ -371,6 +216,10 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
         "lightgbm.json": (
             run / "lightgbm.json", as_json, lambda: read_json(run / "lightgbm.json", TreesFile)
         ),
+        "backtests.json": (
+            run / "backtests.json", as_json,
+            lambda: read_json(run / "backtests.json", BacktestsFile),
+        ),
         "database.json": (
             run / "database.json", as_json, lambda: read_json(run / "database.json", DatabaseFile)
         ),
@@ -387,6 +236,7 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
         ),
         "table.parquet": (dataset / "db" / "orders.parquet", as_parquet, read_dataset),
         "labels.parquet": (task / "train.parquet", as_parquet, read_task),
+        **given_formats(folder, dataset, opened),
     }  # fmt: skip
     assert set(read) == set(FORMATS)
     return {name: Format(*read[name]) for name in names}

@@ -13,9 +13,12 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from cluster_tables import billions, cluster
 from database_tables import databases, losses, time_budget
+from question_tables import relbench_questions
 from relfrog.config import Config
 from scale_tables import paper_scale, scale
+from store_tables import certify, first_step
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -23,7 +26,8 @@ EXPERIMENTS = ROOT / "experiments"
 REFERENCES = EXPERIMENTS / "references.json"
 PAGES = (
     ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "benchmarks.md",
-    ROOT / "docs" / "when-roles-matter.md",
+    ROOT / "docs" / "when-roles-matter.md", ROOT / "docs" / "ask.md",
+    ROOT / "docs" / "scale.md",
 )  # fmt: skip
 MARKS = re.compile(r"<!-- (\S+): made by benchmarks/tables\.py -->.*?<!-- /\1 -->", re.S)
 #: Models of the full table on rel-f1, and what they are called there.
@@ -393,6 +397,15 @@ def everyone() -> str:
             f"{own['seconds']:.0f} s | {whole:,.0f} s | {whole / own['seconds']:.1f} | "
             f"{entry['prepared_mb']:,} MB | {own['peak_mb']:,} MB |"
         )
+    for entry in found["speed"]:
+        if "before" in entry:
+            old, own = entry["before"]["cpu_us_per_seed"], entry["layerwise"]["cpu_us_per_seed"]
+            lines += [
+                "",
+                f"Before there was this way, at commit {entry['before']['commit']}, a customer of "
+                f"the {entry['customers']:,} took {old:.0f} µs of the processor, {old / own:.1f} "
+                "times as long as layer by layer in the same run.",
+            ]
     lines += [
         "",
         "Test scores of trained runs (`python benchmarks/everyone.py --runs RUN ...`), trained in "
@@ -415,10 +428,11 @@ def everyone() -> str:
 #: Blocks that are not the tables of a single study.
 MAKERS = {
     "summary": summary, "rel-f1": formula_one, "importing": importing, "sampling": sampling,
-    "training": training, "whole-runs": defaults, "databases": databases, "losses": losses,
-    "time-budget": time_budget, "scale": scale,
-    "paper-scale": paper_scale, "everyone": everyone,
-    "when-roles-matter": when_roles_matter,
+    "training": training, "whole-runs": defaults, "databases": databases, "scale": scale,
+    "losses": losses, "time-budget": time_budget,
+    "paper-scale": paper_scale, "everyone": everyone, "certify": certify, "first-step": first_step,
+    "when-roles-matter": when_roles_matter, "relbench-questions": relbench_questions,
+    "cluster": cluster, "billions": billions,
 }  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def test_the_examples_run(
         "predict",
         "roles",
     ]
-    order += ["completion", "report", "explain", "submit", "experiment", "ask", "store"]
+    order += ["completion", "report", "explain", "submit", "audit", "experiment", "ask", "store"]
     assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
     monkeypatch.chdir(workplace)
     for name in order:

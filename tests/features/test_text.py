@@ -115,7 +115,9 @@ def fake_package(monkeypatch: pytest.MonkeyPatch, tmp_path) -> list:
     asked: list = []
 
     class SentenceTransformer:
-        def __init__(self, place: str) -> None:
+        def __init__(self, place: str, local_files_only: bool = False) -> None:
+            if local_files_only and place == "never/fetched":
+                raise OSError("it is not in the cache")
             if "bad" in place:
                 raise OSError(f"{place} is not a model\nand more")
             asked.append(place)
@@ -147,6 +149,37 @@ def test_language_models_see_each_text_once(fake_package: list) -> None:
     assert np.allclose(np.linalg.norm(rows[[0, 2]], axis=1), 2)
     again = restore_text_model(model.settings(), model.arrays())
     assert (again.embed(["aa", "b"]) == rows[[0, 2]]).all()
+
+
+def test_a_saved_model_is_never_fetched(fake_package: list) -> None:
+    text_model("sentence-transformers:never/fetched")
+    with pytest.raises(UsageError, match="not in the cache"):
+        restore_text_model({"model": "sentence-transformers:never/fetched", "channels": 4}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("modules.json", '[{"idx": 0, "type": "evil.Module"}]'),
+        ("config.json", '{"auto_map": {"AutoModel": "evil.Model"}}'),
+        ("evil.py", "raise SystemExit"),
+        ("pytorch_model.bin", "pickled"),
+    ],
+)
+def test_a_model_folder_with_code_is_refused(
+    name: str, content: str, fake_package: list, tmp_path
+) -> None:
+    """Loading it would run what a stranger wrote."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Pooling"}]')
+    (folder / name).write_text(content)
+    with pytest.raises(UsageError, match="would run code"):
+        restore_text_model({"model": f"sentence-transformers:{folder}", "channels": 4}, {})
+    assert fake_package == []
+    (folder / name).unlink()
+    text_model(f"sentence-transformers:{folder}")
+    assert fake_package[0] == str(folder)
 
 
 def test_models_that_packages_carry_are_found(fake_package: list, tmp_path) -> None:

@@ -24,19 +24,39 @@ import relbench
 import yaml
 
 import relfrog
-from fuzz_formats import OWNED, tiny_dataset
+from fuzz_changes import OWNED
+from fuzz_formats import LABELS, tiny_dataset
 from helpers import inside
 from relfrog import RelFrogError, load_run
+from relfrog.datasets.entities import read_entities
 from relfrog.datasets.tasks import load_task
-from relfrog.errors import DatasetError, RunError, TaskError
+from relfrog.errors import (
+    DatasetError,
+    RelFrogWarning,
+    RunError,
+    SourceError,
+    StoreError,
+    TaskError,
+)
 from relfrog.io.output import write_frame
+from relfrog.io.sources import open_source
 from relfrog.models import booster_file
+from relfrog.store.parts import open_store
 from small_store import fit
 
 PACKAGE = Path(relfrog.__file__).parent
 
 
 # Names that reach SQL or code.
+
+
+RUNNING = ("query", "sql", "eval", "exec", "execute", "system", "unsafe_load", "read_pickle")
+
+
+def running(source: str) -> set[str]:
+    """The calls in a source that run the text they are given."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return {ast.unparse(call.func).rpartition(".")[2] for call in calls} & set(RUNNING)
 
 
 def test_relbench_runs_text_in_three_places_only() -> None:
@@ -46,15 +66,19 @@ def test_relbench_runs_text_in_three_places_only() -> None:
     for path in root.rglob("*.py"):
         if path.relative_to(root).parts[0] in ("modeling", "submit.py"):
             continue  # never imported
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                name = ast.unparse(node.func).rpartition(".")[2]
-                if name in ("query", "sql", "eval", "exec", "execute", "system", "unsafe_load"):
-                    found.add((str(path.relative_to(root)), name))
+        for name in running(path.read_text(encoding="utf-8")):
+            found.add((str(path.relative_to(root)), name))
     assert found == {
         ("base/table.py", "query"), ("base/task_autocomplete.py", "sql"), ("load.py", "sql"),
         ("load.py", "execute"),
     }  # fmt: skip
+
+
+def test_the_scan_of_relbench_finds_what_runs_text() -> None:
+    assert running("self.df.query(f'{time} <= @upto')") == {"query"}
+    assert running("def f(x):\n return duckdb.sql(x).df()") == {"sql"}
+    assert running("pd.read_pickle(path); eval(text)") == {"read_pickle", "eval"}
+    assert running("frame.sort_values(name)") == set()
 
 
 #: What goes into SQL without being quoted on the spot: quoted before, or made by our own code.
@@ -176,7 +200,7 @@ def test_a_task_is_of_its_dataset_alone(tmp_path: Path, monkeypatch: pytest.Monk
     pd.read_parquet(other).assign(y=1).to_parquet(other)
     monkeypatch.chdir(tmp_path / "here")
     task = relfrog.open_dataset(dataset).load_task("buys")
-    assert task.get_table("train").df["y"].tolist() == [0, 1, 0, 1]
+    assert task.get_table("train").df["y"].sum() == 4
 
 
 # Tables and labels.
@@ -222,12 +246,12 @@ def test_what_check_calls_an_error_is_refused(change: Any, tmp_path: Path) -> No
         lambda frame: frame[:0],
         lambda frame: frame.drop(columns="y"),
         lambda frame: frame.drop(columns="timestamp"),
-        lambda frame: frame.assign(y=["a", "b", "c", "d"]),
-        lambda frame: frame.assign(y=[0, 1, None, 1]),
+        lambda frame: frame.assign(y=["a", "b", "c", "d"] * 5),
+        lambda frame: frame.assign(y=[0, 1, None, 1] * 5),
         lambda frame: frame.assign(y=7),
-        lambda frame: frame.assign(id=[0, 1, 2, 99]),
-        lambda frame: frame.assign(id=[0, 1, 2, -1]),
-        lambda frame: frame.assign(id=["a", "b", "c", "d"]),
+        lambda frame: frame.assign(id=[0, 1, 2, 99] * 5),
+        lambda frame: frame.assign(id=[0, 1, 2, -1] * 5),
+        lambda frame: frame.assign(id=["a", "b", "c", "d"] * 5),
         lambda frame: frame.assign(timestamp="2020-01-03"),
         lambda frame: frame.assign(timestamp=frame["timestamp"].dt.tz_localize("UTC")),
         lambda frame: pd.concat([frame, frame]),
@@ -295,6 +319,90 @@ def test_a_dataset_may_itself_be_a_link(tmp_path: Path) -> None:
     assert len(relfrog.open_dataset(tmp_path / "link").get_db().table_dict["orders"]) > 0
 
 
+def test_the_record_of_an_import_names_tables_of_the_dataset_alone(tmp_path: Path) -> None:
+    """Another name would lead `check` to any Parquet file."""
+    dataset = tiny_dataset(tmp_path / "ds")
+    pd.DataFrame({"secret": [1]}).to_parquet(tmp_path / "outside.parquet")
+    record = json.loads((dataset / "import.json").read_text())
+    record["tables"]["../../outside"] = record["tables"]["people"]
+    (dataset / "import.json").write_text(json.dumps(record))
+    assert "secret" not in str(relfrog.check(dataset).findings)
+
+
+@pytest.mark.parametrize("name", ["asked.csv.gz", "asked.parquet"])
+def test_lists_of_entities_that_cannot_be_read_are_refused(name: str, tmp_path: Path) -> None:
+    dataset = tiny_dataset(tmp_path / "ds")
+    frame = pd.DataFrame({"id": [0, 1]})
+    frame.to_csv(tmp_path / "asked.csv.gz", index=False)
+    frame.to_parquet(tmp_path / "asked.parquet", index=False)
+    content = bytearray((tmp_path / name).read_bytes())
+    content[-13:-9] = b"\xff" * 4  # no longer compressed text
+    (tmp_path / name).write_bytes(content if name.endswith("gz") else content[:-9])
+    with pytest.raises(TaskError, match="cannot be read"):
+        read_entities(dataset, "people", "id", 4, tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "values", [[b"a", b"b", b"c", b"d"], [{"a": 1}] * 4, [[1]] * 4, [pd.Timedelta("1 day")] * 4]
+)
+def test_keys_of_types_that_no_key_has_are_refused(values: list[Any], tmp_path: Path) -> None:
+    dataset = tiny_dataset(tmp_path / "ds")
+    pd.DataFrame({"id": values}).to_parquet(dataset / "keys" / "people.parquet")
+    with pytest.raises(DatasetError, match="which no key has"):
+        read_entities(dataset, "people", "id", 4, [1])
+    assert not relfrog.check(dataset).ok
+
+
+def test_a_view_of_a_database_reads_nothing_outside(tmp_path: Path) -> None:
+    import duckdb
+
+    (tmp_path / "secret.txt").write_text("secret")
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as made:
+        made.execute("CREATE TABLE people (id INTEGER PRIMARY KEY)")
+        made.execute("INSERT INTO people VALUES (1), (2)")
+        place = tmp_path / "secret.txt"
+        made.execute(f"CREATE VIEW v AS SELECT 1 AS id, content FROM read_text('{place}')")
+    with open_source(str(tmp_path / "shop.duckdb")) as source:
+        (people, view) = source.tables(also=["v"])
+        assert sum(batch.num_rows for batch in source.read(people)) == 2
+        with pytest.raises(SourceError, match="outside the database"):
+            list(source.read(view))
+
+
+def test_a_cache_that_others_can_change_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setenv("RELFROG_CACHE", str(folder))
+    with pytest.warns(RelFrogWarning, match="other accounts can change"):
+        found = open_store()
+    assert found.folder != folder
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "own"))
+    assert open_store().folder == tmp_path / "own"
+
+
+def test_what_is_kept_of_a_report_may_not_fit(tmp_path: Path, monkeypatch: Any) -> None:
+    """It is computed again, as a damaged part of the cache is."""
+    from relfrog import reporting
+
+    run = relfrog.train(tiny_dataset(tmp_path / "ds"), "buys", tmp_path / "run", model="mean")
+    drawn = []
+
+    def page(material: Any, other: Any) -> str:
+        drawn.append(material.kept)
+        if material.kept:
+            raise IndexError("forged")
+        return "<html></html>"
+
+    monkeypatch.setattr(reporting, "page", page)
+    run.report(tmp_path / "one.html")
+    run.report(tmp_path / "two.html")
+    assert drawn == [False, True, False]
+
+
 # LightGBM.
 
 
@@ -328,7 +436,7 @@ HOSTILE = [
     numbers("split_feature", "99999"), numbers("split_feature", "-7"),
     numbers("left_child", "0"), numbers("left_child", "99999"), numbers("right_child", "-99999"),
     numbers("num_leaves", "2000000000"), numbers("num_cat", "7"), numbers("decision_type", "255"),
-    numbers("leaf_value", "nan"), numbers("threshold", "1e999"), numbers("is_linear", "1"),
+    numbers("leaf_value", "nan"), numbers("threshold", "nan"), numbers("is_linear", "1"),
     numbers("max_feature_idx", "0"), numbers("num_class", "99999"), numbers("objective", "xyz"),
     lambda text: re.sub("tree_sizes=.*", "tree_sizes=1 99999999999", text),
     lambda text: text.replace("Tree=0", "Tree=1"), lambda text: text[: len(text) // 2],
@@ -457,10 +565,8 @@ def test_a_second_signal_ends_at_once(number: int) -> None:
 
 # Disks.
 
-#: Labels that look ahead.
-AHEAD = """SELECT t.timestamp, p.id, CAST(count(o.id) > 0 AS INTEGER) AS y
-    FROM timestamps t CROSS JOIN people p LEFT JOIN orders o ON o.who = p.id
-    AND o.at > t.timestamp AND o.at <= t.timestamp + INTERVAL '{timedelta}' GROUP BY 1, 2"""
+
+QUESTION = "PREDICT COUNT(orders.*, 0, 1, days) > 0 FOR EACH people.id"
 
 
 @pytest.fixture
@@ -474,7 +580,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        subprocess.run(["umount", "-l", str(place)], check=True)  # parts may still be mapped
 
 
 @pytest.mark.slow
@@ -491,16 +597,34 @@ def test_a_really_full_disk_is_said_and_loses_nothing(store: Path, disk: Path) -
     for call in (
         lambda: relfrog.import_database(address, disk / "imported"),
         lambda: relfrog.add_task(
-            small, "buys", AHEAD, type="binary", entity="people", horizon="1 day", overwrite=True
+            small, "buys", LABELS, type="binary", entity="people", horizon="1 day", overwrite=True
         ),
         lambda: relfrog.train(small, "buys", disk / "run", model="mean", baselines=False),
         lambda: run.predict("2020-01-09").pipe(write_frame, str(disk / "p.csv")),
+        lambda: run.report(disk / "report.html"),
+        lambda: relfrog.ask(small, QUESTION, disk / "asked", minutes=0.01),
     ):
         with pytest.raises((RelFrogError, OSError)) as caught:
             call()
         assert "space" in str(caught.value) or "room" in str(caught.value), caught.value
     (disk / "full").unlink()
     assert {p: p.read_bytes() for p in disk.rglob("*") if p.is_file()} == before
+
+
+def test_a_full_cache_is_said(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELFROG_CACHE", str(disk / "cache"))
+    small = tiny_dataset(tmp_path / "ds")
+    open_store()
+    number = os.open(disk / "full", os.O_CREAT | os.O_WRONLY)
+    with pytest.raises(OSError, match="space"):  # noqa: PT012
+        while True:
+            os.write(number, bytes(4096))
+    os.close(number)
+    with pytest.raises(StoreError, match=r"is full\. Make room"):
+        relfrog.train(small, "buys", tmp_path / "run", model="mean", baselines=False)
+    (disk / "full").unlink()
+    relfrog.train(small, "buys", tmp_path / "run", model="mean", baselines=False)
+    assert all(not open_store().damaged(part.name) for part in open_store().parts())
 
 
 @pytest.mark.slow

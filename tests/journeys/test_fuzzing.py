@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from fuzz import CASES, Outcome, try_case
-from fuzz_formats import OWNED, make_formats
+from fuzz_changes import OWNED
+from fuzz_formats import make_formats
 from oracles.dirty_journeys import Journey, journeys, run_journey
 from relfrog import RelFrogError
 

@@ -11,6 +11,8 @@ from relfrog.importing.record import read_record
 from relfrog.support.files import recover
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas as pd
 
     from relfrog.datasets.opened_dataset import OpenedDataset
@@ -153,6 +155,15 @@ def read_tables(dataset: Dataset) -> list[TableFile]:
     return tables
 
 
+def _key_types() -> tuple[Callable[[Any], bool], ...]:
+    """Types of keys, as an import writes them; that of a column without any value is null."""
+    import pyarrow as pa
+
+    t = pa.types
+    return (t.is_integer, t.is_floating, t.is_boolean, t.is_string, t.is_large_string,
+            t.is_timestamp, t.is_null)  # fmt: skip
+
+
 def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
     """The key values that a table has in the source, one row per row of the table.
 
@@ -167,9 +178,10 @@ def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
     Raises:
         DatasetError: The file with the keys cannot be read.
     """
-    import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from relfrog.support.parquet import UNREADABLE, read_parquet
 
     folder = Path(dataset).expanduser()
     path = folder / "keys" / f"{table}.parquet"
@@ -178,14 +190,19 @@ def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
         return None
     try:
         schema = pq.read_schema(path)
-        keys = pd.read_parquet(path)
+        keys = read_parquet(path)
         # In a column with NULLs, pandas would round integers of more than 53 bits.
         exact = [f.name for f in schema if pa.types.is_integer(f.type) or f.type == pa.bool_()]
         loose = [name for name in exact if keys[name].dtype.kind in "fO"]
         if loose:
-            keys[loose] = pd.read_parquet(path, columns=loose, dtype_backend="numpy_nullable")
-    except (OSError, pa.ArrowException, NotImplementedError) as error:
-        raise DatasetError(
-            f"{path} cannot be read: {str(error).splitlines()[0]}. Import the database again."
-        ) from None
+            keys[loose] = read_parquet(path, loose, nullable=True)
+    except UNREADABLE as error:
+        text = " ".join(str(error).split())[:300]
+        raise DatasetError(f"{path} cannot be read: {text}. Import the database again.") from None
+    for column in schema:
+        if not any(fits(column.type) for fits in _key_types()):
+            raise DatasetError(
+                f"{path}: {column.name} has type {column.type}, which no key has. Import the "
+                "database again."
+            )
     return keys

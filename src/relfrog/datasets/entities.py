@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,12 +147,12 @@ def _frame_columns(frame: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    import pyarrow as pa
+    from relfrog.support.parquet import UNREADABLE, read_parquet
 
     try:
-        return pd.read_parquet(path)
-    except (OSError, pa.ArrowException, NotImplementedError) as error:
-        text = str(error).splitlines()[0]
+        return read_parquet(path)
+    except UNREADABLE as error:
+        text = " ".join(str(error).split())[:300]
         raise TaskError(f"{path} cannot be read: {text}. Is it a Parquet file?") from None
 
 
@@ -176,7 +177,7 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
                 rows.append(row)
     except UnicodeDecodeError:
         raise TaskError(f"{path} is not UTF-8. Save it as UTF-8.") from None
-    except (OSError, EOFError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise TaskError(f"{path} cannot be read: {error}. Check the file.") from None
     if not rows:
         return {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 from relbench.base import TaskType
 
@@ -14,8 +14,9 @@ from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.entities import Entities, read_entities
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, UsageError
+from relfrog.support.parquet import UNREADABLE, read_parquet
 
-__all__ = ["assign_splits", "read_label_table", "read_labels"]
+__all__ = ["assign_splits", "read_frame", "read_label_table", "read_labels"]
 
 
 def read_label_table(
@@ -36,7 +37,7 @@ def read_label_table(
     Raises:
         TaskError: A column is missing, a key is not in the table, or a value is no time.
     """
-    frame = source if isinstance(source, pd.DataFrame) else _read(Path(source).expanduser())
+    frame = source if isinstance(source, pd.DataFrame) else read_frame(Path(source).expanduser())
     where = "the frame" if isinstance(source, pd.DataFrame) else Path(source).name
     if time not in frame:
         raise TaskError(
@@ -77,14 +78,14 @@ def _key_names(dataset: Dataset, table: str, pkey: str | None) -> list[str]:
     return [str(c) for c in keys] if keys is not None else [pkey or "row"]
 
 
-def _read(path: Path) -> pd.DataFrame:
+def read_frame(path: Path) -> pd.DataFrame:
     """A file as a frame: keys and times as text where CSV has nothing better."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}. Check the path.")
     lower = path.name.lower()
     try:
         if lower.endswith((".parquet", ".pq")):
-            return pd.read_parquet(path)
+            return read_parquet(path)
         if lower.endswith((".csv", ".csv.gz")):
             text = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
         elif lower.endswith((".tsv", ".tsv.gz")):
@@ -92,8 +93,8 @@ def _read(path: Path) -> pd.DataFrame:
                 path, sep="\t", dtype=str, keep_default_na=False, encoding="utf-8-sig"
             )
         else:
-            raise UsageError(f"{path} is neither .csv nor .parquet. Save the labels as one.")
-    except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
+            raise UsageError(f"{path} is neither .csv nor .parquet. Save it as one of them.")
+    except (*UNREADABLE, EOFError, zlib.error) as error:
         text_of = " ".join(str(error).split())[:200]
         raise TaskError(f"{path} cannot be read: {text_of}. Check the file.") from None
     return text.rename(columns=str.strip)
@@ -147,8 +148,8 @@ def read_labels(file: Path, dataset: Dataset, task: Task, split: str) -> pd.Data
         TaskError: The file is damaged, or does not fit the database any more.
     """
     try:
-        frame = pd.read_parquet(file)
-    except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
+        frame = read_parquet(file)
+    except UNREADABLE as error:
         text = " ".join(str(error).split())[:200]
         raise TaskError(f"{file} cannot be read: {text}. Add the task again.") from None
     asked, labels = read_label_table(

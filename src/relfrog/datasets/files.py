@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -19,13 +20,33 @@ from relbench.base import Database
 from relfrog.datasets.known_from import KnownFrom, find_known_from, recorded_keys
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.table_rules import check_database
-from relfrog.errors import DatasetError, SchemaError
+from relfrog.errors import DatasetError, SchemaError, StoreError
 from relfrog.store.file_table import FileTable
 from relfrog.store.parts import Store, open_store
+from relfrog.support.forms import read_json
 
 __all__ = ["database_content", "database_in_files"]
 
 FORMAT, FACTS = 1, "facts.json"
+#: A time: ticks, their unit, and whether it has a zone.
+_Moment = tuple[
+    Annotated[int, msgspec.Meta(gt=-(1 << 63), lt=(1 << 63) - 1)],
+    Literal["s", "ms", "us", "ns"],
+    Literal["UTC"] | None,
+]
+
+
+class _Added(msgspec.Struct):
+    column: str
+    file: str
+    keys: list[str]
+
+
+class _Facts(msgspec.Struct):
+    """What was found out about the tables of a database."""
+
+    known_from: dict[str, _Added]
+    spans: dict[str, tuple[_Moment | None, _Moment | None]]
 
 
 def database_content(dataset: Dataset, store: Store) -> dict[str, Any]:
@@ -73,7 +94,7 @@ def database_in_files(dataset: Dataset) -> Database:
         tables = {name: table.with_limits(sizes) for name, table in tables.items()}
         folder, facts = store.use(
             "facts", made_of, lambda folder: _find(dataset, unchanged, tables, folder),
-            lambda folder: (folder, json.loads((folder / FACTS).read_text(encoding="utf-8"))),
+            lambda folder: (folder, _read_facts(folder, tables)),
             str(dataset.manifest.name),
         )  # fmt: skip
     except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
@@ -112,6 +133,16 @@ def _find(
             spans[name] = [_packed(end) for end in ends]
     facts = {"known_from": known, "spans": spans}
     (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _read_facts(folder: Path, tables: dict[str, FileTable]) -> dict[str, Any]:
+    facts: dict[str, Any] = read_json(folder / FACTS, _Facts, StoreError)
+    files = [added["file"] for added in facts["known_from"].values()]
+    if not tables.keys() >= {*facts["known_from"], *facts["spans"]} or any(
+        Path(file).name != file for file in files
+    ):
+        raise StoreError(f"{folder / FACTS} is of other tables.")
+    return facts
 
 
 def _known_from(dataset: Dataset, tables: dict[str, FileTable]) -> KnownFrom:

@@ -26,8 +26,10 @@ from relfrog.datasets.protocols import Dataset
 from relfrog.errors import DatasetError, TaskError
 from relfrog.importing.record import read_record
 from relfrog.store.file_table import FileTable
+from relfrog.store.overlay import OverlayTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.lists import holds_lists, unflatten
+from relfrog.support.parquet import UNREADABLE, read_parquet
 
 __all__ = ["SourceKeys", "find_source_keys"]
 
@@ -142,6 +144,13 @@ class SourceKeys:
                     for by, place in [values]
                 }
             )
+        if isinstance(table, OverlayTable):
+            taken = {}
+            for column in table.columns:
+                if (values := self._column_values(name, column, table)) is not None:
+                    by = values[0] or str(table.pkey_col)
+                    taken[column] = pd.Series(self._taken(values[1], table.changes.column(by)))
+            return table.showing(self._shown(name, table.base), taken)
         frame = table.df.copy(deep=False)
         for column in table.df:
             values = self._column_values(name, str(column), table)
@@ -243,9 +252,9 @@ class SourceKeys:
         if (table, column, False) not in self._values:
             path = self._folder / "db" / f"{table}.parquet"
             try:
-                frame = pd.read_parquet(path, columns=[column], dtype_backend="numpy_nullable")
-            except (OSError, ValueError, KeyError, pa.ArrowException, NotImplementedError) as error:
-                text = str(error).splitlines()[0]
+                frame = read_parquet(path, [column], nullable=True)
+            except UNREADABLE as error:
+                text = " ".join(str(error).split())[:300]
                 raise DatasetError(f"{path} cannot be read: {text}.") from None
             self._values[table, column, False] = _plain(frame[column])
         return self._values[table, column, False]

@@ -13,7 +13,9 @@ import pyarrow as pa
 from relbench.base import Database, TaskType
 from relbench.manifest import KIND_FORECAST
 
+from relfrog.datasets.checks.refusal import remember_errors
 from relfrog.datasets.dataset import read_tables
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.known_from import read_known_from, recorded_keys
 from relfrog.datasets.label_checks import NoLabels, need_column
@@ -150,7 +152,7 @@ def add_task(
         assert entity is not None
         manifest.entity_table, manifest.entity_col = entity_end(opened, entity)
         manifest.target_col = label or "?"
-    full = opened.get_db(upto_test_timestamp=False)
+    full = database_in_files(opened)
     _complete(opened, manifest, full)
     fitted = fit_splits(opened, manifest, full, split_labels, val, test)
     task, manifest, frames = fitted.task, fitted.manifest, fitted.frames
@@ -165,6 +167,7 @@ def add_task(
         else _relbench_agrees(opened, manifest, frames, full)
     )
     write_task(folder, manifest, frames, overwrite)
+    remember_errors(opened, name, ())  # there would be none
     warnings = tuple(f"{p.text}. {p.remedy}" for p in fitted.problems)
     return AddedTask(manifest, folder, stats, fitted.notes, warnings)
 
@@ -241,10 +244,10 @@ def split_labels(task: Task, split: str, full: Database) -> pd.DataFrame:
         frame: pd.DataFrame = task.get_table(split, mask_input_cols=False, db=full).df
     except NoLabels:
         raise
-    except TaskError as error:
-        raise TaskError(f"{split} split: {error}") from None
     except RuntimeError as error:
         raise TaskError(f"{split} split: {_horizon_help(str(error))}") from None
+    except TaskError as error:
+        raise TaskError(f"{split} split: {error}") from None
     frame[task.entity_col] = frame[task.entity_col].astype("int64")
     if task.task_type is TaskType.BINARY_CLASSIFICATION:
         frame[task.target_col] = frame[task.target_col].astype("int64")

@@ -83,6 +83,34 @@ def tune(
     return found
 
 
+def open_search(journal: Path, name: str, higher: bool) -> Any:
+    """Optuna's study of a journal, which is begun if it is not there.
+
+    Args:
+        journal: The file.
+        name: That of the study.
+        higher: Whether a higher score is better.
+
+    Raises:
+        UsageError: The file is no journal of Optuna's.
+    """
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        study = optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(journal))), study_name=name,
+            direction="maximize" if higher else "minimize", load_if_exists=True,
+        )  # fmt: skip
+        study.get_trials(deepcopy=False)
+    except Exception as error:  # Optuna trusts its journal: anything can go wrong
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise UsageError(f"{journal} is damaged ({text}). Remove it to search anew.") from None
+    return study
+
+
 class _Search:
     """The search for one task."""
 
@@ -95,10 +123,6 @@ class _Search:
             import optuna
         except ImportError:
             raise UsageError("tune needs Optuna: pip install 'relfrog[tune]'") from None
-        from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
-
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.optuna, self.dataset, self.task, self.make = optuna, dataset, task, make
         self.runner, self.seeds, self.trials = runner, seeds, trials
         self.metric = main_metric(dataset.kinds[task])
@@ -111,10 +135,7 @@ class _Search:
         journal = folder / f"{self.stem}.journal"
         # A stale lock of a dead process: the folder itself is locked by us.
         journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
-        self.study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(journal))), study_name=self._name(space),
-            direction="maximize" if self.metric.higher else "minimize", load_if_exists=True,
-        )  # fmt: skip
+        self.study = open_search(journal, self._name(space), self.metric.higher)
         for trial in self._with("RUNNING"):  # interrupted
             self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
             if trial.params.keys() == self.space.keys():
@@ -156,7 +177,8 @@ class _Search:
                 else samplers.RandomSampler(seed=seed)
             )
             asked = [
-                self.study.ask(self.space) for _ in range(min(self.runner.processes, goal - done))
+                self.study.ask(self.space)
+                for _ in range(min(self.runner.workers.count, goal - done))
             ]
             for trial, score in self._scores(asked):
                 known = len(self._tried())

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from relfrog.errors import StoreError
 from relfrog.features.coded import Coded, code_chunk, code_file, code_texts, holds_text
 from relfrog.features.column_kinds import (
     BagColumn,
@@ -33,6 +35,7 @@ from relfrog.features.table import Features, TableColumns, read_column
 from relfrog.features.values import missing_mask, read_texts
 from relfrog.store.arrays import Writer, open_array
 from relfrog.store.file_table import FileTable
+from relfrog.support.forms import read_json
 from relfrog.support.times import MISSING
 
 __all__ = ["encode_file", "open_encoded"]
@@ -42,6 +45,14 @@ ABOUT = "encoded.json"
 DAYS, MINUTES = 12 * 31 * 7, 1440
 #: Rows at a time.
 AT_ONCE = 1 << 19
+
+
+class _About(msgspec.Struct):
+    """`encoded.json`."""
+
+    rows: int
+    unreadable: list[str]
+    unseen: dict[str, list[str]]
 
 
 @dataclass
@@ -265,7 +276,7 @@ def open_encoded(
 
     from relfrog.features.blocks import Block, Blocks
 
-    about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    about = read_json(folder / ABOUT, _About, StoreError)
 
     def tensor(name: str) -> torch.Tensor:
         return torch.from_numpy(open_array(folder / f"{name}.npy"))

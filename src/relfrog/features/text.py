@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfrog.errors import UsageError
+from relfrog.support.forms import read_json
 
 __all__ = [
     "TEXT_MODELS",
@@ -166,9 +167,9 @@ class Ngrams(TextModel):
 class SentenceTransformers(TextModel):
     """A pretrained model of the sentence-transformers package."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, fetch: bool = True) -> None:
         self._name = name
-        self._model = _sentence_transformer(name)
+        self._model = _sentence_transformer(name, fetch)
         self.channels = len(self._model.encode([""], show_progress_bar=False)[0])
 
     @classmethod
@@ -286,7 +287,13 @@ def restore_text_model(
     Raises:
         ValueError: They do not fit together.
     """
-    model = text_model(str(settings["model"]), int(settings["channels"]))
+    kind, _, argument = str(settings["model"]).partition(":")
+    model = (
+        # A stranger's run must not make us fetch what it names.
+        SentenceTransformers(argument, fetch=False)
+        if kind == "sentence-transformers" and argument
+        else text_model(str(settings["model"]), int(settings["channels"]))
+    )
     if model.channels != settings["channels"]:
         raise ValueError(
             f"{settings['model']} has {model.channels} channels, not {settings['channels']}"
@@ -313,8 +320,13 @@ def _glove() -> tuple[dict[str, int], NDArray[np.float32]]:
 
 
 @lru_cache(maxsize=2)
-def _sentence_transformer(name: str) -> Any:
-    """Load a language model, once per process."""
+def _sentence_transformer(name: str, fetch: bool) -> Any:
+    """Load a language model, once per process.
+
+    Args:
+        name: its name, its folder, or the package that contains it.
+        fetch: whether it may be downloaded.
+    """
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
@@ -323,9 +335,13 @@ def _sentence_transformer(name: str) -> Any:
             "Install it: pip install sentence-transformers. Or use the built-in "
             "model: ngrams"
         ) from None
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        _refuse_code(folder)
+    options = {} if fetch else {"local_files_only": True}
     try:
-        folder = Path(name).expanduser()
-        return SentenceTransformer(str(folder if folder.is_dir() else _packaged(name) or name))
+        place = str(folder if folder.is_dir() else _packaged(name) or name)
+        return SentenceTransformer(place, **options)
     except Exception as error:
         # The hub's client raises anything if there is no network or no such model.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -333,6 +349,37 @@ def _sentence_transformer(name: str) -> Any:
             f"the text model sentence-transformers:{name} cannot be loaded ({reason}). Check its "
             "name or the network, or give the folder of a model."
         ) from None
+
+
+def _refuse_code(folder: Path) -> None:
+    """Refuse a model folder that is more than data: loading it would run what it holds.
+
+    sentence-transformers imports the classes that `modules.json` names from the folder itself, and
+    transformers those that `auto_map` names; pickled weights can hold anything.
+
+    Raises:
+        UsageError: There is something that would be run.
+    """
+    found = next((p for p in sorted(folder.rglob("*")) if p.suffix in _RUN), None)
+    if found is None:
+        for path in sorted(folder.rglob("*.json")):
+            content = read_json(path, Any, UsageError, "Is it the folder of a model?")
+            kinds = [entry.get("type") for entry in content if isinstance(entry, dict)] if (
+                path.name == "modules.json" and isinstance(content, list)
+            ) else []  # fmt: skip
+            if any(not str(kind).startswith("sentence_transformers.") for kind in kinds) or (
+                isinstance(content, dict) and "auto_map" in content
+            ):
+                found = path
+    if found is not None:
+        raise UsageError(
+            f"the text model in {folder} would run code ({found.name}). Use one of plain classes, "
+            "with its weights as safetensors."
+        )
+
+
+#: Files that are run, or unpickled.
+_RUN = (".py", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".so")
 
 
 def _packaged(name: str) -> Path | None:

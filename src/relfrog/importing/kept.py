@@ -225,7 +225,7 @@ def read_kept(folder: Path) -> Kept:
     if not path.is_file():
         return Kept()
     try:
-        raw = read_yaml(path, path.name, SchemaError)
+        raw = read_yaml(path, path.name, SchemaError) or {}
         whole = read_corrections(path)
     except (OSError, ValueError, SchemaError):
         return Kept(lost=["mapping.yaml, which cannot be read"])
@@ -234,7 +234,7 @@ def read_kept(folder: Path) -> Kept:
         kept.corrections.val, kept.corrections.test = whole.val, whole.test
     usual = folder_names(whole.tables)
     for name, entry in whole.tables.items():
-        found = _chosen(entry, raw["tables"][name])
+        found = _chosen(entry, raw["tables"][name] or {})
         found.name = entry.name if entry.name != usual[name] else None
         if found != TableCorrections():
             kept.corrections.tables[name] = found

@@ -13,6 +13,7 @@
     postprocessing.json  calibration, decision thresholds, intervals, fitted on validation
     metrics.json         scores of the saved weights, by split and regime
     baselines.json       scores of quick baselines, by model, split and regime
+    backtests.json       of LightGBM and `auto`: what was chosen by backtests, and how sure that is
     unseen.json          categories that the model has not seen, to warn only of newer ones
     report.html          the report
     shown.json           what the report computed from the data, with its arrays:
@@ -60,6 +61,7 @@ from relfrog.support.times import MISSING
 from relfrog.training.prepared import Prepared
 
 __all__ = [
+    "BACKTESTS",
     "BLEND",
     "FORMAT",
     "MEMBERS",
@@ -241,6 +243,8 @@ def fingerprint(prepared: Prepared) -> str:
 
 #: In a run of `auto`: the folder of its members, and the file with the weights of the blend.
 MEMBERS, BLEND = "members", "blend.json"
+#: What was chosen by backtests, and how sure that is.
+BACKTESTS = "backtests.json"
 
 
 def read_run(folder: Path) -> tuple[dict[str, Any], Config]:

@@ -50,7 +50,15 @@ def report(
     path = run.folder / "report.html" if out is None else Path(out).expanduser()
     if path.is_dir():
         path = path / "report.html"
-    text = page(gather(run, deep=deep, fresh=fresh, progress=progress), other)
+    material = gather(run, deep=deep, fresh=fresh, progress=progress)
+    try:
+        text = page(material, other)
+    except Exception:
+        if not material.kept:
+            raise
+        # Read from files as well formed as they may be: they need not fit together.
+        progress("what was kept of an earlier report does not fit this run: computing it again")
+        text = page(gather(run, deep=deep, fresh=True, progress=progress), other)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)

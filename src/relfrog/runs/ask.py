@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shlex
 import time
@@ -28,6 +27,7 @@ from relfrog.queries.new_task import Plan, add_query_tasks, plan_query
 from relfrog.runs.forecast import Forecast
 from relfrog.runs.run import Run, load_run
 from relfrog.runs.train import train
+from relfrog.support.forms import read_json
 from relfrog.support.text import words
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.progress import TrainingProgress, is_watched
@@ -46,7 +46,7 @@ class FirstAnswer:
         model: The best of them by validation.
         metric: The metric.
         score: Its validation score.
-        seconds: Since training began.
+        seconds: Since the question was asked; a database that is imported first takes its share.
         predictions: Its predictions.
     """
 
@@ -122,7 +122,7 @@ def ask(
                 settings=settings, seed=seed, overwrite=overwrite, callbacks=[progress],
                 first=first,
             )  # fmt: skip
-    callbacks = list(callbacks or ())
+    callbacks, began = list(callbacks or ()), time.monotonic()
     asked = prepare_question(source, query, dataset=dataset, name=name)
     for note in asked.notes:
         announce(callbacks, note)
@@ -138,7 +138,7 @@ def ask(
             runs.append(_answered(place, asked.dataset, task))
             announce(callbacks, f"answered before, in {place}. Train again with --overwrite")
             continue
-        quick = _Quick(asked.plan, first) if first is not None and number == 1 else None
+        quick = _Quick(asked.plan, first, began) if first is not None and number == 1 else None
         given = {"minutes": minutes / len(asked.tasks), **(settings or {})}
         place.parent.mkdir(parents=True, exist_ok=True)
         runs.append(
@@ -223,9 +223,8 @@ def find_dataset(
 
 def _imported_from(folder: Path) -> str | None:
     try:
-        found = json.loads((folder / "import.json").read_text(encoding="utf-8"))["source"]
-        return str(found)
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(read_json(folder / "import.json", dict[str, Any], DatasetError)["source"])
+    except (DatasetError, KeyError):
         return None
 
 
@@ -267,8 +266,8 @@ def _answered(place: Path, dataset: Path, task: str) -> Run:
 class _Quick(Callback):
     """Tells a first answer when the last of the quick models is done."""
 
-    def __init__(self, plan: Plan, tell: Callable[[FirstAnswer], None]) -> None:
-        self.plan, self.tell, self.started = plan, tell, time.monotonic()
+    def __init__(self, plan: Plan, tell: Callable[[FirstAnswer], None], began: float) -> None:
+        self.plan, self.tell, self.began = plan, tell, began
         self.found: dict[str, tuple[float, Path, Model]] = {}
 
     def on_member(self, name: str, folder: Path, model: Model, record: Mapping[str, Any]) -> None:
@@ -293,5 +292,5 @@ class _Quick(Callback):
             frame = run.predict(entities=self.plan.keys)
         except RelFrogError:  # the models that follow may do better, and say what is wrong
             return
-        seconds = time.monotonic() - self.started
+        seconds = time.monotonic() - self.began
         self.tell(FirstAnswer(best, kind.metric, score, seconds, frame))

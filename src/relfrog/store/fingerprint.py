@@ -15,10 +15,23 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from relfrog.errors import StoreError
+from relfrog.support.forms import read_json
+
 __all__ = ["fingerprint", "hash_file"]
 
 #: A file that changed later than so many nanoseconds before it was hashed may have changed since.
 RECENT = 2_000_000_000
+
+
+class _Known(msgspec.Struct):
+    """What is known of a file."""
+
+    state: list[int]
+    hashed: int
+    hash: str
 
 
 def hash_file(path: Path) -> str:
@@ -43,8 +56,8 @@ def fingerprint(path: Path, known: Path) -> str:
     path = path.resolve()
     state = _state(path)
     record = known / f"{hashlib.blake2b(os.fsencode(path), digest_size=16).hexdigest()}.json"
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        about = json.loads(record.read_text(encoding="utf-8"))
+    with contextlib.suppress(StoreError):
+        about = read_json(record, _Known, StoreError)
         if about["state"] == state and about["hashed"] - state[1] > RECENT:
             return str(about["hash"])
     now = time.time_ns()

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from relbench.base import Database, Table
 
 from relfrog.datasets.protocols import Dataset, Task
+from relfrog.errors import StoreError
 from relfrog.features.columns import Columns, Features, TableColumns, fit_columns
 from relfrog.features.stored import encode_file, open_encoded
 from relfrog.graph.relational import RelationalGraph, build_graph, open_graph
 from relfrog.store.file_table import FileTable, is_whole
 from relfrog.store.parts import Store, open_store
+from relfrog.support.forms import read_json
 from relfrog.support.lists import read_frame
 
 __all__ = ["TaskStore", "digest"]
@@ -30,6 +32,8 @@ Made = TypeVar("Made")
 #: Of what this module writes; another one, other parts.
 FORMAT = 1
 ROWS = "rows.parquet"
+#: Of a table in a file: parents by foreign key, the primary key, the time column.
+_History = tuple[dict[str, str], str | None, str | None]
 
 
 class TaskStore:
@@ -149,7 +153,7 @@ class TaskStore:
             (folder / "table.json").write_text(json.dumps(about), encoding="utf-8")
 
         def load(folder: Path) -> FileTable:
-            keys, key, time = json.loads((folder / "table.json").read_text(encoding="utf-8"))
+            keys, key, time = read_json(folder / "table.json", _History, StoreError)
             found = FileTable(folder / ROWS, keys, key, time)
             found.columns  # noqa: B018 (opens the file)
             return found

@@ -11,14 +11,17 @@ from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport, Finding
 from relfrog.datasets.checks.leaks import check_later_times, check_update_times
+from relfrog.datasets.checks.records import check_records
+from relfrog.datasets.checks.refusal import remember_errors
 from relfrog.datasets.checks.tables import check_splits, check_tables
 from relfrog.datasets.checks.tasks import check_task
 from relfrog.datasets.dataset import open_dataset, read_tables
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import task_names
 from relfrog.errors import DatasetError, TaskError, unknown
 from relfrog.graph.resolution import prove_full_resolution
-from relfrog.importing.record import read_record
+from relfrog.store.file_table import column_names, without_columns
 from relfrog.support.forms import read_yaml
 from relfrog.support.text import folder_names, is_identifier
 
@@ -54,25 +57,33 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
         report.passed.append(
             f"keys, foreign keys and times of {len(opened.manifest.tables)} tables, {total:,} rows"
         )
-        full = opened.get_db(upto_test_timestamp=False)
+        full = database_in_files(opened)
         _check_resolution(full, report)
         check_update_times(full, report)
         check_later_times(full, report)
         for name in names:
-            try:
-                check_task(opened, name, full, report)
-            except Exception as error:
-                text = f"cannot be checked: {type(error).__name__}: {_first_line(error)}"
-                report.error(f"task {name}", text, "Fix the task's manifest, SQL or label files.")
-        _check_records(opened, report)
+            check_task(opened, name, full, report)
+        check_records(opened, report)
+        for name in names:
+            others = {f"task {other}" for other in names if other != name}
+            remember_errors(opened, name, [f for f in report.findings if f.place not in others])
     elif names:
         report.warning("tasks", "not checked because of errors", "Fix the errors above first.")
     return report
 
 
 def _check_resolution(full: Database, report: CheckReport) -> None:
-    """Build the graph, rebuild the database from it, and compare every cell."""
-    proof = prove_full_resolution(full)
+    """Build the graph, rebuild the database from it, and compare every key.
+
+    Other columns are part of the graph as they are: nothing of them could be lost.
+    """
+    apart = [
+        (name, column)
+        for name, table in full.table_dict.items()
+        for column in column_names(table)
+        if column not in (table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table)
+    ]
+    proof = prove_full_resolution(without_columns(full, apart))
     if proof.identical:
         report.passed.append(str(proof))
     else:
@@ -83,39 +94,6 @@ def _check_resolution(full: Database, report: CheckReport) -> None:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0]
-
-
-def _check_records(opened: Dataset, report: CheckReport) -> None:
-    """Check what ``relfrog import`` writes in addition to RelBench's files: the source's keys."""
-    folder = Path(opened.dataset_dir)
-    for path in sorted((folder / "tasks").glob("*/")):
-        if not (path / "manifest.yaml").is_file() and not path.name.startswith("."):
-            report.warning(f"tasks/{path.name}", "has no manifest.yaml", "Restore or remove it.")
-    record = read_record(folder)
-    if record is None:
-        return
-    keyed = {name: t["key"] for name, t in record["tables"].items() if t["key"]}
-    rows = {t.name: t.rows for t in read_tables(opened)}
-    for name, columns in keyed.items():
-        place = f"keys/{name}.parquet"
-        try:
-            file = pq.read_table(folder / place)
-        except (OSError, pa.ArrowException, NotImplementedError) as error:
-            text = f"the source's keys cannot be read: {_first_line(error)}"
-            report.error(place, text, "Import the database again.")
-            continue
-        if file.num_rows != rows.get(name) or file.column_names != columns:
-            text = (
-                f"holds {file.num_rows:,} keys of {', '.join(file.column_names)}, but "
-                f"{name} has {rows.get(name, 0):,} rows with {', '.join(columns)}"
-            )
-            report.error(place, text, "Import the database again.")
-            continue
-        known = file.drop_null()
-        repeated = known.num_rows - known.group_by(columns).aggregate([]).num_rows
-        if repeated:
-            text = f"{repeated:,} of {file.num_rows:,} source keys are duplicates"
-            report.error(place, text, "Import the database again.")
 
 
 def _check_manifest(path: Path, report: CheckReport) -> bool:

@@ -13,6 +13,7 @@ from relbench.base import Database
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.checks.leaks import check_leaks
 from relfrog.datasets.label_checks import NoLabels
+from relfrog.datasets.label_digests import digests
 from relfrog.datasets.label_events import label_events
 from relfrog.datasets.labels import SPLITS, fitting_times, label_stats, window_problems
 from relfrog.datasets.no_labels import why_no_labels
@@ -21,11 +22,14 @@ from relfrog.datasets.split_check import split_problems
 from relfrog.datasets.task_file import TaskFile
 from relfrog.datasets.tasks import read_task_manifest, task_from
 from relfrog.errors import TaskError, unknown
+from relfrog.store.file_table import column_names
 
 __all__ = ["check_task"]
 
 
-def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) -> None:
+def check_task(
+    opened: Dataset, name: str, full: Database, report: CheckReport, errors_only: bool = False
+) -> None:
     """Check one task: its manifest, its SQL, its labels and their window.
 
     Args:
@@ -33,7 +37,19 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
         name: The task.
         full: The dataset's whole database.
         report: Receives the findings.
+        errors_only: Whether to leave out what costs time and can only warn.
     """
+    try:
+        _check_task(opened, name, full, report, errors_only)
+    except Exception as error:
+        line = (str(error).splitlines() or [""])[0]
+        text = f"cannot be checked: {type(error).__name__}: {line}"
+        report.error(f"task {name}", text, "Fix the task's manifest, SQL or label files.")
+
+
+def _check_task(
+    opened: Dataset, name: str, full: Database, report: CheckReport, errors_only: bool
+) -> None:
     place = f"task {name}"
     try:
         manifest, folder = read_task_manifest(opened, name)
@@ -54,7 +70,7 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
                 report.error(place, f"{table} has no primary key", "Give it one.")
                 return
     for table, column in (tuple(pair) for pair in manifest.remove_columns):
-        if table not in full.table_dict or column not in full.table_dict[table].df.columns:
+        if table not in full.table_dict or column not in column_names(full.table_dict[table]):
             text = f"remove_columns names {table}.{column}, which does not exist"
             report.warning(place, text, "Fix the task's manifest.yaml.")
     before = len(report.findings)
@@ -62,8 +78,11 @@ def check_task(opened: Dataset, name: str, full: Database, report: CheckReport) 
         task = task_from(opened, manifest, folder)
         frames = dict(_label_frames(opened, task, manifest, folder, full, report, place))
         if manifest.kind == "forecast" and len(frames) == len(SPLITS):
-            for is_error, text, remedy in window_problems(task.dataset, task, full):
+            for is_error, text, remedy in window_problems(task.dataset, task, full, errors_only):
                 (report.error if is_error else report.warning)(place, text, remedy)
+        if errors_only:
+            return
+        if manifest.kind == "forecast" and len(frames) == len(SPLITS):
             for problem in split_problems(
                 task, frames, label_events(task, full), fitting_times(task.dataset, task, full)
             ):
@@ -187,17 +206,14 @@ def _differences(stored: pd.Series, made: pd.Series) -> int:
     kinds = {getattr(column.dtype, "kind", "O") for column in (stored, made)}
     if kinds <= {"i", "u", "b"} or kinds == {"M"}:
         return int((stored.to_numpy() != made.to_numpy()).sum())
-    if kinds == {"f"}:
-        same = np.isclose(stored.to_numpy(), made.to_numpy(), rtol=1e-9, equal_nan=True)
+    if kinds <= {"i", "u", "b", "f"}:
+        sides = (stored.to_numpy(float), made.to_numpy(float))
+        same = np.isclose(*sides, rtol=1e-9, equal_nan=True)
         return int((~same).sum())
-    count = 0
-    for a, b in zip(stored.tolist(), made.tolist(), strict=True):
-        if isinstance(b, tuple):  # multilabel
-            count += list(a) != list(b)
-        elif isinstance(a, list | np.ndarray):
-            count += sorted(a) != sorted(b)
-        elif isinstance(a, float) and isinstance(b, float):
-            count += not np.isclose(a, b, rtol=1e-9, equal_nan=True)
-        else:
-            count += a != b
-    return count
+    if kinds == {"O"} and _is_tuple(made):  # of a multilabel task
+        return int((digests(stored, ordered=True) != digests(made, ordered=True)).sum())
+    return int((digests(stored) != digests(made)).sum())
+
+
+def _is_tuple(values: pd.Series) -> bool:
+    return bool(len(values)) and isinstance(values.iloc[0], tuple)

@@ -136,7 +136,12 @@ class DuckDBFile(Source):
         self.label = f"duckdb:///{path}"
         self.schemas = schemas
         try:
-            self._connection = _configured(duckdb.connect(str(path), read_only=True))
+            # A view could read any file or address, and load extensions: only the file is read.
+            self._connection = _configured(
+                duckdb.connect(
+                    str(path), read_only=True, config={"enable_external_access": "false"}
+                )
+            )
         except duckdb.Error as error:
             raise SourceError(f"{path} cannot be opened: {error}") from None
 
@@ -218,7 +223,15 @@ class DuckDBFile(Source):
     def read(self, table: SourceTable) -> Iterator[Any]:
         """Stream the table."""
         relation = f"{quoted(table.schema or 'main')}.{quoted(table.local_name)}"
-        return read_relation(self._connection.cursor(), table, relation)
+        try:
+            yield from read_relation(self._connection.cursor(), table, relation)
+        except SourceError as error:
+            if "disabled by configuration" not in str(error):
+                raise
+            raise SourceError(
+                f"view {table.name} reads files or addresses outside the database, which an import "
+                f"does not. Make a table of it: CREATE TABLE ... AS SELECT * FROM {table.name}"
+            ) from None
 
     def close(self) -> None:
         """Close the file."""

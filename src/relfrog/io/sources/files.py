@@ -6,6 +6,7 @@ import csv
 import gzip
 import re
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,7 +174,7 @@ def _readable_csv(path: Path, folder: Path) -> tuple[Path, tuple[str, ...]]:
             while part := text.read(1 << 22):
                 part += text.read(1) if part.endswith("\r") else ""
                 out.write(part.replace("\r\n", "\n"))
-    except (OSError, EOFError, UnicodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeError) as error:
         raise SourceError(f"{path.name} cannot be read: {error}") from None
     return copy, tuple(notes)
 
@@ -196,7 +197,7 @@ def _csv_format(path: Path, notes: tuple[str, ...]) -> _Csv:
             delimiter = max(",;\t|", key=lambda d: (first.count(d), d == ","))
             text.seek(0)
             header = next(csv.reader(text, delimiter=delimiter), [])
-    except (OSError, EOFError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise SourceError(f"{path.name} cannot be read: {error}") from None
     taken: set[str] = set()
     names = (free_name(n.strip() or f"column_{i + 1}", taken) for i, n in enumerate(header))

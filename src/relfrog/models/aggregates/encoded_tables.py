@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from relfrog.errors import StoreError
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.aggregates.encoded_columns import EncodedColumn
 from relfrog.store.arrays import open_array
+from relfrog.support.forms import read_json
 
 __all__ = ["EncodedTables", "Trail", "load_features", "save_features"]
 
@@ -71,7 +73,7 @@ def save_features(folder: Path, made: NDArray[np.float32], trail: list[Trail]) -
 def load_features(folder: Path) -> tuple[NDArray[np.float32], list[Trail]]:
     """Open what `save_features` wrote."""
     trail: list[Trail] = []
-    about = json.loads((folder / "trail.json").read_text(encoding="utf-8"))
+    about = read_json(folder / "trail.json", list[list[tuple[str, str, str]]], StoreError)
     for number, keys in enumerate(about):
         pointers = {
             ForeignKey(*key): open_array(folder / f"rows-{number}-{place}.npy")

@@ -1,0 +1,53 @@
+"""Parquet files as frames, whoever wrote them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+__all__ = ["UNREADABLE", "read_parquet"]
+
+#: What reading a damaged file, or one with types that pandas does not have, can raise.
+UNREADABLE = (
+    OSError, ValueError, TypeError, LookupError, OverflowError, NotImplementedError,
+    pa.ArrowException,
+)  # fmt: skip
+_INDEX = re.compile(r"__index_level_\d+__")
+_WIDTHS = (8, 16, 32, 64)
+#: Types that keep NULLs apart from NaN, and integers exact beside them.
+_NULLABLE = {
+    **{getattr(pa, f"int{n}")(): getattr(pd, f"Int{n}Dtype")() for n in _WIDTHS},
+    **{getattr(pa, f"uint{n}")(): getattr(pd, f"UInt{n}Dtype")() for n in _WIDTHS},
+    pa.float32(): pd.Float32Dtype(), pa.float64(): pd.Float64Dtype(), pa.bool_(): pd.BooleanDtype(),
+    pa.string(): pd.StringDtype(), pa.large_string(): pd.StringDtype(),
+}  # fmt: skip
+
+
+def read_parquet(
+    path: Path, columns: Sequence[str] | None = None, nullable: bool = False
+) -> pd.DataFrame:
+    """Read a Parquet file.
+
+    What pandas notes of its own types and its index does not count: a stranger may have written it.
+
+    Args:
+        path: The file.
+        columns: Which; all if None.
+        nullable: Whether to use pandas' types with NULLs.
+
+    Raises:
+        Exception: One of `UNREADABLE`.
+    """
+    table = pq.read_table(path, columns=None if columns is None else list(columns))
+    names = table.column_names
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"it has two columns {min(twice)!r}")
+    table = table.select([name for name in names if not _INDEX.fullmatch(name)])
+    mapper = _NULLABLE.get if nullable else None
+    found: pd.DataFrame = table.to_pandas(ignore_metadata=True, types_mapper=mapper)
+    return found
