@@ -105,6 +105,7 @@ def test_awkward_columns_have_another_future_too(way: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::relfrog.features.columns.NewColumnWarning")
 @pytest.mark.parametrize("way", WAYS)
 def test_an_overlay_is_predicted_like_the_second_database(
     way: str, shop: Path, run: relfrog.Run, tmp_path_factory: pytest.TempPathFactory
