@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from relfrog.cluster.ray_cluster import connect
 from relfrog.runs.train import RunInterrupted
 from relfrog.training.callbacks import Callback
 from relfrog.training.trainer import Trainer
@@ -63,6 +65,10 @@ def test_a_run_goes_on_when_it_is_interrupted_and_a_node_is_lost(
     cluster = {"cluster": nodes.address, **settings}
     with pytest.raises(RunInterrupted, match=r"Go on with: relfrog train .* --resume"):
         fit(shop, tmp_path / "run", "spends", workers=2, callbacks=[Watch(8, interrupt)], **cluster)
+    with connect(nodes.address) as joined:  # until nobody of the interrupted run is left
+        end = time.monotonic() + 60
+        while joined.ray.available_resources().get("CPU", 0) < 3 and time.monotonic() < end:
+            time.sleep(0.2)
     losing = Watch(8, lambda: nodes.kill("third"))
     run = fit(
         shop, tmp_path / "run", "spends", workers=3, callbacks=[losing], resume=True, **cluster
