@@ -102,6 +102,10 @@ class Config:
             "sentence-transformers:" and a name.
         text_channels: size of text embeddings.
         batch_size: seeds per step.
+        shards: pieces that a batch is computed in, each on its own, so that workers can share them.
+            The number of workers changes nothing, but the number of shards does: seeds share a
+            subgraph, and mismatched parents and targets are drawn, within a piece; all gates of a
+            step see the same average. 1, a whole batch, unless workers are asked for: then 8.
         times_per_batch: approximate number of different times in a batch.
         epochs: maximum number of epochs.
         patience: epochs without a better validation metric before training stops.
@@ -133,9 +137,13 @@ class Config:
         features: features for LightGBM: "all" (the entity's columns, its parents, aggregates of
             its and their children, earlier labels), or "own" (the entity's columns only).
         trials: LightGBM settings tried by backtests.
-        minutes: time budget of "auto", from the reading of the data to the report. Nine tenths are
-            for its members: none starts after that; LightGBM uses half of the time left when it
-            starts; the network stops early enough to be scored in time. A refit comes on top.
+        distributed: whether LightGBM learns on all nodes of a cluster, each from its share of the
+            rows, instead of on one machine. For data that one machine cannot hold: trees differ a
+            little, as each node finds the bins of some features in its own rows.
+        minutes: time budget of "auto", from the reading of the data to the report. A tenth, on a
+            busy machine up to a quarter, is kept for scores and the report: no member starts after
+            that; LightGBM uses half of the time left when it starts; the network stops early
+            enough to be scored in time. A refit comes on top.
         calibration: whether probabilities are calibrated on validation: "auto" (where that helps
             on labels it was not fitted to) or "none".
         threshold: from which probability on a decision is yes: "f1" (the highest F1 on
@@ -197,6 +205,7 @@ class Config:
     text: str = "ngrams"
     text_channels: int = 32
     batch_size: int = 512
+    shards: int = 1
     times_per_batch: int = 8
     epochs: int = 12
     patience: int = 5
@@ -215,6 +224,7 @@ class Config:
     ranking: str = "both"
     features: str = "all"
     trials: int = 12
+    distributed: bool = False
     minutes: float = 30.0
     calibration: str = "auto"
     threshold: str = "f1"

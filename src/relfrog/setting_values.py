@@ -47,6 +47,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "fd_seeds": (0, 1 << 20),
     "fd_tau": (1e-6, 1e6), "staleness": (0, 1e6), "density": (1, 100), "text_channels": (1, 4096),
     "batch_size": (1, 1 << 20), "times_per_batch": (1, 1 << 20), "epochs": (1, 1 << 20),
+    "shards": (1, 1 << 16),
     "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
     "val_seeds": (0, 1 << 30),
     "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),

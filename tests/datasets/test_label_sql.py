@@ -13,6 +13,7 @@ from uuid import UUID
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from relbench.base import Database, Table
 
@@ -22,6 +23,7 @@ from relfrog.datasets import label_sql
 from relfrog.datasets.label_sql import run_sql
 from relfrog.errors import TaskError
 from relfrog.store.file_table import FileTable
+from relfrog.support.lists import holds_lists
 
 TIMES = [pd.Timestamp("2020-05-01"), pd.Timestamp("2020-06-01 12:34:56.789012345")]
 DAY = pd.Timedelta("1 day")
@@ -76,6 +78,29 @@ STATEMENTS = [
 def test_the_sandbox_changes_no_label(sql: str) -> None:
     found, expected = run_sql(sql, DB, TIMES, DAY), plain_sql(sql, DB, TIMES, DAY)
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT whole, many, [word, 'x'] AS words, [whole] AS one, [part] AS parts FROM odd",
+    "SELECT list(whole ORDER BY word) AS l FROM odd",
+    "SELECT many FROM odd WHERE false",
+    "SELECT 1 AS a, [2] AS a",
+    "SELECT class, [1, NULL] AS l FROM odd",
+])  # fmt: skip
+def test_lists_of_keys_are_the_same_as_arrows(sql: str) -> None:
+    plain, found = (run_sql(sql, DB, TIMES, DAY, arrow_lists=some) for some in (False, True))
+    assert list(found) == list(plain)
+    # Of two columns of one name it is not known which is which.
+    assert any(holds_lists(found[name]) for name in found) == ("AS a, [2] AS a" not in sql)
+    for place in range(found.shape[1]):
+        one, other = found.iloc[:, place], plain.iloc[:, place]
+        if not holds_lists(one):
+            pd.testing.assert_series_equal(one, other, check_exact=True)
+            continue
+        assert one.isna().tolist() == other.isna().tolist()
+        known = ~one.isna()
+        as_lists = [[None if x is np.ma.masked else x for x in some] for some in other[known]]
+        assert pa.array(one[known]).to_pylist() == as_lists
 
 
 def test_an_odd_column_is_in_nobodys_way() -> None:

@@ -54,6 +54,8 @@ class ListCommand(Command):
               help="Number of random seeds.  [default: 5; 1 in tune]")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="Parallel runs, each in its own process.")  # fmt: skip
+@click.option("--cluster", metavar="ADDRESS", help="Run on a Ray cluster instead: auto, local or "
+              "HOST:PORT; see docs/scale.md.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(min=1), metavar="N",
               help="Threads of each run, as --set threads=N.  [default: 1]")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), metavar="FOLDER",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.config import Config
-from relfrog.errors import RelFrogError, RunError, UsageError
+from relfrog.errors import ClusterError, RelFrogError, RunError
 from relfrog.graph.popularity import ListRequest
 from relfrog.kinds import MODELS, models_for
+from relfrog.models.auto_members import fit_member, run_members
 from relfrog.models.blend import Blend, choose
-from relfrog.models.fit import fit_model, load_model, make_model, prepare_for
+from relfrog.models.fit import load_model
 from relfrog.models.model import Model, TableChange
-from relfrog.models.run_folder import BLEND, MEMBERS, begin, is_run, read_run
-from relfrog.models.run_forms import BLEND_FORM, Metrics
+from relfrog.models.run_folder import BLEND, MEMBERS, is_run, read_run
+from relfrog.models.run_forms import BLEND_FORM
 from relfrog.support.files import atomic_folder, write_json
 from relfrog.support.forms import read_json
 from relfrog.training.budget import UNLIMITED, Budget
@@ -104,16 +105,21 @@ class AutoModel(Model):
             self._take_over(Path(source), folder / MEMBERS / name, name, about)
             for name, source in self.finished.items()
         ]
-        budget = Budget(min(budget.until, Budget.of_minutes(config.minutes).until))
+        budget = replace(budget, until=min(budget.until, Budget.of_minutes(config.minutes).until))
         records: dict[str, dict[str, Any]] = {}
-        skipped: dict[str, str] = {}
+        skipped = self._fit_elsewhere(folder, about, budget, callbacks)
+        for name, why in skipped.items():
+            announce(callbacks, f"auto: {name} left out: {why}")
         for name in member_names(self.kind.name):
             place = folder / MEMBERS / name
-            if self._members and not is_run(place) and budget.over:
+            if name in skipped:
+                continue
+            # Quick models cost nothing, and the answer is to be no worse than theirs.
+            if MODELS[name].learns and self._members and not is_run(place) and budget.over:
                 skipped[name] = f"the {config.minutes:g} minutes were over"
                 announce(callbacks, f"auto: {name} left out: {skipped[name]}")
                 continue
-            announce(callbacks, f"auto: {name}")
+            announce(callbacks, f"auto: training {name}")
             # A search may use half of the remaining time, as the network comes last.
             own = budget if MODELS[name].network else budget.share(2)
             try:
@@ -122,6 +128,8 @@ class AutoModel(Model):
                 )
                 for callback in callbacks:
                     callback.on_member(name, place, self._members[name], records[name])
+            except ClusterError:
+                raise  # nothing is wrong with the member, which can be resumed
             except RelFrogError as error:
                 # The other members can still be used.
                 skipped[name] = str(error)
@@ -141,25 +149,31 @@ class AutoModel(Model):
         callbacks: Sequence[Callback],
     ) -> tuple[Model, dict[str, Any]]:  # fmt: skip
         """Train, resume or load a member; also return its record."""
-        opened, config = self.prepared.opened, member_settings(name, self.prepared.config)
-        begun = is_run(place)
-        if begun:
-            theirs, kept = read_run(place)
-            if theirs["status"] == "complete":
-                model = load_model(place, theirs, kept, opened, device=self.device)
-                return model, _record(place, theirs)
-            if kept != config:
-                raise UsageError(f"{place} was begun with other settings: train auto anew.")
-        prepared = prepare_for(opened, config)
-        if not begun:
-            gates = about.get("gates") if MODELS[name].network else None
-            place.parent.mkdir(exist_ok=True)
-            theirs = begin(
-                place, prepared, config, dataset=about["dataset"], task=about["task"], gates=gates
-            )
-        model = make_model(prepared, theirs, self.device)
-        theirs = fit_model(model, place, theirs, budget=budget, callbacks=callbacks, resume=begun)
-        return model, _record(place, theirs)
+        config = member_settings(name, self.prepared.config)
+        return fit_member(
+            self.prepared.opened, config, place, about, budget=budget, callbacks=callbacks,
+            device=self.device, team=self.team, workers=self.workers,
+        )  # fmt: skip
+
+    def _fit_elsewhere(
+        self, folder: Path, about: dict[str, Any], budget: Budget, callbacks: Sequence[Callback]
+    ) -> dict[str, str]:
+        """Train members that are no networks in other processes; return why some failed."""
+        config, workers = self.prepared.config, self.workers
+        names = [
+            name
+            for name in member_names(self.kind.name)
+            if not MODELS[name].network and not is_run(folder / MEMBERS / name)
+            and not (config.distributed and MODELS[name].learns)
+        ]  # fmt: skip
+        if workers is None or not names:
+            return {}
+        announce(callbacks, f"auto: {', '.join(names)}, in other processes")
+        settings = {name: member_settings(name, config) for name in names}
+        found = run_members(
+            workers, self.prepared, settings, folder / MEMBERS, about, budget.share(2), self.device
+        )
+        return {name: error for name, error in found.items() if error}
 
     def _take_over(self, source: Path, place: Path, name: str, about: dict[str, Any]) -> float:
         """Copy a finished run as a member, if dataset, task and settings are the same.
@@ -251,9 +265,3 @@ class AutoModel(Model):
         """The weighted mean of what the members predict."""
         parts = [self._weights[name] * predicted(model) for name, model in self.members.items()]
         return np.asarray(np.sum(parts, axis=0))
-
-
-def _record(place: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """The entry of a member in `blend.json`."""
-    metrics = read_json(place / "metrics.json", Metrics)
-    return {"val": metrics["val"], "test": metrics["test"], "seconds": about["seconds"]}

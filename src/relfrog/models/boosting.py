@@ -17,13 +17,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.errors import RunError, TaskError
+from relfrog.cluster.workers import RayWorkers
+from relfrog.errors import RunError, TaskError, UsageError
 from relfrog.graph.popularity import ListRequest
+from relfrog.models.aggregates.feature_job import features_elsewhere
 from relfrog.models.aggregates.features import FeatureMaker
 from relfrog.models.aggregates.sources import feature_sources
 from relfrog.models.aggregates.streams import TRIED
 from relfrog.models.backtest import MOST_FOLDS, Backtests, plan_folds
 from relfrog.models.booster_file import read_boosters, trees_text, write_boosters
+from relfrog.models.distributed_trees import boosted_on_cluster
 from relfrog.models.feature_budget import make_in_time
 from relfrog.models.model import Model, TableChange
 from relfrog.models.run_folder import BACKTESTS
@@ -104,6 +107,10 @@ class BoostedTrees(Model):
                 "one model each. Take frog or recent."
             )
         config, tell = self.prepared.config, partial(announce, callbacks)
+        if self.workers is not None:
+            self.maker.elsewhere = partial(features_elsewhere, self.workers)
+        if config.distributed and not isinstance(self.workers, RayWorkers):
+            raise UsageError("distributed=true needs the nodes of a Ray cluster: add --cluster.")
         rng = np.random.default_rng(config.seed)
         train = _some(train, self.SEEDS, rng)
         if self.FOLDS and config.regime == "frozen" and not config.staleness:
@@ -144,7 +151,7 @@ class BoostedTrees(Model):
         self.models = [found[n].models for n in best]
         some_only = len(search.learned) < len(x)
         del search  # it holds all features
-        if some_only and not budget.over:
+        if config.distributed or (some_only and not budget.over):
             tell(f"lightgbm: the best settings with all {len(x):,} seeds")
             stop = (seen, self._targets(val))
             self.models = [self._train(found[n].settings, x, y, stop, budget) for n in best]
@@ -378,13 +385,20 @@ class BoostedTrees(Model):
         learner, codes = self._learner, self.maker.categorical
         models = []
         for part in range(y.shape[1]):
+            most = rounds[part] if rounds else self.ROUNDS
+            seen = None if stop is None else (stop[0], stop[1][:, part])
+            if self.prepared.config.distributed and isinstance(self.workers, RayWorkers):
+                models.append(
+                    boosted_on_cluster(
+                        self.workers, learner, settings, (x, y[:, part]), seen, codes,
+                        rounds=most, patience=self.PATIENCE,
+                    )
+                )  # fmt: skip
+                continue
             data = learner.data(x, y[:, part], codes)
-            seen = None
-            if stop is not None:
-                seen = learner.data(stop[0], stop[1][:, part], codes, data)
             model, _ = learner.train(
-                settings, data, stop=seen, patience=self.PATIENCE, budget=budget,
-                rounds=rounds[part] if rounds else self.ROUNDS,
+                settings, data, patience=self.PATIENCE, budget=budget, rounds=most,
+                stop=None if seen is None else learner.data(*seen, codes, data),
             )  # fmt: skip
             models.append(model)
         return models

@@ -27,6 +27,9 @@ from relfrog.training.seeds import Seeds
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from relfrog.cluster.team import Team
+    from relfrog.cluster.workers import Workers
+
 __all__ = ["Model", "TableChange"]
 
 
@@ -73,6 +76,10 @@ class Model(ABC):
     ) -> None:
         self.prepared, self.labels = prepared, labels
         self.device, self.gates = device, gates
+        #: Workers to train a network with; None for this process alone.
+        self.team: Team | None = None
+        #: Processes that run jobs of models that are no networks; None for this process alone.
+        self.workers: Workers | None = None
         #: The lines of `history.jsonl`: epochs, or trials of a search.
         self.trials: list[dict[str, Any]] = []
         #: Facts about the fitted model for `run.json`.

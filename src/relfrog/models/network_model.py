@@ -32,6 +32,7 @@ from relfrog.training.inference import predict_sorted
 from relfrog.training.layerwise import LayerwiseInference, is_layerwise
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
+from relfrog.training.sharded_trainer import ShardedTrainer
 from relfrog.training.task_store import digest
 from relfrog.training.trainer import Trainer
 from relfrog.training.weights import FILE, named_part
@@ -69,13 +70,18 @@ class NetworkModel(Model):
             last: int | None = None,
         ) -> Trainer:  # fmt: skip
             (folder / part).mkdir(exist_ok=True)
-            trainer = Trainer(
+            kind = ShardedTrainer if prepared.config.shards > 1 else Trainer
+            trainer = kind(
                 prepared, folder / part, roles=self.gates, device=torch.device(self.device),
                 callbacks=callbacks, budget=budget, labels=labels, last=last,
             )  # fmt: skip
             if resume:
                 trainer.load_checkpoint()
-            trainer.fit()
+            if self.team is not None and isinstance(trainer, ShardedTrainer):
+                job = self.team.job(trainer, self.device, with_validation=part == REFIT)
+                self.team.fit(trainer, job)
+            else:
+                trainer.fit()
             return trainer
 
         candidates = self._candidates()

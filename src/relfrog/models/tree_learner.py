@@ -79,15 +79,29 @@ class TreeLearner:
             reference: the data to learn from, if these are to stop by.
         """
         lightgbm = load_lightgbm()
-        if self.kind.name == "multiclass_classification":
-            x, y = x[y >= 0], y[y >= 0]  # classes unseen in training have no index
+        x, y = self.rows(x, y, stopping=reference is not None)
         if reference is not None:
             return lightgbm.Dataset(x, y, reference=reference, free_raw_data=False)
-        if self.kind.name == "regression":
-            y = np.clip(y, float(self.labels["low"]), float(self.labels["high"]))
         return lightgbm.Dataset(
             x, y, categorical_feature=list(codes), params=dict(self._given), free_raw_data=False
         )
+
+    def rows(
+        self, x: Floats, y: NDArray[np.float64], *, stopping: bool = False
+    ) -> tuple[Floats, NDArray[np.float64]]:
+        """Features and labels as LightGBM gets them, to learn from or to stop by."""
+        if self.kind.name == "multiclass_classification":
+            x, y = x[y >= 0], y[y >= 0]  # classes unseen in training have no index
+        if self.kind.name == "regression" and not stopping:
+            y = np.clip(y, float(self.labels["low"]), float(self.labels["high"]))
+        return x, y
+
+    def settings(self, more: dict[str, Any], stop: NDArray[Any]) -> dict[str, Any]:
+        """LightGBM's parameters, with a metric that the labels to stop by define."""
+        given = self._given | more
+        if given["metric"] == "auc" and len(stop) and len(np.unique(stop)) < 2:
+            given["metric"] = "binary_logloss"
+        return given
 
     def train(
         self, settings: dict[str, Any], data: Any, *, stop: Any = None, patience: int = 60,
@@ -107,11 +121,10 @@ class TreeLearner:
             The model, and how bad it was on the labels to stop by after each round.
         """
         lightgbm = load_lightgbm()
-        given = self._given | settings
-        if stop is None or not len(stop.get_label()):
+        labels = np.zeros(0) if stop is None else np.asarray(stop.get_label())
+        given = self.settings(settings, labels)
+        if not len(labels):
             return boosted(given, data, rounds or BLIND_ROUNDS, [], []), np.zeros(0)
-        if given["metric"] == "auc" and len(np.unique(stop.get_label())) < 2:
-            given["metric"] = "binary_logloss"
         seen: dict[str, dict[str, list[float]]] = {}
         callbacks = [
             lightgbm.record_evaluation(seen),

@@ -187,6 +187,7 @@ class TreeSearch:
         known: dict[str, Comparison] = {}
         for name in families:
             if budget.over:
+                tell(f"no time to try features: {', '.join(core) or 'nothing'} left out")
                 return core, known
             known[name] = self.tests.compare(everything.predicted, without([name]).predicted)
         dropped = [name for name, found in known.items() if found.sure <= 1 - SURE]

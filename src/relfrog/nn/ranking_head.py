@@ -146,6 +146,17 @@ class RankingHead(Head):
             return self.loss(output.sampled, right.float())
         return self._softmax(output, plan, owner, wanted, right, features)
 
+    def loss_count(self, plan: Plan, targets: Any) -> int:
+        """The number of sampled targets or, of the softmax, of seeds with a label that exists."""
+        if self.parts == "sampled":
+            batch = plan.batch
+            hidden = int(batch.hidden().sum()) if self.target == batch.seed_table else 0
+            return len(batch.tables[self.target]) - hidden
+        owner, wanted = targets.of(plan.batch.seed_ids.to(targets.rows.device))
+        ticks, moment = self._ticks(plan)
+        exists = self._exist(ticks, moment.to(owner.device)[owner], wanted)
+        return len(owner.cpu()[exists].unique())
+
     def _softmax(
         self,
         output: RankingOutput,

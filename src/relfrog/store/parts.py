@@ -36,7 +36,7 @@ from relfrog.support.forms import read_json
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-__all__ = ["Part", "Store", "open_store"]
+__all__ = ["Part", "Store", "open_store", "versions"]
 
 FORMAT, HEADER = 1, "part.json"
 #: Seconds after its last use for which a part stays: another process may be reading it.
@@ -189,9 +189,42 @@ class Store:
         self._build(name, kind, build, about)
         return load(self.folder / "parts" / name)
 
+    @property
+    def used(self) -> frozenset[str]:
+        """Names of the parts that this process has used: what another machine would need, too."""
+        return frozenset(self._used)
+
+    def files(self, name: str) -> dict[str, tuple[int, str]]:
+        """The files of a complete part, with size and hash.
+
+        Raises:
+            StoreError: There is no such part.
+        """
+        folder = self._there(name)
+        if folder is None:
+            raise StoreError(f"{self.folder} has no complete part {name}.")
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        return {file: (int(size), str(digest)) for file, (size, digest) in header["files"].items()}
+
+    def adopt(self, part: Part, copy: Callable[[Path], None]) -> Path:
+        """Put a part of another store here, unless it is here already.
+
+        Args:
+            part: the part.
+            copy: writes its files into a folder.
+
+        Returns:
+            Its folder.
+        """
+        if self._there(part.name) is None:
+            self._build(part.name, part.kind, copy, part.about)
+        folder = self.folder / "parts" / part.name
+        self._touch(folder, part.name)
+        return folder
+
     def name(self, kind: str, made_of: Mapping[str, Any]) -> str:
         """The name of a part."""
-        whole = {"format": FORMAT, "versions": _versions(), "made_of": made_of}
+        whole = {"format": FORMAT, "versions": versions(), "made_of": made_of}
         text = json.dumps(whole, sort_keys=True, default=str)
         return f"{kind}-{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
@@ -356,7 +389,7 @@ def _is_shared(path: Path) -> bool:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Versions of whatever may compute other numbers in another version."""
     from importlib.metadata import PackageNotFoundError, version
 

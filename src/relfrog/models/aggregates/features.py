@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from copy import copy
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,9 @@ __all__ = ["FeatureMaker"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Elsewhere: TypeAlias = Callable[
+    ["FeatureMaker", Ints, Ints, pd.Series], "tuple[Floats, list[Trail]] | None"
+]
 
 #: Categories with fewer levels than this are categorical features of LightGBM.
 MOST_CODES = 100
@@ -94,8 +97,15 @@ class FeatureMaker:
         self._trails: dict[str, list[Trail]] = {}
         self._before: FeatureMaker | None = None
         self._changed: tuple[str, bool] = ("", False)
+        #: Computes the features of many seeds in other processes; None if they are too few.
+        self.elsewhere: Elsewhere | None = None
         if saved is not None:
             self._drop(tuple(map(str, saved.get("dropped") or ())))
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """The description of the training labels."""
+        return self._about
 
     def without(self, families: Collection[str]) -> FeatureMaker:
         """A maker of the same features without some families."""
@@ -231,6 +241,16 @@ class FeatureMaker:
     def _make(
         self, name: str, rows: Ints, limits: Ints, times: pd.Series
     ) -> tuple[Floats, list[Trail]]:
+        if self.elsewhere is not None and self._before is None:
+            found = self.elsewhere(self, rows, limits, pd.Series(times))
+            if found is not None:
+                return found
+        return self.make_range(rows, limits, times, name)
+
+    def make_range(
+        self, rows: Ints, limits: Ints, times: pd.Series, name: str = ""
+    ) -> tuple[Floats, list[Trail]]:
+        """Compute the features of seeds here and now; see `make`."""
         before = None if self._before is None else self._before._trails.get(name)
         trail: list[Trail] = []
         parts = [self._static(rows, limits)]
