@@ -46,7 +46,8 @@ class Blend:
         parts = [f"{name} {weight:.2f}" for name, weight in self.weights.items()]
         if len(parts) == 1:
             return f"{self.best} answers"
-        return f"{', '.join(parts)} answer; better than {self.best} alone in {self.sure:.0%} of samples"
+        won = f"better than {self.best} alone in {self.sure:.0%} of samples"
+        return f"{', '.join(parts)} answer; {won}"
 
 
 def choose(
