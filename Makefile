@@ -52,7 +52,7 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml $(LOCK)
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml $(LOCK)
-	$(PIP) install $(LOCK:%=-c %) -e '.[demo,dev,docs,pyg]'
+	$(PIP) install $(LOCK:%=-c %) -e '.[demo,dev,docs,pyg,ray]'
 	touch $@
 
 clean:

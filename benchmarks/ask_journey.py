@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import resource
 import subprocess
 import sys
@@ -72,20 +71,33 @@ def run(arguments: str, folder: Path) -> dict[str, Any]:
     import shlex
 
     began, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = subprocess.run(
+    told, first = [], {}
+    with subprocess.Popen(
         [sys.executable, "-m", "relfrog", *shlex.split(arguments)], cwd=folder, text=True,
-        capture_output=True, check=False,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        for line in process.stderr:
+            told.append(line)
+            if line.startswith("First answer"):
+                first = {
+                    "first_answer_seconds": round(time.monotonic() - began, 1),
+                    "first_answer_processor_seconds": processor_seconds(process.pid),
+                }
     if process.returncode:
-        raise SystemExit(f"{arguments}\n{process.stderr}")
+        raise SystemExit(f"{arguments}\n{''.join(told)}")
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    found = re.search(r"First answer after (\d+) s", process.stderr)
-    first = {"first_answer_in_training_seconds": int(found[1])} if found else {}
     return {
         "command": arguments.split()[0], "seconds": round(time.monotonic() - began, 1),
         "processor_seconds": round(cpu, 1), **first,
     }  # fmt: skip
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process that still runs has used, with its children that have ended (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return round(sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"), 1)
 
 
 def summary(steps: list[dict[str, Any]], **more: int) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Predictions for every entity at one time: layer by layer, and in batches of sampled subgraphs.
 
-    python benchmarks/everyone.py --rows 3.4e6 17e6 --out benchmarks/everyone.json
+    python benchmarks/everyone.py --rows 3.4e6 17e6 --before REF --out benchmarks/everyone.json
     python benchmarks/everyone.py --runs RUN ... --out benchmarks/everyone.json
 
 With `--rows`, time and memory on databases like rel-hm (`paper_databases.py`): all customers at the
 newest time, with a network of the default size, whose weights do not matter here. Batches are
-predicted for `--sample` customers at most. With `--runs`, what the two ways are worth: the scores
-of trained runs. What was measured before and is not measured again stays in the file.
+predicted for `--sample` customers at most; with `--before` also by an earlier state of the code,
+which knew no other way. With `--runs`, what the two ways are worth: the scores of trained runs.
+What was measured before and is not measured again stays in the file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import json
 import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,7 +31,7 @@ import pandas as pd
 import torch
 
 import relfrog
-from measuring import machine
+from measuring import Worktree, machine
 from paper_databases import read_schema, write
 from relfrog.config import resolve
 from relfrog.graph.loader import Loader
@@ -37,7 +39,6 @@ from relfrog.models.network_model import NetworkModel
 from relfrog.nn.network import Network
 from relfrog.support.threads import thread_limit
 from relfrog.training.inference import predict_seeds
-from relfrog.training.layerwise import LayerwiseInference
 from relfrog.training.opened_task import open_task
 from relfrog.training.seeds import Seeds
 
@@ -62,12 +63,14 @@ def timed(do: Callable[[], Any], seeds: int) -> dict[str, float]:
 
 def layerwise(network: Network, loader: Loader, features: Any) -> Any:
     """Predict layer by layer."""
+    from relfrog.training.layerwise import LayerwiseInference  # earlier states have none
+
     inference = LayerwiseInference(network, loader.sampler, features, CPU)
     return inference.predict(np.asarray(loader.rows), loader.times, loader.cutoffs)
 
 
-def speed(data: Path, sample: int) -> dict[str, Any]:
-    """Both ways on one database."""
+def speed(data: Path, sample: int, both: bool = True) -> dict[str, Any]:
+    """Both ways on one database, or batches alone."""
     opened = open_task(str(data), "user-churn")
     settings = {"model": "frog"}
     prepared = opened.prepare(resolve(100_000, settings=settings, kind=opened.kind))
@@ -79,21 +82,35 @@ def speed(data: Path, sample: int) -> dict[str, Any]:
 
     def loader(rows: Any, alone: bool) -> Loader:
         times = pd.Series(np.repeat(newest.to_datetime64(), len(rows)))
-        return prepared.loader(Seeds(rows, times), alone=alone)
+        return prepared.loader(Seeds(rows, times), **({"alone": True} if alone else {}))
 
     everyone = np.arange(count)
     some = np.sort(np.random.default_rng(0).permutation(count)[:sample])
     with thread_limit(prepared.config.threads):
         few = everyone[:2000]  # compiles what is compiled at the first call
-        layerwise(network, loader(few, True), prepared.features)
         predict_seeds(network, loader(few, False), prepared.features, CPU)
         found: dict[str, Any] = {"prepared_mb": peak()}
-        own = timed(lambda: layerwise(network, loader(everyone, True), prepared.features), count)
-        found["layerwise"] = own | {"peak_mb": peak()}
+        if both:
+            layerwise(network, loader(few, True), prepared.features)
+            own = timed(
+                lambda: layerwise(network, loader(everyone, True), prepared.features), count
+            )
+            found["layerwise"] = own | {"peak_mb": peak()}
         found["batches"] = timed(
             lambda: predict_seeds(network, loader(some, False), prepared.features, CPU), len(some)
         )
     return {"rows": sum(prepared.graph.num_rows.values()), "customers": count, **found}
+
+
+def speed_before(data: Path, sample: int, reference: str) -> dict[str, Any]:
+    """Batches by an earlier state of the code."""
+    with Worktree(reference) as state:
+        done = subprocess.run(
+            [sys.executable, __file__, "--batches", str(data), "--sample", str(sample)],
+            env={**os.environ, **state.environment}, check=True, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {"commit": state.commit, **found["batches"]}
 
 
 def scores(folder: Path) -> dict[str, Any]:
@@ -125,10 +142,15 @@ def main() -> None:
     parser.add_argument("--rows", type=float, nargs="*", default=[])
     parser.add_argument("--sample", type=int, default=300_000)
     parser.add_argument("--folder", type=Path, help="where databases are kept between runs")
+    parser.add_argument("--before", help="a commit whose batches are measured, too")
+    parser.add_argument("--batches", type=Path, help="a database: print what batches cost there")
     parser.add_argument("--runs", type=Path, nargs="*", default=[])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
+    if arguments.batches is not None:
+        print(json.dumps(speed(arguments.batches, arguments.sample, both=False)))
+        return
     kept: dict[str, Any] = {"speed": [], "scores": []}
     if arguments.out.exists():
         kept = json.loads(arguments.out.read_text(encoding="utf-8"))
@@ -144,6 +166,9 @@ def main() -> None:
             f"{rows:g} --sample {arguments.sample}",
             "load": round(os.getloadavg()[0], 1), **speed(data, arguments.sample),
         }  # fmt: skip
+        if arguments.before:
+            entry["command"] += f" --before {arguments.before}"
+            entry["before"] = speed_before(data, arguments.sample, arguments.before)
         print(json.dumps(entry), file=sys.stderr, flush=True)
         others = [one for one in kept["speed"] if one["customers"] != entry["customers"]]
         kept["speed"] = sorted([*others, entry], key=lambda one: one["rows"])

@@ -32,7 +32,7 @@ from relfrog.models.auto import read_blend
 from relfrog.models.booster_file import checked_model, load_lightgbm
 from relfrog.models.postprocessing.bundle import load_postprocessing
 from relfrog.models.run_folder import read_run
-from relfrog.models.run_forms import Constant, DatabaseFile, TreesFile
+from relfrog.models.run_forms import BacktestsFile, Constant, DatabaseFile, TreesFile
 from relfrog.runs.run import Run
 from relfrog.support.files import load_tensors
 from relfrog.support.forms import read_json
@@ -111,7 +111,8 @@ def tiny_dataset(folder: Path) -> Path:
 #: All formats, the quickest first.
 FORMATS = (
     "roles.json", "metrics.json", "history.jsonl", "baselines.json", "blend.json",
-    "postprocessing.json", "baseline.json", "lightgbm.json", "database.json", "graph.json",
+    "postprocessing.json", "baseline.json", "lightgbm.json", "backtests.json", "database.json",
+    "graph.json",
     "columns.json", "columns.safetensors", "model.safetensors", "lightgbm.txt", "import.json",
     "run.json", "labels.parquet", "table.parquet", "task manifest.yaml", "dataset manifest.yaml",
     "mapping.yaml", "config.yaml",
@@ -146,6 +147,12 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
         "postprocessing.json": {"thresholds": [0.5]},
         "baseline.json": {"constant": [0.5], "last": 3},
         "lightgbm.json": {"models": 1, "parts": 1, "files": {"a": "b"}, "features": {}},
+        "backtests.json": {
+            "metric": "mae", "cuts": ["2020-01-01"], "labels": [9], "first": [0.5],
+            "chosen": [0.4], "models": 3, "dropped": ["peers"],
+            "against_first": {"gain": 0.1, "sure": 0.9, "won": 1, "folds": 1},
+            "families": {"peers": {"gain": None, "sure": 0.4, "won": 0, "folds": 1}},
+        },
         "database.json": {
             "name": "d", "val_timestamp": "x", "test_timestamp": "y", "newest": None,
             "task": {"entity_table": "t", "label": "y", "horizon_seconds": 1.0},
@@ -208,6 +215,10 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
         ),
         "lightgbm.json": (
             run / "lightgbm.json", as_json, lambda: read_json(run / "lightgbm.json", TreesFile)
+        ),
+        "backtests.json": (
+            run / "backtests.json", as_json,
+            lambda: read_json(run / "backtests.json", BacktestsFile),
         ),
         "database.json": (
             run / "database.json", as_json, lambda: read_json(run / "database.json", DatabaseFile)

@@ -46,7 +46,7 @@ from relfrog.datasets.entities import read_entities
 from relfrog.datasets.external import read_label_table, read_labels
 from relfrog.datasets.files import _read_facts, _unpacked, database_in_files
 from relfrog.datasets.tasks import load_task
-from relfrog.experiments.pool import DifferencesFile
+from relfrog.experiments.study_job import DifferencesFile
 from relfrog.experiments.study_run import _check_folder
 from relfrog.experiments.tune import open_search
 from relfrog.features.columns import fit_columns

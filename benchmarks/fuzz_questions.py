@@ -39,7 +39,8 @@ _TYPES = {"integer": "BIGINT", "number": "DOUBLE", "text": "VARCHAR", "boolean":
           "time": "TIMESTAMP"}  # fmt: skip
 _NASTY = ("'", '"', "`", "--", ";", "\0", "\n", "é", "日本", "🐸", "%s", "{timedelta}", "\\",
           "(" * 50, "-" * 30, "NOT " * 60, "1e999", "9" * 40, "0x1", "2020-02-30", "\u202e",
-          "\ud83d", "*.*", "NULL", "-INF", "..", "$1", "/*", "x" * 5000, "1+" * 200)  # fmt: skip
+          "\ud83d", "*.*", "NULL", "-INF", "..", "$1", "/*", "*/", "/* x */", "#", "INF",
+          "2020-01-01T10:00:00Z", "STARTS_WITH", "DISTINCT", "x" * 5000, "1+" * 200)  # fmt: skip
 
 
 def _table(name: str, columns: str, pkey: str | None, time_: str | None, **keys: str) -> QueryTable:

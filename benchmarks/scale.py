@@ -1,10 +1,11 @@
 """What commands cost on a database like rel-hm, in time, processor time and memory.
 
     python benchmarks/scale.py --rows 3.4e6 17e6 --before REF --out benchmarks/scale.json
+    python benchmarks/scale.py --rows 1e8 --cases first later train everyone --folder DATA
 
 The database is drawn anew by `paper_databases.py`. Every command is a process of its own; with
-`--before` each is run on an earlier state of the code as well, one after the other. What was
-measured before and is not measured again stays in the file.
+`--before` each is run on an earlier state of the code as well, one after the other. The file is
+written after each command; what was measured before and is not measured again stays in it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from measuring import Worktree, machine, measure
 from paper_databases import read_schema, write
 
 HERE = Path(__file__).parent
-CASES = ("inspect", "first", "later", "predict", "evaluate", "recommend")
+CASES = ("inspect", "first", "later", "train", "predict", "everyone", "evaluate", "recommend")
+#: Cases that look at the run that `train` makes.
+OF_A_RUN = {"predict", "everyone", "evaluate"}
 
 
 def commands(data: Path, work: Path, cases: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -41,7 +44,7 @@ def commands(data: Path, work: Path, cases: list[str]) -> Iterator[tuple[str, li
             "the same with other settings",
             [*first, str(work / "later"), "channels=16", "lr=0.01"],
         )
-    if {"predict", "evaluate"} & set(cases):
+    if ({"train"} | OF_A_RUN) & set(cases):
         steps = ["--set", "steps_per_epoch=20"]
         yield (
             "train user-churn, 20 steps, with all scores",
@@ -55,6 +58,11 @@ def commands(data: Path, work: Path, cases: list[str]) -> Iterator[tuple[str, li
             [*relfrog, "predict", run, "--entities", str(ten), "--out", str(work / "ten.parquet"),
              "--overwrite"],
         )  # fmt: skip
+    if "everyone" in cases:
+        yield (
+            "predict for all customers",
+            [*relfrog, "predict", run, "--all", "--out", str(work / "all.parquet"), "--overwrite"],
+        )
     if "evaluate" in cases:
         yield "evaluate user-churn", [*relfrog, "evaluate", run]
     if "recommend" in cases:
@@ -89,7 +97,11 @@ def measured(
             if command[1].endswith("timed_training.py") and "failed" not in found:
                 found |= json.loads(output.splitlines()[-1])
             print(name, state.commit, json.dumps(found), file=sys.stderr, flush=True)
-            yield {"case": name, "commit": state.commit, **found}
+            about = machine()
+            yield {
+                "case": name, "commit": state.commit, "command": about["command"],
+                "load": about["load"][0], **found,
+            }  # fmt: skip
         if (work / "cache").exists():
             size = sum(
                 path.stat().st_size for path in (work / "cache").rglob("*") if path.is_file()
@@ -124,9 +136,10 @@ def main() -> None:
             with Worktree(reference) as code:
                 for entry in measured(data, code, arguments.cases, arguments.limit):
                     kept[entry["case"], count, state] = {"rows": count, "state": state, **entry}
-        found = {"machine": about, "cases": [kept[key] for key in sorted(kept)]}
-        if arguments.out is not None:
-            arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                    found = {"machine": about, "cases": [kept[key] for key in sorted(kept)]}
+                    if arguments.out is not None:
+                        text = json.dumps(found, indent=1) + "\n"
+                        arguments.out.write_text(text, encoding="utf-8")
     if arguments.folder is None:
         shutil.rmtree(folder)
 

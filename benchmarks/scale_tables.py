@@ -18,8 +18,8 @@ def scale() -> str:
     compared = any("before" in states for states in cases.values())
     beside = " *Before* is an earlier state of the code, in the same run:" if compared else ""
     lines = [
-        "Seconds of the processor and peak memory, on a shared machine with two cores "
-        f"(`{found['machine']['command']}`).{beside}",
+        "Seconds of the processor and peak memory of whole commands, with the start of Python, on "
+        f"a busy machine with two cores (`benchmarks/scale.py`, `scale.json`).{beside}",
         "",
         "| rows | |" + " before |" * compared + " now |",
         "|--:|---|" + "--:|" * compared + "--:|",
@@ -41,21 +41,47 @@ def paper_scale() -> str:
             largest[entry["task"]] = max((entry, known or entry), key=lambda one: one["scale"])
     lines = [
         "Seconds of the processor of `relfrog train --model frog` with default settings, and peak "
-        "memory, on made-up rows in the schemas of the paper's databases "
-        f"(`{found['machine']['command']}`):",
+        "memory, on made-up rows in the schemas of the paper's databases, on a busy machine with "
+        "two cores (`benchmarks/paper_scale.py`, `paper_scale.json`). *Score* is the time for "
+        "1,000 seeds, measured on at most 2,000 of a split, and what follows from it for all seeds "
+        "of validation and test. The first task of a database prepares what the others share:",
         "",
-        "| task | rows | of all | prepare | 100 steps | validate | score | peak memory |",
+        "| task | rows | seeds to learn from | prepare | 100 steps | score 1,000 | score all "
+        "| peak memory |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for task, entry in sorted(largest.items()):
-        cells = [f"{entry['rows']:,}", f"{100 * entry['scale']:g} %"]
+    for task, entry in sorted(largest.items(), key=_in_order(found["tasks"])):
+        cells = [_count(entry["rows"])]
+        if entry["scale"] != 1:
+            cells[0] += f" ({100 * entry['scale']:g} %)"
         if "failed" in entry:
-            cells += [f"failed: {entry['failed']}", "", "", ""]
+            cells += [f"failed: {entry['failed']}", "", "", "", ""]
         else:
-            names = ("prepare", "per_100_steps", "validate", "score")
-            cells += [_seconds(entry.get(f"{name}_cpu_seconds")) for name in names]
+            cells.append(_count(entry.get("train_seeds")))
+            cells += [_seconds(entry.get(f"{n}_cpu_seconds")) for n in ("prepare", "per_100_steps")]
+            cells += map(_seconds, _scoring(entry))
         lines.append(f"| {task} | {' | '.join(cells)} | {entry['peak_mb']:,} MB |")
     return "\n".join(lines)
+
+
+def _in_order(tasks: list[dict[str, Any]]) -> Any:
+    """By database, in the order in which they were measured."""
+    place = {entry["task"]: number for number, entry in enumerate(tasks)}
+    return lambda item: (item[0].partition("/")[0], place[item[0]])
+
+
+def _scoring(entry: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Seconds to score 1,000 seeds, and those of validation and test."""
+    if "val_scored" not in entry:
+        return None, None
+    each = entry["validate_cpu_seconds"] / max(entry["val_scored"], 1)
+    return 1000 * each, each * (entry["val_seeds"] + entry["test_seeds"])
+
+
+def _count(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value / 1e6:,.1f} M" if value >= 1e6 else f"{value:,}"
 
 
 def _cost(entry: dict[str, Any] | None) -> str:

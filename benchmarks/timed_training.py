@@ -3,7 +3,8 @@
     python benchmarks/timed_training.py DATASET TASK RUN [KEY=VALUE ...] [--steps 20] [--stop]
 
 Prints JSON. With `--stop` the process ends after the steps, like in a power cut: nothing is scored,
-nothing is saved. That is what a command costs until its own work begins.
+nothing is saved. That is what a command costs until its own work begins. With `--most` only so many
+seeds of validation and of test are scored, drawn at random: what all of them cost follows from it.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ def main() -> None:
     parser.add_argument("--size", default="small")
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--stop", action="store_true")
+    parser.add_argument("--most", type=int, help="the most seeds of a split to score")
     arguments = parser.parse_args()
 
     import relfrog
+
+    seeds = count_seeds(arguments.most)
 
     marks = {"start": start}
 
@@ -48,7 +52,7 @@ def main() -> None:
             )
             if self.steps == arguments.steps and arguments.stop:
                 marks.setdefault("steps", marks["first"])
-                finish(marks, self.steps)
+                finish(marks, self.steps, seeds)
 
         def on_epoch(self, trainer: Any, record: Any) -> None:
             marks["validated"] = time.perf_counter(), time.process_time()
@@ -61,10 +65,35 @@ def main() -> None:
         size=arguments.size, settings=settings, overwrite=True, baselines=False, callbacks=[clock],
     )  # fmt: skip
     marks["scored"] = time.perf_counter(), time.process_time()
-    finish(marks, clock.steps)
+    finish(marks, clock.steps, seeds)
 
 
-def finish(marks: dict[str, tuple[float, float]], steps: int) -> None:
+def count_seeds(most: int | None) -> dict[str, int]:
+    """Count the seeds of splits when they are made; those that are scored at most `most`."""
+    import numpy as np
+
+    from relfrog.training.opened_task import OpenedTask
+
+    found: dict[str, int] = {}
+    make = OpenedTask.seeds
+
+    def seeds(opened: OpenedTask, split: str) -> Any:
+        known = split in opened._seeds
+        made = make(opened, split)
+        if not known:
+            found[f"{split}_seeds"] = len(made)
+            if most is not None and split != "train" and len(made) > most:
+                chosen = np.random.default_rng(0).permutation(len(made))[:most]
+                made = opened._seeds[split] = made.take(np.sort(chosen))
+            if split != "train":
+                found[f"{split}_scored"] = len(made)
+        return made
+
+    OpenedTask.seeds = seeds  # type: ignore[method-assign]
+    return found
+
+
+def finish(marks: dict[str, tuple[float, float]], steps: int, seeds: dict[str, int]) -> None:
     """Print what was found, and leave."""
 
     def between(begin: str, end: str, each: float = 1) -> dict[str, float]:
@@ -75,7 +104,7 @@ def finish(marks: dict[str, tuple[float, float]], steps: int) -> None:
         passed = [(b - a) * each for a, b in zip(marks[begin], marks[end], strict=True)]
         return {f"{name}_seconds": round(passed[0], 2), f"{name}_cpu_seconds": round(passed[1], 2)}
 
-    found: dict[str, float] = {"steps": steps}
+    found: dict[str, float] = {"steps": steps, **seeds}
     found |= between("start", "prepared") | between("prepared", "first")
     if steps > 1:
         found |= between("first", "steps", 100 / (steps - 1))

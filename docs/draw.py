@@ -183,6 +183,7 @@ LAYERS = {
     "features": "columns as tensors",
     "nn": "the network",
     "training": "prepared tasks, the trainer",
+    "cluster": "other processes and machines",
     "models": "fit, save, load, predict",
     "runs": "make runs and open them",
     "analysis": "explain, certify",

@@ -31,7 +31,8 @@ OTHER: dict[str, Any] = {
     **{name: (type(getattr(Config(), name)))(low if low != getattr(Config(), name) else high)
        for name, (low, high) in RANGES.items()},
     "fd_orthonormal": True, "fd_final": True, "fd_training": True, "fd_false_negatives": True,
-    "edge_bias": True, "gate_norm": True, "seed_context": False, "refit": True, "text": "hash",
+    "edge_bias": True, "gate_norm": True, "seed_context": False, "refit": True, "distributed": True,
+    "text": "hash",
     "threshold": "cost:5",
 }  # fmt: skip
 

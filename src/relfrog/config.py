@@ -102,10 +102,16 @@ class Config:
             "sentence-transformers:" and a name.
         text_channels: size of text embeddings.
         batch_size: seeds per step.
+        shards: pieces that a batch is computed in, each on its own, so that workers can share them.
+            The number of workers changes nothing, but the number of shards does: seeds share a
+            subgraph, and mismatched parents and targets are drawn, within a piece; all gates of a
+            step see the same average. 1, a whole batch, unless workers are asked for: then 8.
         times_per_batch: approximate number of different times in a batch.
         epochs: maximum number of epochs.
         patience: epochs without a better validation metric before training stops.
         steps_per_epoch: maximum number of steps before validation; 0 for all seeds.
+        val_seeds: the most seeds that validation after an epoch looks at, drawn at random, the
+            same every time; 0 for all. Scores of the finished run are of all seeds.
         lr: learning rate.
         optimizer: "adamw", or "adam", in which weight decay is part of the gradient (L2).
         schedule: learning-rate schedule: "constant" or "cosine".
@@ -130,10 +136,14 @@ class Config:
             "both".
         features: features for LightGBM: "all" (the entity's columns, its parents, aggregates of
             its and their children, earlier labels), or "own" (the entity's columns only).
-        trials: LightGBM settings tried on validation.
-        minutes: time budget of "auto", from the reading of the data to the report. Nine tenths are
-            for its members: none starts after that; LightGBM uses half of the time left when it
-            starts; the network stops early enough to be scored in time. A refit comes on top.
+        trials: LightGBM settings tried by backtests.
+        distributed: whether LightGBM learns on all nodes of a cluster, each from its share of the
+            rows, instead of on one machine. For data that one machine cannot hold: trees differ a
+            little, as each node finds the bins of some features in its own rows.
+        minutes: time budget of "auto", from the reading of the data to the report. A tenth, on a
+            busy machine up to a quarter, is kept for scores and the report: no member starts after
+            that; LightGBM uses half of the time left when it starts; the network stops early
+            enough to be scored in time. A refit comes on top.
         calibration: whether probabilities are calibrated on validation: "auto" (where that helps
             on labels it was not fitted to) or "none".
         threshold: from which probability on a decision is yes: "f1" (the highest F1 on
@@ -195,10 +205,12 @@ class Config:
     text: str = "ngrams"
     text_channels: int = 32
     batch_size: int = 512
+    shards: int = 1
     times_per_batch: int = 8
     epochs: int = 12
     patience: int = 5
     steps_per_epoch: int = 0
+    val_seeds: int = 0
     lr: float = 0.001
     optimizer: str = "adamw"
     schedule: str = "constant"
@@ -212,6 +224,7 @@ class Config:
     ranking: str = "both"
     features: str = "all"
     trials: int = 12
+    distributed: bool = False
     minutes: float = 30.0
     calibration: str = "auto"
     threshold: str = "f1"
@@ -329,12 +342,15 @@ def default_settings(seeds: int, size: str = "medium", kind: str = "") -> dict[s
     steps = min(-(-seeds // batch) or 1, longest)
     chosen = {
         "model": "auto", "channels": SIZES[size], "batch_size": batch, "steps_per_epoch": longest,
+        # Choosing an epoch must not cost more than training it.
+        "val_seeds": 20_000,
         "epochs": min(max(Config.epochs, -(-FEWEST_STEPS // steps)), 100),
         "patience": min(max(Config.patience, -(-PATIENT_STEPS // steps)), 25),
     }  # fmt: skip
     if kind and TASK_KINDS[kind].ranks:
         # A seed has a subgraph of its own, which should hold many targets: two hops, but wide.
-        own = {"batch_size": min(batch, 256), "sharing": "separate", "neighbors": 64, "hops": 2}
+        own = {"batch_size": min(batch, 256), "sharing": "separate", "neighbors": 64, "hops": 2,
+               "val_seeds": 10_000}  # fmt: skip
         # The smaller weight of L_pair was chosen on tasks with one label per entity.
         return chosen | own | {"gamma": 0.1}
     return chosen

@@ -11,6 +11,7 @@
     │   └── QueryError    a question in words cannot be read, or not be answered
     ├── StoreError     what was prepared cannot be kept: a full or read-only disk
     ├── OutputError    results cannot be written
+    ├── ClusterError   a cluster cannot be reached, or a node of it failed
     └── UsageError     options that contradict each other
 
 Each message says what is wrong, where, how often, and what to do next. The command line prints
@@ -24,6 +25,7 @@ import re
 from collections.abc import Iterable
 
 __all__ = [
+    "ClusterError",
     "DatasetError",
     "OutputError",
     "QueryError",
@@ -93,6 +95,10 @@ class StoreError(RelFrogError):
 
 class OutputError(RelFrogError):
     """Results cannot be written: they exist already, or the place cannot be reached."""
+
+
+class ClusterError(RelFrogError):
+    """A cluster cannot be reached, or a node of it failed."""
 
 
 class UsageError(RelFrogError):

@@ -18,12 +18,15 @@ import relfrog
 from helpers import inside
 from relfrog import load_run
 from relfrog.analysis import certify
-from relfrog.analysis.altered_future import Tampering
-from relfrog.analysis.certificate import WAYS
+from relfrog.analysis.altered_future import WAYS, Readings, Tampering
 from relfrog.datasets import source_keys
 from relfrog.errors import RunError
 from relfrog.graph import _kernels
 from relfrog.kinds import MODELS
+from relfrog.store.file_table import concrete
+from relfrog.training.altered_task import AlteredTask
+from relfrog.training.opened_task import OpenedTask
+from relfrog.training.seeds import Seeds
 from small_store import QUICK, TASKS, TEST, VAL, fit
 
 
@@ -45,7 +48,7 @@ def ticks(table: Any) -> np.ndarray:
 def test_the_past_stays_and_the_future_does_not(way: str, store: Path) -> None:
     db = relfrog.open_dataset(store).get_db(upto_test_timestamp=False)
     tick = int(VAL.to_datetime64().astype("datetime64[us]").view(np.int64))
-    tamper = Tampering(way, tick, "us")
+    tamper = Tampering(way, tick, Readings("us"))
     other = tamper(db)
     for name, table in db.table_dict.items():
         new = other.table_dict[name].df
@@ -91,7 +94,7 @@ def test_awkward_columns_have_another_future_too(way: str) -> None:
     db = Database({"t": Table(frame, {"self": "t"}, "id", "at")})
     for day in (2, 5, 9, -3):
         tick = int((pd.Timestamp("2020-01-01") + pd.Timedelta(day, "D")).value // 1000)
-        found = Tampering(way, tick, "us", {"t": np.array([5])})(db).table_dict["t"].df
+        found = Tampering(way, tick, Readings("us"), {"t": np.array([5])})(db).table_dict["t"].df
         count = int((days.to_numpy() <= np.datetime64(tick, "us")).sum())
         pd.testing.assert_frame_equal(
             found.iloc[:count], frame.iloc[:count], check_dtype=False, check_exact=True
@@ -99,6 +102,36 @@ def test_awkward_columns_have_another_future_too(way: str) -> None:
         assert len(found) >= 6  # row 5 is asked for
         assert str(found["at"].dtype) == "datetime64[s]"
         assert (found["at"].iloc[count:] > pd.Timestamp(tick, unit="us")).all()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::relfrog.features.columns.NewColumnWarning")
+@pytest.mark.parametrize("way", WAYS)
+def test_an_overlay_is_predicted_like_the_second_database(
+    way: str, shop: Path, run: relfrog.Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Really made, and looked at where it differs: half a year after it began to."""
+    trees = relfrog.train(
+        shop, "buys", tmp_path_factory.mktemp("trees") / "run", model="lightgbm",
+        settings={"trials": 1}, baselines=False,
+    )  # fmt: skip
+    for model in (run, trees):
+        ready = model.prepared
+        tick = int(VAL.to_datetime64().astype("datetime64[us]").view(np.int64))
+        tamper = Tampering(way, tick, Readings(ready.graph.unit))
+
+        def change(db: Database, ready: Any = ready, tamper: Any = tamper) -> Database:
+            return db if ready.opened.history in db.table_dict else tamper(db)
+
+        altered = AlteredTask(ready.opened, change)
+        tables = {name: concrete(table) for name, table in altered.db.table_dict.items()}
+        made = OpenedTask(ready.dataset, ready.task, db=Database(tables))
+        rows = np.arange(20)
+        later = VAL + pd.Timedelta("180 days")
+        seeds = Seeds(rows, pd.Series(np.repeat(later.to_datetime64(), len(rows))))
+        found = model.on(altered).predict_seeds(seeds, None)
+        np.testing.assert_array_equal(found, model.on(made).predict_seeds(seeds, None))
+        assert (found != model.predict_seeds(seeds, None)).any()
 
 
 # What a certificate says.

@@ -95,7 +95,7 @@ def test_the_examples_run(
         "predict",
         "roles",
     ]
-    order += ["completion", "report", "explain", "submit", "experiment", "ask", "store"]
+    order += ["completion", "report", "explain", "submit", "audit", "experiment", "ask", "store"]
     assert {*order, "demo"} == set(cli.commands)  # the demo has a test of its own
     monkeypatch.chdir(workplace)
     for name in order:
@@ -305,7 +305,7 @@ def test_training_says_how_far_it_is_and_what_came_out(
     lines = err.splitlines()
     assert lines[0].startswith("284 training seeds, ")
     assert [line.split("  ")[0] for line in lines if line.startswith("epoch")] == ["epoch"] * 2
-    assert lines[-3].startswith("kept: epoch ")
+    assert lines[-3].startswith("keeping epoch ")
     assert lines[-2].startswith("baselines ")
     assert lines[-1] == f"Report written to {out}/report.html: open it in a browser."
     assert (tmp_path / "a run" / "report.html").is_file()

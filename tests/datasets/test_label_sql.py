@@ -8,17 +8,22 @@ import time
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from relbench.base import Database, Table
 
 from oracles.plain_sql import plain_sql
 from relfrog import open_dataset
+from relfrog.datasets import label_sql
 from relfrog.datasets.label_sql import run_sql
 from relfrog.errors import TaskError
+from relfrog.store.file_table import FileTable
+from relfrog.support.lists import holds_lists
 
 TIMES = [pd.Timestamp("2020-05-01"), pd.Timestamp("2020-06-01 12:34:56.789012345")]
 DAY = pd.Timedelta("1 day")
@@ -75,6 +80,29 @@ def test_the_sandbox_changes_no_label(sql: str) -> None:
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
+@pytest.mark.parametrize("sql", [
+    "SELECT whole, many, [word, 'x'] AS words, [whole] AS one, [part] AS parts FROM odd",
+    "SELECT list(whole ORDER BY word) AS l FROM odd",
+    "SELECT many FROM odd WHERE false",
+    "SELECT 1 AS a, [2] AS a",
+    "SELECT class, [1, NULL] AS l FROM odd",
+])  # fmt: skip
+def test_lists_of_keys_are_the_same_as_arrows(sql: str) -> None:
+    plain, found = (run_sql(sql, DB, TIMES, DAY, arrow_lists=some) for some in (False, True))
+    assert list(found) == list(plain)
+    # Of two columns of one name it is not known which is which.
+    assert any(holds_lists(found[name]) for name in found) == ("AS a, [2] AS a" not in sql)
+    for place in range(found.shape[1]):
+        one, other = found.iloc[:, place], plain.iloc[:, place]
+        if not holds_lists(one):
+            pd.testing.assert_series_equal(one, other, check_exact=True)
+            continue
+        assert one.isna().tolist() == other.isna().tolist()
+        known = ~one.isna()
+        as_lists = [[None if x is np.ma.masked else x for x in some] for some in other[known]]
+        assert pa.array(one[known]).to_pylist() == as_lists
+
+
 def test_an_odd_column_is_in_nobodys_way() -> None:
     """A column that DuckDB cannot read matters to SQL that needs it, and to no other."""
     frame = pd.DataFrame({"id": range(30_000), "odd": pd.Series(range(30_000), dtype=object)})
@@ -117,7 +145,6 @@ def test_no_sql_passes_its_limits(
 
 
 def test_a_full_disk_is_said(bare_shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from relfrog.datasets import label_sql
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -126,3 +153,30 @@ def test_a_full_disk_is_said(bare_shop: Path, monkeypatch: pytest.MonkeyPatch) -
     db = open_dataset(bare_shop).get_db()
     with pytest.raises(TaskError, match=r"No space left on device.*TMPDIR"):
         run_sql("SELECT 1 FROM people", db, TIMES, timedelta(days=1))
+
+
+def test_a_table_in_a_file_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"id": [0, 1], "x": [1.0, 2.0]}).to_parquet(path, index=False)
+    written, write = [], label_sql._write
+
+    def counted(file: Path, frame: Any) -> None:
+        written.append(type(frame).__name__)
+        write(file, frame)
+
+    monkeypatch.setattr(label_sql, "_write", counted)
+
+    def total() -> float:
+        db = Database({"t": FileTable(path, {}, "id", None)})
+        return float(run_sql("SELECT sum(x) AS s FROM t", db, TIMES, DAY)["s"].iloc[0])
+
+    assert [total(), total()] == [3.0, 3.0]
+    assert written.count("FileTable") == 1
+    pd.DataFrame({"id": [0, 1], "x": [1.0, 5.0]}).to_parquet(path, index=False)
+    os.utime(path, ns=(0, 0))
+    assert total() == 6.0
+    assert written.count("FileTable") == 2
+    monkeypatch.setattr(label_sql, "_KEPT", 0)
+    pd.DataFrame({"id": [0], "x": [7.0]}).to_parquet(path, index=False)
+    assert total() == 7.0
+    assert len(list(label_sql._kept().iterdir())) <= 1

@@ -21,9 +21,10 @@ from click.testing import CliRunner
 
 import relfrog
 from relfrog.cli import cli
+from relfrog.cluster import workers
+from relfrog.cluster.guarded import guarded
 from relfrog.config import read_preset
 from relfrog.experiments import experiment, study_datasets
-from relfrog.experiments import grid as cells
 from relfrog.experiments import study_run as experiments
 from relfrog.experiments.paper import paper_tasks, published_scores, search_space
 from relfrog.experiments.render import role_shares
@@ -66,9 +67,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run jobs in this process, which saves the seconds in which another one starts."""
 
     def in_process(run: Any, jobs: Any, *_: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-        return ((number, run(job)) for number, job in enumerate(jobs))
+        return ((number, guarded(run, job)) for number, job in enumerate(jobs))
 
-    monkeypatch.setattr(cells, "run_jobs", in_process)
+    monkeypatch.setattr(workers, "run_jobs", in_process)
 
 
 @pytest.fixture
@@ -277,9 +278,9 @@ def test_tune_goes_on_and_gives_a_preset(
 
     def counted(run: Any, jobs: Any, *_: Any) -> Iterator[tuple[int, dict[str, Any]]]:
         trained.extend(jobs)
-        return ((number, run(job)) for number, job in enumerate(jobs))
+        return ((number, guarded(run, job)) for number, job in enumerate(jobs))
 
-    monkeypatch.setattr(cells, "run_jobs", counted)
+    monkeypatch.setattr(workers, "run_jobs", counted)
     results = study("tune", ["buys"], settings=base, trials=2, say=stop.append)
     assert len(trained) == 1  # one run more, not two
     (tuned,) = results["tuned"]

@@ -436,7 +436,7 @@ HOSTILE = [
     numbers("split_feature", "99999"), numbers("split_feature", "-7"),
     numbers("left_child", "0"), numbers("left_child", "99999"), numbers("right_child", "-99999"),
     numbers("num_leaves", "2000000000"), numbers("num_cat", "7"), numbers("decision_type", "255"),
-    numbers("leaf_value", "nan"), numbers("threshold", "1e999"), numbers("is_linear", "1"),
+    numbers("leaf_value", "nan"), numbers("threshold", "nan"), numbers("is_linear", "1"),
     numbers("max_feature_idx", "0"), numbers("num_class", "99999"), numbers("objective", "xyz"),
     lambda text: re.sub("tree_sizes=.*", "tree_sizes=1 99999999999", text),
     lambda text: text.replace("Tree=0", "Tree=1"), lambda text: text[: len(text) // 2],

@@ -108,7 +108,14 @@ def test_readmes_python_runs(
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/results.md", "docs/benchmarks.md", "docs/when-roles-matter.md"]
+    "page",
+    [
+        "README.md",
+        "docs/results.md",
+        "docs/benchmarks.md",
+        "docs/when-roles-matter.md",
+        "docs/ask.md",
+    ],
 )
 def test_numbers_are_those_measured(page: str) -> None:
     spec = importlib.util.spec_from_file_location("tables", ROOT / "benchmarks" / "tables.py")

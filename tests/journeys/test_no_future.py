@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import relfrog
-from relfrog.analysis.altered_future import WAYS, Tampering
+from relfrog.analysis.altered_future import WAYS, Readings, Tampering
 from relfrog.datasets.label_sql import run_sql
 from small_store import TEST, VAL, copied, fit, weights
 
@@ -26,7 +26,7 @@ def tampered(store: Path, folder: Path, way: str, time: pd.Timestamp) -> Path:
     changed = copied(store, folder)
     db = relfrog.open_dataset(changed).get_db(upto_test_timestamp=False)
     times = {"people": "joined", "orders": "ordered_at", "reviews": "written"}
-    for name, table in Tampering(way, tick(time), "us")(db).table_dict.items():
+    for name, table in Tampering(way, tick(time), Readings("us"))(db).table_dict.items():
         frame = table.df.copy()
         if name in times:
             later = frame[times[name]] > time

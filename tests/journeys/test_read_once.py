@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import relfrog
+from relfrog.analysis.changed_tables import ChangedTask
 from relfrog.cli import cli
 from relfrog.features.table import TableColumns
 from relfrog.models.boosting import BoostedTrees
+from relfrog.models.network_model import NetworkModel
+from relfrog.models.past_labels import PastModel
 from relfrog.models.rankers import BoostedRanker
 from small_store import QUICK
 
@@ -103,3 +108,39 @@ def test_a_certificate_alters_what_was_read(
     command("predict", run, "--out", out, "--at", "2020-10-01", "--certify")
     assert counted["read"] <= 1
     assert counted["encode"] <= 4 * TABLES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["frog", "lightgbm", "recent"])
+def test_each_split_is_predicted_once(
+    model: str, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the model and by each baseline, in the first command that asks, whatever comes later."""
+    monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "cache"))  # which no other run has filled
+    data = Path(shutil.copytree(shop, tmp_path / "data"))
+    path = data / "tasks" / "buys" / "manifest.yaml"
+    manifest = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**manifest, "num_eval_timestamps": 1}))
+    for split in ("train", "val", "test"):
+        path.with_name(f"{split}.parquet").unlink(missing_ok=True)
+    count: Counter[tuple[str, str]] = Counter()
+    for kind in (NetworkModel, BoostedTrees, PastModel):
+
+        def predict(self: Any, seeds: Any, *given: Any, plain: Any = kind.predict) -> Any:
+            split = self.prepared.opened.split_of(seeds)
+            if split is not None and not isinstance(self.prepared.opened, ChangedTask):
+                count[type(self).__name__, split] += 1
+            return plain(self, seeds, *given)
+
+        monkeypatch.setattr(kind, "predict", predict)
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
+    run = tmp_path / "run"
+    command("train", data, "buys", "--out", run, "--model", model, *settings())
+    assert len(count) >= 6, count  # the model and baselines, on two splits
+    assert set(count.values()) == {1}, count  # frozen and rolling are the same
+    for words in (
+        ["evaluate", run], ["evaluate", run, "--regime", "frozen"],
+        ["evaluate", run, "--split", "val"], ["report", run, "--fresh"],
+    ):  # fmt: skip
+        command(*words)
+        assert set(count.values()) == {1}, (words, count)

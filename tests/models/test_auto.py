@@ -6,53 +6,17 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import relfrog
 from relfrog import load_run
 from relfrog.cli import cli
-from relfrog.kinds import TASK_KINDS
-from relfrog.models.auto import choose
 from relfrog.models.boosting import BoostedTrees
 from relfrog.runs.train import RunInterrupted
 from relfrog.training.budget import Budget
 from relfrog.training.callbacks import Callback
 from small_store import QUICK, VAL
-
-
-@pytest.mark.slow
-def test_what_is_not_clearly_worse_is_averaged() -> None:
-    rng = np.random.default_rng(0)
-    truth = rng.normal(size=2000)
-    noisy = {name: truth + rng.normal(size=2000) for name in ("a", "b")}
-    blend = choose(TASK_KINDS["regression"], truth, noisy)
-    assert blend.weights == {"a": 0.5, "b": 0.5}
-    assert blend.sure > 0.9
-    far = {**noisy, "far": truth + 3 * rng.normal(size=2000)}
-    assert choose(TASK_KINDS["regression"], truth, far).weights == {"a": 0.5, "b": 0.5}
-    good = truth + 0.1 * rng.normal(size=2000)
-    blend = choose(TASK_KINDS["regression"], truth, {"bad": noisy["a"], "good": good})
-    assert blend.weights == {"good": 1.0}
-    error = rng.normal(size=200)
-    factor = np.where(rng.permutation(200) < 100, 0.5, 1.55)  # errs like the best, a little more
-    near = {"best": truth[:200] + error, "second": truth[:200] + factor * error}
-    blend = choose(TASK_KINDS["regression"], truth[:200], near)
-    assert np.abs(error).mean() < blend.score  # the average is worse, but not clearly
-    assert blend.best == "best"
-    assert blend.weights == {"best": 0.5, "second": 0.5}
-    # But never worse than the best quick model.
-    blend = choose(TASK_KINDS["regression"], truth[:200], near, quick=["best"])
-    assert blend.weights == {"best": 1.0}
-    few = choose(
-        TASK_KINDS["binary_classification"], np.array([0, 1]), {"a": np.zeros(2), "b": np.ones(2)}
-    )
-    assert few.weights == {"a": 0.5, "b": 0.5}
-    never = choose(
-        TASK_KINDS["binary_classification"], np.ones(3), {"a": np.zeros(3), "b": np.ones(3)}
-    )
-    assert np.isnan(never.score)
 
 
 @pytest.mark.slow
@@ -75,7 +39,8 @@ def test_auto_holds_its_members_and_goes_on(
     assert set(run.blend["members"]) == {"mean", "global-mean", "recent", "lightgbm", "frog"}
     assert sum(run.blend["weights"].values()) == pytest.approx(1)
     scores = {n: m["val"]["rolling"]["roc_auc"] for n, m in run.blend["members"].items()}
-    assert run.metrics["val"]["rolling"]["roc_auc"] >= max(scores.values()) - 1e-9
+    quick = max(score for name, score in scores.items() if name != "frog")
+    assert run.metrics["val"]["rolling"]["roc_auc"] >= quick - 1e-9
     assert load_run(run.folder).evaluate("test", "frozen") == run.metrics["test"]["frozen"]
     assert len(run.predict(VAL)) == 20
     said = CliRunner().invoke(cli, ["roles", str(run.folder)]).output
@@ -91,8 +56,8 @@ def test_auto_keeps_to_its_time(store: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("relfrog.training.budget.time.monotonic", iter(range(0, 10**6, 100)).__next__)
         run = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
-    assert list(run.blend["members"]) == ["mean"]
-    assert "frog" in run.blend["skipped"]
+    assert list(run.blend["members"]) == ["mean", "global-mean", "recent"]
+    assert list(run.blend["skipped"]) == ["lightgbm", "frog"]
 
 
 @pytest.mark.slow
@@ -114,7 +79,7 @@ def test_auto_leaves_time_for_the_network(
 
     class Watch(Callback):
         def on_epoch(self, trainer: Any, record: Any) -> None:
-            ends.setdefault("frog", trainer.budget.until)
+            ends.setdefault("frog", monotonic() + trainer.budget.left)
             if record.epoch == 1:
                 trainer.budget = Budget(0.0)
 

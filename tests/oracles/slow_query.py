@@ -122,6 +122,8 @@ class _State:
             before, self.strict = self.strict, False
             value = self.value(item.value)
             self.strict = before
+            if isinstance(item.value, Aggregation):
+                return self.is_empty(item.value)
             return value is None
         if isinstance(item, Match):
             return _matches(item.operator, self.value(item.value), item.pattern.value)
@@ -133,11 +135,32 @@ class _State:
 
     def static(self, item: Column) -> Any:
         _, name, path = self.question.columns[item]
-        value = _climb(self.tables, self.row, path, name)
+        value = self.climb(path, name, self.time)
         later = isinstance(value, datetime) and value > self.time
         return None if later else value
 
+    def climb(self, path: Any, name: str, until: pd.Timestamp) -> Any:
+        """A column of the row that is named at the end of a path, if all on it are known."""
+        row = self.row
+        for step in path:
+            time = self.question.schema.tables[step.key.parent].time
+            found = [
+                r
+                for r in self.tables[step.key.parent]
+                if row[step.key.column] is not None
+                and r[step.key.refers_to] == row[step.key.column]
+                and (time is None or (r[time] is not None and r[time] <= until))
+            ]
+            if not found:
+                return None
+            row = found[0]
+        return row[name]
+
     # Aggregations.
+
+    def is_empty(self, item: Aggregation) -> bool:
+        name = self.question.columns[item.column][1]
+        return not any(name == "*" or row[name] is not None for row in self.rows(item))
 
     def rows(self, item: Aggregation) -> list[Row]:
         source = self.question.sources[item]
@@ -157,8 +180,7 @@ class _State:
                 continue
             if (
                 source.where is not None
-                and _Inner(self.question, self.tables, self.time, row).value(source.where)
-                is not True
+                and _Inner(self.question, self.tables, end, row).value(source.where) is not True
             ):
                 continue
             chosen.append(row)
@@ -239,20 +261,7 @@ class _Inner(_State):
 
     def static(self, item: Column) -> Any:
         _, name, path = self.question.columns[item]
-        return _climb(self.tables, self.row, path, name)
-
-
-def _climb(tables: Tables, row: Row, path: Any, name: str) -> Any:
-    for step in path:
-        named = [
-            r
-            for r in tables[step.key.parent]
-            if row[step.key.column] is not None and r[step.key.refers_to] == row[step.key.column]
-        ]
-        if not named:
-            return None
-        row = named[0]
-    return row[name]
+        return self.climb(path, name, self.time)  # the end of the window
 
 
 def _add(time: pd.Timestamp, count: int, unit: str) -> pd.Timestamp:

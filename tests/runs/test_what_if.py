@@ -114,3 +114,17 @@ def test_the_command_shows_both(
     assert code == 0, said
     frame = pd.read_csv(out)
     assert {"prediction", "prediction_supposed", "difference"} <= set(frame)
+
+
+def test_the_command_prints_both_where_no_file_is_given(
+    run: relfrog.Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, said, _ = inside(capfd, "predict", str(run.folder), "--set", "people.age=70")
+    assert code == 0
+    head, _, *rows = said.splitlines()
+    assert head.split()[-1] == "difference"
+    assert 0 < len(rows) <= 20
+    for option in (["--certify"], ["--table", "t"]):
+        code, _, said = inside(capfd, "predict", str(run.folder), *option)
+        assert code == 2
+        assert "needs a file: --out FILE" in said

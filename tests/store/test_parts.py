@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import multiprocessing
 import os
 import signal
@@ -13,6 +14,8 @@ import pytest
 
 from relfrog.errors import RelFrogWarning, StoreError
 from relfrog.store import fingerprint as hashes
+from relfrog.store import parts
+from relfrog.store.location import LIMIT
 from relfrog.store.parts import HEADER, Store, open_store
 
 
@@ -150,3 +153,45 @@ def test_a_fingerprint_follows_the_bytes(tmp_path: Path, monkeypatch: pytest.Mon
     assert hashes.fingerprint(path, known) == second
     os.utime(path, ns=(old, old + 1))
     assert hashes.fingerprint(path, known) == "read again"
+
+
+def test_a_part_that_a_process_uses_is_not_trimmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LIMIT, "0")
+    monkeypatch.setattr(parts, "IN_USE", -1)
+    reader, other = Store(tmp_path), Store(tmp_path)  # locks are of opened files, not of processes
+
+    def build(folder: Path) -> None:
+        (folder / "a.txt").write_text("x")
+
+    with pytest.warns(RelFrogWarning, match="larger than its limit"):
+        reader.use("a", {}, build, lambda folder: folder)
+    with pytest.warns(RelFrogWarning, match="larger than its limit"):
+        kept = other.trim()
+    assert kept == []
+    del reader
+    gc.collect()
+    assert len(other.trim()) == 1
+
+
+def test_halves_of_parts_are_cleared_away(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (tmp_path / "building" / "graph-1.ab12").mkdir(parents=True)
+    (tmp_path / "building" / "graph-2.ab12").mkdir()
+    (tmp_path / "parts" / "labels-1").mkdir(parents=True)
+    with store._lock("graph-2"):  # somebody builds it, on this machine or another
+        store.use("a", {}, lambda folder: None, lambda folder: None)
+    assert [f.name for f in (tmp_path / "building").iterdir()] == ["graph-2.ab12"]
+    assert [f.name[:2] for f in (tmp_path / "parts").iterdir()] == ["a-"]
+
+
+def test_numpy_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(folder: Path) -> None:
+        raise OSError("1024 requested and 0 written")  # in its words, without a number
+
+    with pytest.raises(OSError, match="requested"):
+        Store(tmp_path).use("a", {}, build, lambda folder: None)
+    monkeypatch.setattr(parts, "NO_ROOM", 1 << 62)
+    with pytest.raises(StoreError, match="is full"):
+        Store(tmp_path).use("a", {}, build, lambda folder: None)

@@ -227,9 +227,9 @@ def test_the_best_weights_are_kept_and_training_stops_in_time(
     script = iter([0.5, 0.7, 0.6, math.nan, 0.69, 0.9])
     seen = []
 
-    def validate(trainer: Trainer, network: Network) -> dict[str, float]:
+    def validate(trainer: Trainer, network: Network) -> tuple[None, dict[str, float]]:
         seen.append(state(network))
-        return {"roc_auc": next(script)}
+        return None, {"roc_auc": next(script)}
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "validate", validate)
@@ -362,7 +362,7 @@ def test_progress_is_shown_and_put_away(
     said = capfd.readouterr().err
     assert "epoch   1  loss " in said
     assert "epoch   0" not in said
-    assert "kept: epoch " in said.splitlines()[-1]
+    assert "keeping epoch " in said.splitlines()[-1]
     assert said.rfind("\x1b[?25h") >= said.rfind("\x1b[?25l")
 
 
@@ -980,3 +980,45 @@ def test_a_budget_ends_training_within_an_epoch(store: Path, tmp_path: Path) -> 
     assert seen == [1, 2, 3]
     assert trainer.at.epoch == 1  # validated, saved, and no further
     assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_validation_is_predicted_once_and_as_the_loaded_run_predicts_it(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    predict = NetworkModel.predict
+
+    def noted(model: NetworkModel, seeds: Any, cutoff: Any, request: Any = None) -> Any:
+        asked.append((model.prepared.opened.split_of(seeds), cutoff))
+        return predict(model, seeds, cutoff, request)
+
+    monkeypatch.setattr(NetworkModel, "predict", noted)
+    for refit, regime in ((False, "frozen"), (True, "rolling")):
+        asked.clear()
+        run = fit(store, tmp_path / regime, refit=refit, regime=regime)
+        cutoffs = {"frozen": VAL, "rolling": None}
+        selects = cutoffs.pop(regime)
+        assert ("val", selects) not in asked  # training has done that
+        assert ("val", *cutoffs.values()) in asked
+        model = load_run(run.folder).model.selected
+        seeds = model.prepared.seeds("val")
+        again = predict(model, seeds, selects)
+        np.testing.assert_array_equal(model.predict_once(seeds, selects), again)
+        assert run.metrics["val"][regime] == model.score("val", regime)
+
+
+@pytest.mark.slow
+def test_epochs_are_chosen_on_a_sample_and_runs_scored_on_all(store: Path, tmp_path: Path) -> None:
+    run = fit(store, tmp_path / "run", val_seeds=20)
+    seeds = run.prepared.seeds("val")
+    assert len(seeds) > 20
+    trainer = Trainer(run.prepared.opened.prepare(run.config), tmp_path, labels=run.about["labels"])
+    assert len(trainer.val_seeds) == 20
+    places = set(zip(seeds.rows, seeds.times, strict=True))
+    assert set(zip(trainer.val_seeds.rows, trainer.val_seeds.times, strict=True)) < places
+    predicted, scores = trainer.validate(run.network)
+    assert len(predicted) == 20
+    best = told(run.folder)[run.about["best_epoch"]]
+    assert scores["roc_auc"] == best["val"]["roc_auc"]
+    assert run.metrics["val"][run.config.regime] == run.model.score("val", run.config.regime)
+    assert run.metrics["val"][run.config.regime] != scores

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.kinds import TASK_KINDS
+from relfrog.support.lists import are_in, flatten
 
 __all__ = ["Interval", "Scorer", "resample"]
 
@@ -126,9 +127,8 @@ def _roc_auc(positive: NDArray[np.bool_], predicted: NDArray[Any]) -> float:
 
 def _average_precisions(truth: NDArray[Any], lists: NDArray[np.int64]) -> NDArray[np.float64]:
     """Average precision of each list. Shapes: [seeds], [seeds, k] -> [seeds]."""
-    found = [np.isin(row, some) for row, some in zip(lists, truth, strict=True)]
-    hit: NDArray[Any] = np.array(found, float).reshape(lists.shape)
+    hit = are_in(lists, truth).astype(float)
     precision = hit.cumsum(1) / np.arange(1, lists.shape[1] + 1)
-    count = np.array([min(len(some), lists.shape[1]) for some in truth])
+    count = np.minimum(flatten(truth)[0], lists.shape[1])
     # Undefined for seeds without labels.
     return np.where(count > 0, (precision * hit).sum(1) / np.maximum(count, 1), np.nan)

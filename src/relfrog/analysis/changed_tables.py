@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from relbench.base import Database, Table
@@ -20,7 +21,8 @@ from relfrog.graph import _kernels
 from relfrog.graph.relational import RelationalGraph
 from relfrog.models.model import TableChange
 from relfrog.runs.run import Run
-from relfrog.store.file_table import column_names
+from relfrog.store.column_table import ColumnTable
+from relfrog.store.file_table import column_names, read_column, retimed, without_columns
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.seeds import Seeds
 
@@ -139,12 +141,47 @@ def value_columns(table: Table) -> list[str]:
     return [str(name) for name in column_names(table) if name not in apart]
 
 
-def shuffle_table(table: Table, order: NDArray[np.int64], column: str | None) -> Table:
+def shuffle_table(table: Table, order: NDArray[np.int64], column: str | None) -> ShuffledTable:
     """A table with the values of one column, or of all, exchanged between rows."""
-    frame = table.df.copy(deep=False)
-    for name in value_columns(table) if column is None else [column]:
-        frame[name] = frame[name].take(order).set_axis(frame.index)
-    return Table(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
+    return ShuffledTable(table, order, value_columns(table) if column is None else [column])
+
+
+class ShuffledTable(ColumnTable):
+    """A table with the values of some columns exchanged between rows.
+
+    Args:
+        base: the table as it is.
+        order: the row whose values each row takes. Shape [rows].
+        shuffled: the columns.
+    """
+
+    def __init__(self, base: Table, order: NDArray[np.int64], shuffled: list[str]) -> None:
+        self.base, self.order, self.shuffled = base, order, shuffled
+        self.fkey_col_to_pkey_table = base.fkey_col_to_pkey_table
+        self.pkey_col, self.time_col = base.pkey_col, base.time_col
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return column_names(self.base)
+
+    def column(self, name: str) -> pd.Series:
+        """The values of a column, as `df` has them."""
+        values = read_column(self.base, name)
+        return values.take(self.order).set_axis(values.index) if name in self.shuffled else values
+
+    def without(self, columns: set[str]) -> ShuffledTable:
+        """The same without some columns, and without the foreign keys among them."""
+        pairs = [("", column) for column in columns]
+        base = without_columns(Database({"": self.base}), pairs).table_dict[""]
+        return ShuffledTable(base, self.order, [c for c in self.shuffled if c not in columns])
+
+    def retimed(self, keys: dict[str, str], time: str | None) -> ShuffledTable:
+        """The same rows with other foreign keys and another time column."""
+        return ShuffledTable(retimed(self.base, keys, time), self.order, self.shuffled)
 
 
 def shuffle_features(

@@ -1,4 +1,4 @@
-"""The commands on evidence: experiment, submit."""
+"""The commands on evidence: experiment, submit, audit."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ class ListCommand(Command):
               help="Number of random seeds.  [default: 5; 1 in tune]")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="Parallel runs, each in its own process.")  # fmt: skip
+@click.option("--cluster", metavar="ADDRESS", help="Run on a Ray cluster instead: auto, local or "
+              "HOST:PORT; see docs/scale.md.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(min=1), metavar="N",
               help="Threads of each run, as --set threads=N.  [default: 1]")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), metavar="FOLDER",
@@ -164,4 +166,44 @@ def submit_command(runs: tuple[Path, ...], out: Path, overwrite: bool, as_json: 
     click.echo(f"Check and pack a complete folder with: python -m relbench.submit {out}", err=True)
 
 
-EXPERIMENT_COMMANDS = (experiment_command, submit_command)
+@click.command(
+    "audit", cls=Command, example="relfrog audit submission/shop__churn.csv --task shop churn"
+)  # fmt: skip
+@click.argument("predictions", type=click.Path(path_type=Path))
+@click.option("--task", "place", nargs=2, required=True, metavar="DATASET TASK",
+              help="The task that they are for.")  # fmt: skip
+@click.option("--split", type=click.Choice(["val", "test"]), default="test", show_default=True,
+              help="The split that they are about.")  # fmt: skip
+@click.option("--column", metavar="NAME", help="Column with the predictions.  [default: found by "
+              "its name]")  # fmt: skip
+@click.option("--time", metavar="NAME", help="Column with the times.  [default: found by its name]")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def audit_command(
+    predictions: Path, place: tuple[str, str], as_json: bool, **options: str | None
+) -> None:
+    """Look for signs of a leak in predictions that somebody made; exit 1 if one is certain.
+
+    PREDICTIONS is a CSV or Parquet file: the entity's key, the time, the prediction, as relfrog
+    predict or RelBench's leaderboard has it. Rows out of their time, copied labels, scores that are
+    too good, and predictions that follow labels where the past says nothing are reported.
+    """
+    import dataclasses
+
+    from relfrog.analysis.audit import LIMITS, audit
+
+    found = audit(predictions, *place, **options)  # type: ignore[arg-type]
+    if as_json:
+        print_json({"ok": found.ok, **dataclasses.asdict(found), "limits": LIMITS})
+    else:
+        from relfrog.cli.data_summaries import check_lines
+        from relfrog.cli.terminal import wrapped
+
+        scores = ", ".join(f"{name} {value:.4f}" for name, value in found.metrics.items())
+        click.echo(wrapped(f"{found.task}, {found.split}: {scores}"))
+        click.echo(check_lines(found.report))
+        click.echo(wrapped(LIMITS), err=True)
+    if not found.ok:
+        click.get_current_context().exit(1)
+
+
+EXPERIMENT_COMMANDS = (experiment_command, submit_command, audit_command)

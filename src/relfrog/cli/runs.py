@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relfrog.cli.command import Command, print_json
+from relfrog.cli.terminal import bar
 from relfrog.errors import RelFrogError, UsageError
 from relfrog.kinds import MODELS
 
@@ -28,7 +29,7 @@ __all__ = ["RUN_COMMANDS"]
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to create.")
 @click.option("--model", type=click.Choice(list(MODELS)), metavar="NAME",
-              help="auto: the best of several, or a blend of two, by validation; frog; sage: the "
+              help="auto: the best of several, or a blend, by validation; frog; sage: the "
               "plain relational GNN; relgnn: attention along atomic routes; without a network: "
               "mean, median, global-mean, global-median, recent, lightgbm; for recommendations "
               "also id-gnn, popularity, past-visit.  [default: auto]")  # fmt: skip
@@ -45,6 +46,11 @@ __all__ = ["RUN_COMMANDS"]
 @click.option("--overwrite", is_flag=True, help="Replace an existing run.")
 @click.option("--baselines/--no-baselines", default=True, show_default=True,
               help="Score quick baselines beside the model.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(min=1), metavar="N",
+              help="Processes that share the training of a network, here or with --cluster; their "
+              "number changes nothing.  [default: this one]")  # fmt: skip
+@click.option("--cluster", metavar="ADDRESS", help="Train on a Ray cluster: auto, local or "
+              "HOST:PORT.")  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Do not write report.html into the run folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON.")
 def train_command(
@@ -59,12 +65,17 @@ def train_command(
     """Train a model and write its run folder.
 
     DATASET is a dataset folder or a RelBench name, TASK one of its tasks. The weights with the
-    best validation metric are kept. After Ctrl-C, continue with --resume.
+    best validation metric are kept. After Ctrl-C, continue with --resume. With --workers or
+    --cluster, or started by torchrun, several processes train a network together.
     """
     from relfrog.cli.run_summaries import run_summary
+    from relfrog.cluster.torchrun_team import follow, follows
     from relfrog.runs.train import train
     from relfrog.training.progress import TrainingProgress
 
+    if follows():  # torchrun's first process says it all
+        follow(dataset, task, options.get("device"))
+        return
     given = {}
     for setting in settings:
         key, mark, value = setting.partition("=")
@@ -147,7 +158,11 @@ def _show_certificate(run: CertifyingRun, path: Path) -> None:
 
     if not run.certificate.holds:
         raise RunError(f"{run.certificate.sentence} See {path}.")
-    click.echo(f"{run.certificate.sentence}; {path}", err=True)
+    click.echo(f"{run.certificate.sentence}. Details are in {path}.", err=True)
+
+
+#: Predictions that are printed where no file is given.
+_SHOWN = 20
 
 
 @click.command(
@@ -155,8 +170,9 @@ def _show_certificate(run: CertifyingRun, path: Path) -> None:
     example="relfrog predict runs/churn --at 2020-12-01 --out churn.csv",
 )  # fmt: skip
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--out", required=True, metavar="FILE",
-              help="A .parquet or .csv file, or a database URL with --table.")  # fmt: skip
+@click.option("--out", metavar="FILE", help="A .parquet or .csv file, a database URL with --table, "
+              "or a folder for Parquet files of some entities each.  [default: some are "
+              "printed]")  # fmt: skip
 @click.option(
     "--at", metavar="TIME", help="Prediction time.  [default: the newest in the database]"
 )
@@ -181,40 +197,93 @@ def _show_certificate(run: CertifyingRun, path: Path) -> None:
               "FILE.certificate.json: rows and newest time used per entity and table, and the "
               "outcome.")  # fmt: skip
 @_CERTIFY_TIMES
-@click.option("--overwrite", is_flag=True, help="Replace an existing file or table.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N",
+              help="Predict range by range in so many processes: the same bits for every "
+              "N.")  # fmt: skip
+@click.option("--cluster", metavar="ADDRESS", help="Predict on a Ray cluster: auto, local or "
+              "HOST:PORT; see docs/scale.md.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace an existing file, table or folder.")
 def predict_command(
-    run: Path, out: str, at: str | None, entities: Path | None, table: str | None, device: str,
-    certify: bool, certify_times: int | None, overwrite: bool, everyone: bool,
-    suppose: tuple[str, ...], **ranking: Any,
+    run: Path, out: str | None, at: str | None, entities: Path | None, table: str | None,
+    device: str, certify: bool, certify_times: int | None, overwrite: bool, everyone: bool,
+    suppose: tuple[str, ...], workers: int | None, cluster: str | None, **ranking: Any,
 ) -> None:  # fmt: skip
     """Predict for any time, with the source's own keys.
 
     Predictions are for the entities that the task asks about at that time, unless --entities or
     --all says otherwise; rows come in the order of --entities. Only what was known at that time is
-    used. Beside each prediction stand the run, the horizon, and when the prediction was made.
+    used. Beside each prediction stand the run, the horizon, and when the prediction was made. With
+    --workers, --cluster or a folder, the same command goes on after Ctrl-C.
     """
-    from relfrog.io.output import check_output, write_frame
+    from relfrog.io.output import check_output, is_folder, write_frame
     from relfrog.runs.run import load_run
 
-    check_output(out, table, overwrite)
+    in_folder = out is not None and table is None and is_folder(out)
+    if workers is not None or cluster is not None or in_folder:
+        if out is None:
+            raise UsageError("--workers and --cluster need a place to write to: --out FOLDER")
+        if suppose or certify:
+            raise UsageError("--set and --certify need one process and a file: leave --workers, "
+                             "--cluster and the folder out.")  # fmt: skip
+        if workers is not None and cluster is not None:
+            raise UsageError("predict here or on a cluster: --workers or --cluster.")
+        opened = load_run(run, device=device)
+        asked = {"at": at, "entities": entities, "everyone": everyone, **ranking}
+        where, rows = _predict_in_parts(opened, out, asked, table, overwrite, workers or 1, cluster)
+        click.echo(f"{rows:,} predictions written to {where}", err=True)
+        _say_population(opened, at, entities, everyone)
+        return
+    if out is not None:
+        check_output(out, table, overwrite)
+    elif certify or table is not None:
+        raise UsageError(f"{'--certify' if certify else '--table'} needs a file: --out FILE")
     if suppose:
         if certify:
             raise UsageError("--certify is about what is known, --set about what is not.")
         ranking["suppose"] = _suppositions(suppose)
     opened = _certifying(load_run(run, device=device), certify, certify_times)
-    frame = opened.predict(at, entities, everyone=everyone, stamped=True, **ranking)
-    where = write_frame(frame, out, table=table, overwrite=overwrite)
-    click.echo(f"{len(frame):,} predictions written to {where}", err=True)
-    if entities is None and not everyone:
-        from relfrog.cli.run_summaries import population_words
+    frame = opened.predict(at, entities, everyone=everyone, stamped=out is not None, **ranking)
+    if out is None:
+        from relfrog.cli.question_summaries import frame_table, shown_rows
 
-        asked = opened.population(at)
-        if asked.others or asked.rule != "sql":
-            click.echo(population_words(asked), err=True)
-    if certify:
+        shown = shown_rows(frame, _SHOWN, ranked=entities is None)
+        click.echo(frame_table(shown))
+        if len(shown) < len(frame):
+            click.echo(f"{len(shown)} of {len(frame):,} predictions. All: --out FILE", err=True)
+    else:
+        where = write_frame(frame, out, table=table, overwrite=overwrite)
+        click.echo(f"{len(frame):,} predictions written to {where}", err=True)
+    _say_population(opened, at, entities, everyone)
+    if certify and out is not None:
         from relfrog.analysis.certificate import save_beside
 
         _show_certificate(opened, save_beside(opened.certificate, out, table, opened.folder))
+
+
+def _predict_in_parts(
+    run: Run, out: str, asked: dict[str, Any], table: str | None, overwrite: bool, workers: int,
+    cluster: str | None,
+) -> tuple[str, int]:  # fmt: skip
+    """Predict range by range, with a bar on a terminal."""
+    from relfrog.cluster.workers import hired
+    from relfrog.runs.predict_parts import Request, check_destination, predict_to
+
+    check_destination(out, table, overwrite)
+    with bar("predicting") as progress, hired(workers, cluster) as some:
+        return predict_to(
+            run, out, Request(**asked), table=table, overwrite=overwrite, workers=some,
+            progress=progress,
+        )  # fmt: skip
+
+
+def _say_population(run: Any, at: str | None, entities: Path | None, everyone: bool) -> None:
+    """Say whom predictions are for, unless that was given, or goes without saying."""
+    if entities is None and not everyone:
+        from relfrog.cli.run_summaries import population_words
+
+        asked = run.population(at)
+        if asked.others or asked.rule != "sql":
+            click.echo(population_words(asked), err=True)
 
 
 def _suppositions(texts: tuple[str, ...]) -> dict[str, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ def store_command(action: str, name: str | None, everything: bool, as_json: bool
             raise UsageError("name what to remove, or remove all: relfrog store remove --all")
         for part in chosen:
             store.remove(part.name)
+        if everything:  # of predictions that were interrupted
+            shutil.rmtree(store.folder / "predictions", ignore_errors=True)
     wrong = (
         {p.name: f for p in chosen if (f := store.damaged(p.name))} if action == "verify" else {}
     )

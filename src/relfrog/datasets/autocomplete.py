@@ -22,6 +22,7 @@ from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.labels import timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, unknown
+from relfrog.store.file_table import column_names, read_column
 
 __all__ = [
     "NO_KEY", "NO_TIME", "check_column", "completed_labels", "label_type", "row_times",
@@ -49,8 +50,8 @@ def check_column(db: Database, table: str, column: str) -> None:
     if table not in db.table_dict:
         raise TaskError(str(unknown("table", table, db.table_dict)))
     found = db.table_dict[table]
-    if column not in found.df:
-        raise TaskError(str(unknown(f"column in table {table}", column, list(found.df.columns))))
+    if column not in column_names(found):
+        raise TaskError(str(unknown(f"column in table {table}", column, column_names(found))))
     for what, columns in (
         ("the primary key", [found.pkey_col]),
         ("the time column", [found.time_col]),
@@ -62,7 +63,7 @@ def check_column(db: Database, table: str, column: str) -> None:
                 "column with values."
             )
     if found.pkey_col is None and found.time_col is not None:
-        if not is_time_sorted(found.df[found.time_col]):
+        if not is_time_sorted(read_column(found, found.time_col)):
             raise TaskError(
                 f"table {table} has no primary key, and its rows are not in order of "
                 f"{found.time_col}, so they cannot be told apart. Give it a key: relfrog import "
@@ -111,7 +112,7 @@ def completed_labels(dataset: Dataset, task: Task, db: Database, split: str) -> 
     if table.time_col is None:
         inside = _split_of(dataset, task, len(table)) == split
     else:
-        times = pd.to_datetime(table.df[table.time_col])
+        times = pd.to_datetime(read_column(table, table.time_col))
         val, test = dataset.val_timestamp, dataset.test_timestamp
         inside = {
             "train": times <= val,
@@ -144,18 +145,22 @@ def _seeds(dataset: Dataset, task: Task, db: Database) -> pd.DataFrame:
     """All rows of the entity table: time, row number and value."""
     table: Table = db.table_dict[task.entity_table]
     if table.time_col is not None:
-        times = pd.to_datetime(table.df[table.time_col]).to_numpy()
+        times = pd.to_datetime(read_column(table, table.time_col)).to_numpy()
     else:
         timed = [t for t in db.table_dict.values() if t.time_col is not None]
         newest = timed_first(db).max_timestamp if timed else pd.NaT
         moment = dataset.test_timestamp if newest is pd.NaT else newest
         times = np.repeat(moment.as_unit("us").to_datetime64(), len(table))
-    rows = np.arange(len(table)) if table.pkey_col is None else table.df[table.pkey_col].to_numpy()
+    rows = (
+        np.arange(len(table))
+        if table.pkey_col is None
+        else read_column(table, table.pkey_col).to_numpy()
+    )
     return pd.DataFrame(
         {
             task.time_col: times,
             task.entity_col: rows,
-            task.target_col: table.df[task.target_col].reset_index(drop=True),
+            task.target_col: read_column(table, task.target_col).reset_index(drop=True),
         }
     )
 

@@ -16,7 +16,7 @@ from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, UsageError
 from relfrog.support.parquet import UNREADABLE, read_parquet
 
-__all__ = ["assign_splits", "read_label_table", "read_labels"]
+__all__ = ["assign_splits", "read_frame", "read_label_table", "read_labels"]
 
 
 def read_label_table(
@@ -37,7 +37,7 @@ def read_label_table(
     Raises:
         TaskError: A column is missing, a key is not in the table, or a value is no time.
     """
-    frame = source if isinstance(source, pd.DataFrame) else _read(Path(source).expanduser())
+    frame = source if isinstance(source, pd.DataFrame) else read_frame(Path(source).expanduser())
     where = "the frame" if isinstance(source, pd.DataFrame) else Path(source).name
     if time not in frame:
         raise TaskError(
@@ -78,7 +78,7 @@ def _key_names(dataset: Dataset, table: str, pkey: str | None) -> list[str]:
     return [str(c) for c in keys] if keys is not None else [pkey or "row"]
 
 
-def _read(path: Path) -> pd.DataFrame:
+def read_frame(path: Path) -> pd.DataFrame:
     """A file as a frame: keys and times as text where CSV has nothing better."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}. Check the path.")
@@ -93,7 +93,7 @@ def _read(path: Path) -> pd.DataFrame:
                 path, sep="\t", dtype=str, keep_default_na=False, encoding="utf-8-sig"
             )
         else:
-            raise UsageError(f"{path} is neither .csv nor .parquet. Save the labels as one.")
+            raise UsageError(f"{path} is neither .csv nor .parquet. Save it as one of them.")
     except (*UNREADABLE, EOFError, zlib.error) as error:
         text_of = " ".join(str(error).split())[:200]
         raise TaskError(f"{path} cannot be read: {text_of}. Check the file.") from None

@@ -26,6 +26,7 @@ from relfrog.datasets.protocols import Dataset
 from relfrog.errors import DatasetError, TaskError
 from relfrog.importing.record import read_record
 from relfrog.store.file_table import FileTable
+from relfrog.store.overlay import OverlayTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.lists import holds_lists, unflatten
 from relfrog.support.parquet import UNREADABLE, read_parquet
@@ -143,6 +144,13 @@ class SourceKeys:
                     for by, place in [values]
                 }
             )
+        if isinstance(table, OverlayTable):
+            taken = {}
+            for column in table.columns:
+                if (values := self._column_values(name, column, table)) is not None:
+                    by = values[0] or str(table.pkey_col)
+                    taken[column] = pd.Series(self._taken(values[1], table.changes.column(by)))
+            return table.showing(self._shown(name, table.base), taken)
         frame = table.df.copy(deep=False)
         for column in table.df:
             values = self._column_values(name, str(column), table)

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from relbench.base import Database, Table
 
@@ -22,7 +21,7 @@ from relfrog.datasets.protocols import Dataset
 from relfrog.errors import DatasetError
 from relfrog.graph.relational import ForeignKey, foreign_keys, parent_pointers
 from relfrog.importing.record import read_record
-from relfrog.store.file_table import column_names, read_column
+from relfrog.store.file_table import FileTable, column_names, read_column
 from relfrog.support.inherited_times import Contradiction, Link, inherit_times
 from relfrog.support.text import free_name
 from relfrog.support.times import MISSING, as_ticks, common_unit, convert_ticks
@@ -84,22 +83,16 @@ def inherited_keys(dataset: Dataset) -> dict[str, list[str]]:
 
 def read_known_from(tables: list[TableFile]) -> KnownFrom:
     """What `find_known_from` finds in files, of which it reads keys and times only."""
-    read = {}
+    read: dict[str, Table] = {}
     for table in tables:
-        wanted = [table.pkey, table.time_col, *table.fkeys]
-        columns = [name for name in dict.fromkeys(wanted) if name in table.columns]
-        try:
-            frame = pd.read_parquet(table.path, columns=columns)
-        except (OSError, ValueError, TypeError, NotImplementedError) as error:  # and Arrow's
-            text = " ".join(str(error).split())[:300]
-            raise DatasetError(
-                f"table {table.name}: {table.path} cannot be read ({text})."
-            ) from None
-        frame = frame if columns else pd.DataFrame(index=range(table.rows))
-        keys = {column: parent for column, parent in table.fkeys.items() if column in columns}
-        time = table.time_col if table.time_col in columns else None
-        read[table.name] = Table(frame, keys, table.pkey, time)
-    return find_known_from(Database(read))
+        keys = {column: parent for column, parent in table.fkeys.items() if column in table.columns}
+        time = table.time_col if table.time_col in table.columns else None
+        read[table.name] = FileTable(table.path, keys, table.pkey, time)
+    try:
+        return find_known_from(Database(read))
+    except (OSError, ValueError, TypeError, NotImplementedError) as error:  # and Arrow's
+        text = " ".join(str(error).split())[:300]
+        raise DatasetError(f"{tables[0].path.parent}: a table cannot be read ({text}).") from None
 
 
 def find_known_from(db: Database) -> KnownFrom:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from relbench.base import Database
 
 from relfrog.datasets.protocols import Task
@@ -90,7 +92,10 @@ def check_entities(frame: pd.DataFrame, entity: str, time: str) -> None:
             f"{int(values.isna().sum()):,} rows have no {entity}. "
             f"Add to the SQL: WHERE {entity} IS NOT NULL"
         )
-    if not pd.api.types.is_numeric_dtype(values) or (values.astype(float) % 1 != 0).any():
+    whole = pd.api.types.is_integer_dtype(values)
+    if not whole and (
+        not pd.api.types.is_numeric_dtype(values) or (values.astype(float) % 1 != 0).any()
+    ):
         raise TaskError(
             f"{entity} must hold row numbers of its table (got {values.iloc[0]!r}). "
             "Keys in a dataset are numbers from 0; join the table and take its primary key."
@@ -124,8 +129,7 @@ def check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
         if (masked and any(map(np.ma.is_masked, values))) or pd.isna(flat).any():
             raise TaskError(f"{label} holds lists with NULL in them. Filter it in the SQL.")
         if kind == "recommendation":
-            rows = np.repeat(np.arange(len(lengths)), lengths)
-            if pd.DataFrame({"row": rows, "target": flat}).duplicated().any():
+            if _name_twice(lengths, flat):
                 raise TaskError(f"{label} names a target twice. Give each once: LIST(DISTINCT ...)")
             return
         if len(np.unique(lengths)) > 1:
@@ -142,6 +146,16 @@ def check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
         raise TaskError(f"binary labels must be 0 and 1 (got {', '.join(map(str, odd))})")
     if not np.isfinite(values.astype(float)).all():
         raise TaskError(f"{label} has infinite labels. Filter them in the SQL.")
+
+
+def _name_twice(lengths: NDArray[np.int64], flat: NDArray[Any]) -> bool:
+    """Whether a list has an entry twice."""
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    if flat.dtype.kind == "i" and len(flat) and flat.min() >= 0:
+        size = int(flat.max()) + 1
+        if len(lengths) * size < 1 << 62:  # a pair is one number
+            return bool(pd.Index(rows * size + flat).has_duplicates)
+    return bool(pd.DataFrame({"row": rows, "target": flat}).duplicated().any())
 
 
 def need_column(frame: pd.DataFrame, column: str) -> None:

@@ -12,8 +12,10 @@ import pandas as pd
 from relbench.base import Database, Table
 
 from relfrog.datasets.label_checks import NoLabels
+from relfrog.datasets.label_digests import differing, label_digests
 from relfrog.datasets.protocols import Task
 from relfrog.importing.split_proposal import main_part
+from relfrog.store.file_table import read_column
 
 __all__ = ["LabelEvents", "label_events"]
 
@@ -82,7 +84,7 @@ def _times(table: Table) -> _Times:
     """The times of a table's rows, in order, in microseconds."""
     if table.time_col is None:
         return np.zeros(0, np.int64)
-    times = pd.to_datetime(table.df[table.time_col]).dropna().to_numpy()
+    times = pd.to_datetime(read_column(table, table.time_col)).dropna().to_numpy()
     return np.sort(times.astype("datetime64[us]").astype(np.int64))
 
 
@@ -101,22 +103,17 @@ def _decides(task: Task, full: Database, name: str, times: _Times) -> bool:
     """Whether the rows of a table after a time make a difference to the labels of that time."""
     half = int(task.timedelta / pd.Timedelta(microseconds=1)) // 2
     start = pd.Timestamp(int(times[len(times) // 2]) - half, unit="us")
-    table = full.table_dict[name]
-    earlier = table.df[pd.to_datetime(table.df[table.time_col]) <= start]
-    cut = Table(earlier, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
+    cut = full.table_dict[name].upto(start)
     whole = _labels(task, full, start)
     part = _labels(task, Database({**full.table_dict, name: cut}), start)
     if name == task.entity_table:  # who comes later is not asked about yet
-        return any(part[key] != whole[key] for key in part.keys() & whole.keys())
-    return whole != part
+        return bool(len(differing(whole, part)))
+    return len(whole) != len(part) or bool(len(differing(whole, part, missing=True)))
 
 
-def _labels(task: Task, db: Database, time: pd.Timestamp) -> dict[Any, str]:
+def _labels(task: Task, db: Database, time: pd.Timestamp) -> pd.Series:
     try:
         frame = task.make_table(db, [time]).df
     except NoLabels:
-        return {}
-    values = frame[task.target_col].map(
-        lambda v: str(sorted(v, key=str)) if isinstance(v, list | np.ndarray | tuple) else str(v)
-    )
-    return dict(zip(frame[task.entity_col].tolist(), values.tolist(), strict=True))
+        return pd.Series([], dtype=np.uint64)
+    return label_digests(frame[task.entity_col], frame[task.target_col])

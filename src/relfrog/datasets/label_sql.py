@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 from relbench.base import Database
 
 from relfrog.datasets.sql_job import RESULT, connect, read_arrow, show, write_arrow
 from relfrog.errors import TaskError
 from relfrog.store.file_table import FileTable
+from relfrog.store.overlay import OverlayTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.sandbox import Ended, Failed, Limits, run_job, work_folder
-from relfrog.support.text import size
+from relfrog.support.text import size, text_digest
 
 __all__ = ["run_sql"]
 
+Shown: TypeAlias = pd.DataFrame | FileTable | OverlayTable
+
 #: What a process needs beside DuckDB's own memory: it reserves more than it counts.
 _BESIDE = 256 << 20
+#: Bytes of tables that are kept from one statement to the next: tasks are checked by a dozen.
+_KEPT = 8 << 30
+#: The most ranges of rows that are excluded one by one; times are in order, so it is mostly one.
+_FEW = 8
 #: The part of the memory that a result may have: it is also held by the process that asked.
 _RESULT = 4
 
@@ -36,6 +49,7 @@ def run_sql(
     seconds: float = 600,
     memory: int = 4 << 30,
     disk: int = 8 << 30,
+    arrow_lists: bool = False,
 ) -> pd.DataFrame:
     """Run label SQL as RelBench does, in a process that can reach neither files nor the network.
 
@@ -47,27 +61,29 @@ def run_sql(
         seconds: After how long the process is killed.
         memory: Bytes that DuckDB may use; a quarter of it may be the result.
         disk: Bytes that DuckDB may spill.
+        arrow_lists: Whether lists of keys stay Arrow's. As one object each, which is what DuckDB
+            gives, millions of them are slow and large.
 
     Raises:
         TaskError: The SQL is wrong, with DuckDB's message and position; or it exceeds a limit.
     """
     if not isinstance(sql, str):
         raise TaskError(f"label SQL must be text (got {sql!r})")
-    frames: dict[str, pd.DataFrame | FileTable] = {
-        "timestamps": pd.DataFrame({"timestamp": timestamps})
-    }
+    frames: dict[str, Shown] = {"timestamps": pd.DataFrame({"timestamp": timestamps})}
     for name, table in db.table_dict.items():
-        frames[name] = table if isinstance(table, FileTable) else table.df
+        frames[name] = table if isinstance(table, FileTable | OverlayTable) else table.df
     filled = sql.replace("{timedelta}", str(timedelta))
     named = {name: frame for name, frame in frames.items() if _is_named(name, filled)}
     limits = Limits(seconds, memory, disk)
     try:
         try:
-            return _run(filled, named, limits)
+            return _run(filled, named, limits, arrow_lists)
         except Failed as error:
             if error.kind != "CatalogException" or len(named) == len(frames):
                 raise
-            return _run(filled, frames, limits)  # a name may be put together by the SQL
+            return _run(
+                filled, frames, limits, arrow_lists
+            )  # a name may be put together by the SQL
     except Failed as error:
         raise TaskError(_why_failed(error, limits)) from None
     except Ended as error:
@@ -115,11 +131,11 @@ def _is_named(table: str, sql: str) -> bool:
     return any(name.replace(mark, 2 * mark) in text for mark in ('"', "'"))
 
 
-def _run(sql: str, frames: dict[str, pd.DataFrame | FileTable], limits: Limits) -> pd.DataFrame:
+def _run(sql: str, frames: dict[str, Shown], limits: Limits, arrow_lists: bool) -> pd.DataFrame:
     with work_folder() as folder:
         files = {name: f"{number}.arrow" for number, name in enumerate(frames)}
         for name, file in files.items():
-            _write(folder / file, frames[name])
+            _put(folder / file, frames[name])
         shown = sum((folder / file).stat().st_size for file in files.values())
         outer = Limits(limits.seconds, shown + limits.memory * 3 // 2 + _BESIDE, limits.disk)
         run_job(
@@ -127,7 +143,7 @@ def _run(sql: str, frames: dict[str, pd.DataFrame | FileTable], limits: Limits) 
             tables=files, sql=sql, memory=limits.memory, disk=limits.disk,
             most=limits.memory // _RESULT,
         )  # fmt: skip
-        return _frame(folder / RESULT)
+        return _frame(folder / RESULT, arrow_lists)
 
 
 @cache
@@ -136,9 +152,55 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connect()
 
 
-def _write(path: Path, frame: pd.DataFrame | FileTable) -> None:
+def _put(path: Path, frame: Shown) -> None:
+    """Put a table where the process finds it; one that was written before is linked."""
+    if not isinstance(frame, FileTable):
+        _write(path, frame)
+        return
+    states = [(file.stat().st_size, file.stat().st_mtime_ns) for file in frame.files]
+    known = _kept() / f"{text_digest(frame.sql(), str(states))}.arrow"
+    if not known.exists():
+        _write(path, frame)
+        with contextlib.suppress(OSError):
+            _make_room(path.stat().st_size)
+            os.link(path, known)
+        return
+    try:
+        os.link(known, path)
+        os.utime(known)
+    except OSError:  # the file system cannot
+        _write(path, frame)
+
+
+@cache
+def _kept() -> Path:
+    """A folder with tables that were written, for as long as this process lives."""
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(work_folder())
+
+
+def _make_room(size: int) -> None:
+    """Remove the files that were used longest ago until one of some size fits in."""
+    files = sorted(_kept().glob("*.arrow"), key=lambda file: file.stat().st_mtime)
+    total = sum(file.stat().st_size for file in files)
+    for file in files:
+        if total + size <= _KEPT:
+            break
+        total -= file.stat().st_size
+        file.unlink()
+
+
+def _write(path: Path, frame: Shown) -> None:
     """Write a table with the types that DuckDB sees in it; from a file in pieces."""
     with _connection().cursor() as connection:
+        if isinstance(frame, OverlayTable):
+            try:
+                parts = _overlaid(connection, frame)
+                write_arrow(path, next(parts), then=parts)
+                return
+            except duckdb.Error:  # values that DuckDB cannot tell, as below
+                frame = frame.df
         if isinstance(frame, FileTable):
             write_arrow(path, connection.sql(frame.sql()))
             return
@@ -149,6 +211,41 @@ def _write(path: Path, frame: pd.DataFrame | FileTable) -> None:
             # A column with values that DuckDB cannot tell: it is there for no SQL.
             columns = _readable(connection, frame.columns)
             write_arrow(path, connection.sql(f"SELECT {', '.join(columns) or 'NULL'} FROM t"))
+
+
+def _overlaid(connection: duckdb.DuckDBPyConnection, table: OverlayTable) -> Iterator[Any]:
+    """The rows that stay, then the others, all with the types of the first."""
+    base, cut, others = table.base, table.cut, table.others()
+    if cut is not None:
+        base = base.upto(cut)
+    if isinstance(base, FileTable):
+        where = [f"t.file_row_number NOT BETWEEN {a} AND {b}" for a, b in _ranges(others)]
+        if len(where) > _FEW:
+            connection.register("others", pd.DataFrame({"r": others}))
+            where = ["t.file_row_number NOT IN (SELECT r FROM others)"]
+        stays = connection.sql(base.sql(" AND ".join(where)))
+    else:
+        frame = table.base.df.iloc[np.delete(np.arange(len(table.base)), others)]
+        connection.register("t", frame if cut is None else frame[frame[table.time_col] <= cut])
+        stays = connection.sql("SELECT * FROM t")
+    columns = ", ".join(
+        f"TRY_CAST({quoted(name)} AS {kind}) AS {quoted(name)}"
+        for name, kind in zip(stays.columns, stays.types, strict=True)
+    )
+    yield stays
+    for number, piece in enumerate(table.changes.pieces()):
+        some = piece if cut is None else piece[piece[table.time_col] <= cut]
+        connection.register(f"piece{number}", some)
+        yield connection.sql(f"SELECT {columns} FROM piece{number}")
+        connection.unregister(f"piece{number}")
+
+
+def _ranges(rows: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Sorted numbers as the first and the last of those that follow each other."""
+    breaks = np.flatnonzero(np.diff(rows) != 1)
+    starts = rows[np.concatenate([np.zeros(1, np.int64), breaks + 1])] if len(rows) else rows
+    ends = rows[np.concatenate([breaks, [len(rows) - 1]])] if len(rows) else rows
+    return list(zip(starts[: _FEW + 1].tolist(), ends[: _FEW + 1].tolist(), strict=True))
 
 
 def _readable(connection: duckdb.DuckDBPyConnection, names: Iterable[object]) -> list[str]:
@@ -163,14 +260,31 @@ def _readable(connection: duckdb.DuckDBPyConnection, names: Iterable[object]) ->
     return found
 
 
-def _frame(path: Path) -> pd.DataFrame:
-    """The labels, in the types that DuckDB gives to pandas."""
+def _frame(path: Path, arrow_lists: bool) -> pd.DataFrame:
+    """The labels, in the types that DuckDB gives to pandas; lists of keys Arrow's, if asked."""
     try:
         table = read_arrow(path)
         table.validate(full=True)
-        with _connection().cursor() as connection:
-            show(connection, "labels", table)
-            frame: pd.DataFrame = connection.execute("SELECT * FROM labels").df()
+        arrow_lists &= len(set(table.column_names)) == table.num_columns
+        lists = [f.name for f in table.schema if arrow_lists and _is_list_of_keys(f.type)]
+        rest = table.drop_columns(lists)
+        frame = pd.DataFrame(index=pd.RangeIndex(len(table)))
+        if rest.num_columns:
+            with _connection().cursor() as connection:
+                show(connection, "labels", rest)
+                frame = connection.execute("SELECT * FROM labels").df()
     except (OSError, pa.ArrowException, duckdb.Error) as error:
         raise TaskError(f"label SQL failed: its result cannot be read ({error})") from None
-    return frame
+    for name in lists:
+        column = table.column(name)
+        # Two or more are copied, not taken where they lie: the file is about to go.
+        copied = pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+        frame[name] = pd.arrays.ArrowExtensionArray(copied)
+    return frame[table.column_names] if lists else frame
+
+
+def _is_list_of_keys(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        return False
+    value = kind.value_type
+    return bool(pa.types.is_integer(value) or pa.types.is_string(value))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
 import pandas as pd
 from relbench.base import BaseTask, Database
 
+from relfrog.datasets.label_digests import differing, label_digests
 from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError
-from relfrog.kinds import TASK_KINDS
+from relfrog.store.file_table import moved_back, read_column
+from relfrog.store.overlay import Changes, OverlayTable
 from relfrog.support.lists import flatten
 
 __all__ = [
@@ -31,8 +33,9 @@ def label_rows(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> 
     """
     sql = task.sql or ""
     if task.source_keys is None:
-        return run_sql(sql, db, timestamps, task.timedelta)
-    frame = run_sql(sql, task.source_keys.view(db, sql), timestamps, task.timedelta)
+        return run_sql(sql, db, timestamps, task.timedelta, arrow_lists=True)
+    view = task.source_keys.view(db, sql)
+    frame = run_sql(sql, view, timestamps, task.timedelta, arrow_lists=True)
     return task.source_keys.to_rows(frame, task.ends)
 
 
@@ -202,29 +205,28 @@ def window_problems(
         Problems, as (whether it is an error, what is wrong, what to do).
     """
     start = seed_times(dataset, task, "val", full.upto(dataset.test_timestamp))[0]
-    is_list = TASK_KINDS[task.task_type.value].ranks
 
-    def answers(db: Database) -> dict[Any, str]:
+    def answers(db: Database) -> pd.Series:
         frame = label_rows(task, db, [start])
-        values = frame[task.target_col].map(sorted if is_list else lambda v: v)
         if (frame[task.time_col] != start).any():
             odd = frame[task.time_col][frame[task.time_col] != start]
             raise TaskError(
                 f"{len(odd):,} labels carry a time that is no seed time, such as {odd.iloc[0]} for "
                 f"the seed {start}. Give t.timestamp as it is"
             )
-        return dict(zip(frame[task.entity_col].tolist(), values.map(str).tolist(), strict=True))
+        return label_digests(frame[task.entity_col], frame[task.target_col])
 
     everything = answers(full)
-    if not everything:
+    if not len(everything):
         return []
     problems = []
     day = f"{start:%Y-%m-%d}"
-    if answers(full.upto(start)) == everything:
+    before = answers(full.upto(start))
+    if len(before) == len(everything) and not differing(everything, before, missing=True):
         text = f"the labels of seed {day} are the same without anything after that time"
         problems.append((True, text, "Labels must look ahead: rows with time > t.timestamp."))
     window = answers(full.upto(start + task.timedelta))
-    changed = [k for k, v in everything.items() if window.get(k) != v]
+    changed = differing(everything, window, missing=True)
     if changed:
         text = (
             f"{len(changed):,} labels of seed {day} depend on rows after their window of "
@@ -239,7 +241,7 @@ def window_problems(
     if errors_only:
         return problems
     later = answers(_without_past_events(full, start))
-    changed = [k for k, v in later.items() if everything.get(k, v) != v]
+    changed = differing(later, everything)
     if len(changed) >= 0.01 * len(everything):
         text = (
             f"{len(changed):,} labels of seed {day} change when events up to the seed time are "
@@ -259,12 +261,9 @@ def _without_past_events(db: Database, time: pd.Timestamp) -> Database:
     tables = {}
     for name, table in db.table_dict.items():
         if table.time_col is not None and name not in referred:
-            frame = table.df[table.df[table.time_col] > time]
-            table = type(table)(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
+            past = np.flatnonzero(~(read_column(table, table.time_col) > time).to_numpy())
+            table = OverlayTable(table, Changes.removal(past))
         elif table.time_col is not None and table.fkey_col_to_pkey_table:
-            times = table.df[table.time_col].astype("datetime64[us]")
-            moved = times.where(times > time, times - pd.Timedelta(days=18_262))
-            frame = table.df.assign(**{table.time_col: moved})
-            table = type(table)(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
+            table = moved_back(table, time, pd.Timedelta(days=18_262))
         tables[name] = table
     return Database(tables)

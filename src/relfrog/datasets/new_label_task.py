@@ -12,6 +12,7 @@ from relbench.manifest import KIND_AUTOCOMPLETE, KIND_EXTERNAL
 from relfrog.datasets.autocomplete import NO_KEY, NO_TIME, check_column, label_type, rows_to_fill
 from relfrog.datasets.entities import Entities
 from relfrog.datasets.external import assign_splits, label_frame, read_label_table
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.label_checks import NoLabels, check_label_frame
 from relfrog.datasets.label_splits import choose_splits, own_splits, place_labels
 from relfrog.datasets.labels import SPLITS, label_stats
@@ -28,6 +29,7 @@ from relfrog.datasets.task_folder import (
 )
 from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError, unknown
+from relfrog.store.file_table import read_column
 
 __all__ = ["add_column_task", "add_file_task"]
 
@@ -65,10 +67,10 @@ def add_column_task(
     if type in ("multilabel", "recommendation"):
         raise UsageError(f"a column holds one value per row, which is no {type} label")
     table, target = _place(opened, column)
-    full = opened.get_db(upto_test_timestamp=False)
+    full = database_in_files(opened)
     check_column(full, table, target)
     found = full.table_dict[table]
-    suited = label_type(found.df[target]) if type is None else type
+    suited = label_type(read_column(found, target)) if type is None else type
     spec = opened.manifest.tables[table]
     manifest = TaskFile(
         name=name,
@@ -103,7 +105,7 @@ def add_column_task(
     missing = len(rows_to_fill(opened, task, full))
     notes = [f"{missing:,} rows of {table} have no {target}: predict fills them in"]
     if not missing:
-        notes = [f"every row of {table} has a {target}: predict needs to be told --entities"]
+        notes = [f"every row of {table} has a {target}: tell predict for whom, with --entities"]
     if found.time_col is None:
         notes.append(
             f"{table} has no times: splits are by the hash of the key, and everything in the "
@@ -132,7 +134,8 @@ def _own_column_splits(table: Table, target: str) -> tuple[pd.Timestamp, pd.Time
     """Splits by the times of the rows that have a value; None if there is no room for three."""
     if table.time_col is None:
         return None
-    times = pd.to_datetime(table.df[table.time_col])[table.df[target].notna()]
+    times = pd.to_datetime(read_column(table, table.time_col))
+    times = times[read_column(table, target).notna()]
     placed = place_labels(times, pd.Timedelta("1 us"))
     if placed is None:
         return None

@@ -15,6 +15,7 @@ from relbench.manifest import KIND_FORECAST
 
 from relfrog.datasets.checks.refusal import remember_errors
 from relfrog.datasets.dataset import read_tables
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.known_from import read_known_from, recorded_keys
 from relfrog.datasets.label_checks import NoLabels, need_column
@@ -151,7 +152,7 @@ def add_task(
         assert entity is not None
         manifest.entity_table, manifest.entity_col = entity_end(opened, entity)
         manifest.target_col = label or "?"
-    full = opened.get_db(upto_test_timestamp=False)
+    full = database_in_files(opened)
     _complete(opened, manifest, full)
     fitted = fit_splits(opened, manifest, full, split_labels, val, test)
     task, manifest, frames = fitted.task, fitted.manifest, fitted.frames

@@ -9,6 +9,7 @@ from relfrog.datasets.label_events import LabelEvents
 from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.labels import seed_times
 from relfrog.datasets.protocols import Task
+from relfrog.store.file_table import read_column
 from relfrog.support.text import counted
 
 __all__ = ["has_events", "why_no_labels"]
@@ -47,13 +48,13 @@ def why_no_labels(
             f"{first:%Y-%m-%d} to {last:%Y-%m-%d}. Choose splits among them: --val TIME --test TIME"
         )
     table = full.table_dict[task.entity_table]
-    there = len(table.df)
+    there = len(table)
     if table.time_col is not None:
-        there = int((pd.to_datetime(table.df[table.time_col]) <= times.max()).sum())
+        there = int((pd.to_datetime(read_column(table, table.time_col)) <= times.max()).sum())
     if not there:
-        first = pd.to_datetime(table.df[table.time_col]).min()
+        first = pd.to_datetime(read_column(table, str(table.time_col))).min()
         return (
-            f"{start}: none of the {len(table.df):,} rows of {task.entity_table} is there yet at "
+            f"{start}: none of the {len(table):,} rows of {task.entity_table} is there yet at "
             f"its last seed time, {times.max():%Y-%m-%d}; the first comes at {first:%Y-%m-%d}. "
             "Choose later splits: --val TIME --test TIME"
         )

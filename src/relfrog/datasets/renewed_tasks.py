@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relfrog.datasets.dataset import open_dataset
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.new_task import split_labels
 from relfrog.datasets.task_splits import fit_splits
 from relfrog.datasets.tasks import read_task_manifest, task_names
@@ -35,7 +36,7 @@ def renew_tasks(folder: str | Path) -> dict[str, str]:
             manifest, place = read_task_manifest(dataset, name)
             if manifest.sql is None:
                 continue
-            full = full or dataset.get_db(upto_test_timestamp=False)
+            full = full or database_in_files(dataset)
             own = (manifest.val_timestamp, manifest.test_timestamp)
             chosen = own if manifest.split_reason == "chosen" else (None, None)
             plain = replace(

@@ -5,7 +5,9 @@ Imports DuckDB and Arrow alone, so that the process starts quickly; see `relfrog
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,15 +80,20 @@ def connect() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def write_arrow(path: Path, result: Any, most: float = math.inf) -> None:
-    """Write a result of DuckDB's to a file, batch by batch."""
-    # DuckDB renamed this method in version 2.
-    reader = (getattr(result, "to_arrow_reader", None) or result.fetch_arrow_reader)(100_000)
+def write_arrow(path: Path, result: Any, most: float = math.inf, then: Iterable[Any] = ()) -> None:
+    """Write a result of DuckDB's to a file, batch by batch; then others of the same types."""
+    reader = _batches(result)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, reader.schema) as writer:
-        for batch in reader:
-            writer.write_batch(batch)
-            if file.tell() > most:
-                raise OverflowError
+        for part in itertools.chain([reader], map(_batches, then)):
+            for batch in part:
+                writer.write_batch(batch)
+                if file.tell() > most:
+                    raise OverflowError
+
+
+def _batches(result: Any) -> Any:
+    # DuckDB renamed this method in version 2.
+    return (getattr(result, "to_arrow_reader", None) or result.fetch_arrow_reader)(100_000)
 
 
 def read_arrow(path: Path) -> pa.Table:

@@ -18,7 +18,7 @@ from relfrog.errors import DatasetError, TaskError, UsageError, unknown
 from relfrog.kinds import TASK_KINDS
 from relfrog.support.files import atomic_folder
 from relfrog.support.notebook import Bar, bars, html_table
-from relfrog.support.text import percent
+from relfrog.support.text import percent, split_place
 
 __all__ = ["TYPES", "AddedTask", "entity_end", "hidden_columns", "new_folder", "write_task"]
 
@@ -103,7 +103,7 @@ def entity_end(dataset: Dataset, text: str) -> tuple[str, str]:
     tables = dataset.manifest.tables
     table, column = text, None
     if text not in tables:
-        table, _, column = text.rpartition(".")
+        table, column = split_place(text, tables)
     if table not in tables:
         raise TaskError(str(unknown("table", text if not table else table, tables)))
     pkey = tables[table].pkey
@@ -120,7 +120,7 @@ def hidden_columns(dataset: Dataset, hide: tuple[str, ...]) -> list[list[str]]:
     tables = dataset.manifest.tables
     pairs = []
     for text in hide:
-        table, _, column = text.rpartition(".")
+        table, column = split_place(text, tables)
         if table not in tables or not column:
             raise UsageError(f"--hide {text}: write it as TABLE.COLUMN")
         path = Path(dataset.db_dir) / f"{table}.parquet"

@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from relfrog._version import __version__
+from relfrog.cluster.folders import meeting_place
+from relfrog.cluster.replica import Replica, replicate
+from relfrog.cluster.workers import Workers
 from relfrog.config import Config, read_preset, resolve
+from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.metrics import REGIMES
 from relfrog.errors import RelFrogError, UsageError
-from relfrog.experiments.pool import is_complete, run_job, run_jobs
 from relfrog.experiments.score_tables import main_metric
 from relfrog.experiments.studies import Variant
 from relfrog.experiments.study_datasets import StudyDataset
+from relfrog.experiments.study_job import is_complete, receive, run_job
 from relfrog.kinds import MODELS
 from relfrog.models.auto import member_names
 from relfrog.models.run_folder import is_run
@@ -98,7 +102,7 @@ class Cell:
         return {"model": preset.get("model", Config.model), **self.settings}
 
     def job(self, runs: Path) -> dict[str, Any]:
-        """The job for a worker process; see `relfrog.experiments.pool.run_job`."""
+        """The job for a worker process; see `relfrog.experiments.study_job.run_job`."""
         return {
             "dataset": self.dataset.address, "task": self.task, "folder": str(self.folder(runs)),
             "settings": self._given(), "preset": self.preset, "size": self.size,
@@ -167,25 +171,22 @@ def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
 
 @dataclass(eq=False)
 class GridRunner:
-    """Runs the cells of a grid in worker processes.
+    """Runs the cells of a grid in other processes, here or on a cluster.
 
     Attributes:
         runs: folder of the run folders.
-        processes: number of worker processes.
-        threads: threads per process.
-        log: file for the output of the processes.
+        workers: the processes.
         say: called with a line of progress.
         skipped: messages about skipped cells.
         failed: messages about failed cells.
     """
 
     runs: Path
-    processes: int
-    threads: int
-    log: Path
+    workers: Workers
     say: Callable[[str], None]
     skipped: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    _replicas: dict[str, Replica] = field(default_factory=dict)
 
     def skip(self, text: str) -> None:
         """Record and report something that is skipped, once."""
@@ -243,13 +244,12 @@ class GridRunner:
         resumed = f", {begun} to be taken up again" if begun else ""
         if not quiet:
             self.say(
-                f"{total} runs{reused}{resumed}; {len(jobs)} to do, {self.processes} at a time "
-                f"with {self.threads} {'thread' if self.threads == 1 else 'threads'} each"
+                f"{total} runs{reused}{resumed}; {len(jobs)} to do, {self.workers.count} at a "
+                f"time with {self.workers.threads} "
+                f"{'thread' if self.workers.threads == 1 else 'threads'} each"
             )
         started = time.monotonic()
-        for done, (number, answer) in enumerate(
-            run_jobs(run_job, jobs, self.processes, self.threads, self.log), 1
-        ):
+        for done, (number, answer) in enumerate(self._answers(jobs, open_cells), 1):
             several = open_cells[number]
             left = (time.monotonic() - started) / done * (len(jobs) - done)
             ahead = f"; about {duration(left)} left" if done < len(jobs) else ""
@@ -264,11 +264,40 @@ class GridRunner:
                 except RelFrogError as error:
                     answer = {"error": str(error)}
             text = " ".join(str(answer["error"]).split())
-            if answer.get("unfit"):
+            if answer.get("usage"):
                 self.skip(f"skipped: {several[0].label}: {text}")
             else:
                 self.failed.append(f"{several[0].label}: {text}")
                 self.say(f"{at} failed: {text}{ahead}")
+
+    def _answers(
+        self, jobs: Sequence[dict[str, Any]], cells: Sequence[Sequence[Cell]]
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Run the jobs; what other machines send back is put where it belongs."""
+        if not self.workers.elsewhere or not jobs:
+            yield from self.workers.run(run_job, jobs)
+            return
+        with meeting_place(self.runs) as place:
+            sent = []
+            for job, (cell, *_) in zip(jobs, cells, strict=True):
+                preset = job["preset"]
+                text = None
+                if preset is not None and Path(preset).is_file():
+                    text = Path(preset).read_text(encoding="utf-8")
+                more = {"replica": self._replica(cell), "place": place, "preset_text": text}
+                sent.append(job | {"folder": str(Path(job["folder"]).resolve())} | more)
+            for number, answer in self.workers.run(run_job, sent):
+                if "files" in answer:
+                    receive(jobs[number], answer)
+                yield number, answer
+
+    def _replica(self, cell: Cell) -> Replica:
+        """The dataset of a cell for other machines."""
+        address = cell.dataset.address
+        if address not in self._replicas:
+            folder = Path(open_dataset(address).dataset_dir)
+            self._replicas[address] = replicate({"dataset": folder})
+        return self._replicas[address]
 
     def _validation(self, cell: Cell) -> str:
         """Progress of a finished cell: validation score and time, but no test score."""

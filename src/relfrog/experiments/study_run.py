@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from relfrog._version import __version__
+from relfrog.cluster.workers import LocalWorkers, hired
 from relfrog.config import Config, parse_settings, resolve
 from relfrog.errors import RunError, UsageError, unknown
 from relfrog.experiments.grid import Cell, GridRunner, cell_for, result_entries
-from relfrog.experiments.pool import DifferencesFile
 from relfrog.experiments.render import render, role_shares
 from relfrog.experiments.studies import Study, Variant, find_study
 from relfrog.experiments.study_datasets import StudyDataset, find_datasets
+from relfrog.experiments.study_job import DifferencesFile
 from relfrog.experiments.tune import Tuned, tune
 from relfrog.kinds import MODELS
 from relfrog.runs.run import load_run
@@ -42,6 +43,7 @@ def experiment(
     models: Sequence[str] = (),
     seeds: int | None = None,
     jobs: int = 1,
+    cluster: str | None = None,
     threads: int | None = None,
     out: str | Path | None = None,
     runs: str | Path | None = None,
@@ -61,6 +63,8 @@ def experiment(
         models: for "main", only these models.
         seeds: number of random seeds; 5 by default, 1 for "tune".
         jobs: number of runs at a time, each in its own process.
+        cluster: a Ray cluster to run on instead, as many at a time as it has room for: "auto",
+            "local" or "HOST:PORT"; see `relfrog.cluster.ray_cluster.connect`.
         threads: threads per run; 1 by default. The same as the setting `threads`.
         out: folder for the results; by default `relfrog-experiments/NAME`.
         runs: folder for the run folders, which several studies can share; by default `runs` in
@@ -88,6 +92,8 @@ def experiment(
     ):
         if number is not None and number < 1:
             raise UsageError(f"{what} must be 1 or more (got {number}).")
+    if cluster is not None and jobs != 1:
+        raise UsageError("runs go to a cluster or to processes here: --cluster or --jobs.")
     given = parse_settings(settings or {})
     if "seed" in given:
         raise UsageError("an experiment runs several seeds: --seeds N. Leave --set seed out.")
@@ -103,26 +109,36 @@ def experiment(
     kept = Path(runs).expanduser() if runs else shared
     _check_folder(folder, name)
     count = int(given.get("threads", Config.threads))
-    runner = GridRunner(kept, jobs, count, folder / "log.txt", say or _silent)
-    found = find_datasets([str(d) for d in datasets], tasks, study.default_tasks(), runner.skip)
-    if not found:
-        raise RunError(
-            "no dataset is within reach. Name folders: --datasets FOLDER; the names and addresses "
-            f"of the paper's datasets: relfrog experiment {name} --list"
-        )
-    for path in (folder, kept):  # only if there is something to do
-        path.mkdir(parents=True, exist_ok=True)
-    command = _command(
-        name, datasets=datasets, tasks=tasks, models=models, seeds=seeds, out=out, runs=runs,
-        size=size if size != "medium" else None, preset=preset,
-        trials=trials if name == "tune" else None, set=[f"{k}={v}" for k, v in given.items()],
-    )  # fmt: skip
-    grid = _Grid(study, variants, found, seeds or study.seeds, given, size, preset)
-    results = _StudyResults(study, runner, folder, command)
+    with hired(jobs, cluster, log=folder / "log.txt", threads=count) as some:
+        workers = some or LocalWorkers(1, folder / "log.txt", count)
+        runner = GridRunner(kept, workers, say or _silent)
+        found = find_datasets([str(d) for d in datasets], tasks, study.default_tasks(), runner.skip)
+        if not found:
+            raise RunError(
+                "no dataset is within reach. Name folders: --datasets FOLDER; the names and "
+                f"addresses of the paper's datasets: relfrog experiment {name} --list"
+            )
+        command = _command(
+            name, datasets=datasets, tasks=tasks, models=models, seeds=seeds, out=out, runs=runs,
+            size=size if size != "medium" else None, preset=preset,
+            trials=trials if name == "tune" else None, set=[f"{k}={v}" for k, v in given.items()],
+        )  # fmt: skip
+        grid = _Grid(study, variants, found, seeds or study.seeds, given, size, preset)
+        for path in (folder, kept):  # only if there is something to do
+            path.mkdir(parents=True, exist_ok=True)
+        return _run(grid, _StudyResults(study, runner, folder, command), trials)
+
+
+def _run(grid: _Grid, results: _StudyResults, trials: int) -> dict[str, Any]:
+    """Run the cells of a study, and write what they gave."""
+    study, folder = results.study, results.folder
     with locked(folder):
         try:
             if study.name == "tune":
-                results.tuned = tune(grid.cell, found, runner, grid.seeds, trials, folder, given)
+                results.tuned = tune(
+                    grid.cell, grid.datasets, results.runner, grid.seeds, trials, folder,
+                    grid.settings,
+                )  # fmt: skip
                 for tuned in results.tuned:
                     for cell in tuned.cells:
                         results.add(cell)
@@ -135,7 +151,7 @@ def experiment(
             results.write()
             raise RunInterrupted(
                 f"Interrupted. {len(results.cells)} runs are finished and kept; go on with the "
-                f"same command: {command}"
+                f"same command: {results.command}"
             ) from None
         return results.write()
 

@@ -177,7 +177,8 @@ class _Search:
                 else samplers.RandomSampler(seed=seed)
             )
             asked = [
-                self.study.ask(self.space) for _ in range(min(self.runner.processes, goal - done))
+                self.study.ask(self.space)
+                for _ in range(min(self.runner.workers.count, goal - done))
             ]
             for trial, score in self._scores(asked):
                 known = len(self._tried())

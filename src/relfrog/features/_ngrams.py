@@ -37,19 +37,39 @@ def as_points(texts: Sequence[str | None]) -> tuple[NDArray[np.int32], NDArray[n
     starts = np.zeros(len(cut) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, cut), np.int64, len(cut)), out=starts[1:])
     raw = "".join(cut).encode("utf-32-le", "surrogatepass")
-    points = np.frombuffer(raw, np.uint32).astype(np.int32)
-    found = np.flatnonzero(np.bincount(points))
+    points = np.frombuffer(raw, np.int32)
+    found = np.flatnonzero(_occurring(points))
     # Words consist of letters, marks, numbers and symbols such as emoji.
     words = [unicodedata.category(chr(point))[0] in "LMNS" for point in found]
     table = np.full(found.max(initial=0) + 1, -1, np.int32)
     table[found[words]] = found[words]
-    return table[points], starts
+    return _looked_up(table, points), starts
+
+
+@compiled
+def _occurring(points: Array) -> NDArray[np.bool_]:
+    """Which code points there are. NumPy would copy them to wider numbers first."""
+    found = np.zeros(EDGE, np.bool_)
+    for point in points:
+        found[point] = True
+    return found
+
+
+@compiled
+def _looked_up(table: Array, points: Array) -> NDArray[np.int32]:
+    out = np.empty(points.size, np.int32)
+    for i in range(points.size):
+        out[i] = table[points[i]]
+    return out
 
 
 @compiled
 def _row(points: Array, first: Any, last: Any, counts: Array, touched: Array) -> Any:
-    """Count the buckets of one text; returns how many buckets were touched."""
-    size = np.uint64(counts.size)
+    """Count the buckets of one text; returns how many buckets were touched.
+
+    The number of buckets is a power of 2: a division would cost more than all else.
+    """
+    mask = np.uint64(counts.size - 1)
     num, before, at = 0, np.uint64(0), first
     while at < last:
         if points[at] < 0:
@@ -68,7 +88,7 @@ def _row(points: Array, first: Any, last: Any, counts: Array, touched: Array) ->
             hashed = (word ^ np.uint64(kind)) * PRIME
             if kind == 2:
                 hashed = (hashed ^ before) * PRIME
-            bucket = np.int64((hashed * GOLDEN >> np.uint64(32)) % size)
+            bucket = np.int64((hashed * GOLDEN >> np.uint64(32)) & mask)
             if counts[bucket] == 0:
                 touched[num] = bucket
                 num += 1
@@ -80,7 +100,7 @@ def _row(points: Array, first: Any, last: Any, counts: Array, touched: Array) ->
                 hashed = (hashed ^ np.uint64(point)) * PRIME
                 if i < begin + 2:
                     continue
-                bucket = np.int64((hashed * GOLDEN >> np.uint64(32)) % size)
+                bucket = np.int64((hashed * GOLDEN >> np.uint64(32)) & mask)
                 if counts[bucket] == 0:
                     touched[num] = bucket
                     num += 1
@@ -134,13 +154,18 @@ def embed_rows(
     touched = np.empty(idf.size, np.int64)
     out = np.zeros((rows, channels), np.float32)
     sums = np.empty(channels, np.float64)
+    # Most buckets are met a few times.
+    logs = np.zeros(64, np.float64)
+    for often in range(1, logs.size):
+        logs[often] = 1 + np.log(often)
     for row in range(rows):
         num = _row(points, starts[row], starts[row + 1], counts, touched)
         norm = 0.0
         sums[:] = 0
         for i in range(num):
             bucket = touched[i]
-            weight = (1 + np.log(counts[bucket])) * idf[bucket]
+            often = counts[bucket]
+            weight = (logs[often] if often < logs.size else 1 + np.log(often)) * idf[bucket]
             counts[bucket] = 0
             norm += weight * weight
             for c in range(channels):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +18,9 @@ from relfrog.graph.sampler import TemporalSampler
 from relfrog.support.times import PER_SECOND
 
 __all__ = ["Loader", "group_seeds"]
+
+#: Pieces of a batch, as positions of seeds, from the times of its seeds.
+Cut = Callable[[NDArray[np.int64]], Sequence[NDArray[np.int64]]]
 
 
 def group_seeds(
@@ -102,16 +105,27 @@ class Loader:
         return -(-len(self.times) // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._run(np.arange(len(self.times)), 0, 0, self.cutoffs)
+        return self.batches(range(len(self)))
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
-        """The shuffled batches of an epoch, from batch `start` on, to resume within it."""
+    def batches(self, numbers: Iterable[int]) -> Iterator[Any]:
+        """Some of the batches that iteration gives."""
+        return self._run(np.arange(len(self.times)), 0, numbers, self.cutoffs)
+
+    def epoch(self, number: int, start: int = 0, cut: Cut | None = None) -> Iterator[Any]:
+        """The shuffled batches of an epoch, from batch `start` on, to resume within it.
+
+        Args:
+            number: of the epoch.
+            start: the first batch.
+            cut: the pieces to sample, as positions in the batch, from the times of its seeds; each
+                is sampled on its own, and a batch is the list of them. By default it is whole.
+        """
         rng = np.random.default_rng([self.sampler.seed, number])
         if self.sampler.shares:
             order = group_seeds(self.times, self.batch_size, self.times_per_batch, rng)
         else:
             order = rng.permutation(len(self.times))
-        return self._run(order, number, start, self._limits(rng))
+        return self._run(order, number, range(start, len(self)), self._limits(rng), cut)
 
     def part(self, batch: Batch, which: NDArray[np.int64], epoch: int = 0) -> Any:
         """Sample some seeds of a batch again, as a micro-batch.
@@ -145,27 +159,37 @@ class Loader:
         return limits if self.cutoffs is None else np.minimum(limits, self.cutoffs)
 
     def _run(
-        self, order: NDArray[np.int64], epoch: int, start: int, limits: NDArray[np.int64] | None
+        self,
+        order: NDArray[np.int64],
+        epoch: int,
+        numbers: Iterable[int],
+        limits: NDArray[np.int64] | None,
+        cut: Cut | None = None,
     ) -> Iterator[Any]:
-        def sample(number: int) -> Any:
-            ids = order[number * self.batch_size : (number + 1) * self.batch_size]
+        def sample(ids: NDArray[np.int64]) -> Any:
             batch = self.sampler.sample_checked(
                 rows[ids], self.times[ids], epoch, ids, None if limits is None else limits[ids]
             )
             return batch if self.prepare is None else self.prepare(batch)
 
+        def make(number: int) -> Any:
+            ids = order[number * self.batch_size : (number + 1) * self.batch_size]
+            if cut is None:
+                return sample(ids)
+            return [sample(ids[piece]) for piece in cut(self.times[ids])]
+
         rows: NDArray[np.int64] = np.asarray(self.rows)
-        numbers = iter(range(start, len(self)))
+        numbers = iter(numbers)
         if self.workers == 0:
-            yield from map(sample, numbers)
+            yield from map(make, numbers)
             return
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="relfrog-sampler")
         waiting: deque[Future[Any]] = deque()
         try:
-            waiting.extend(pool.submit(sample, number) for number in islice(numbers, self.ahead))
+            waiting.extend(pool.submit(make, number) for number in islice(numbers, self.ahead))
             while waiting:
                 batch = waiting.popleft().result()
-                waiting.extend(pool.submit(sample, number) for number in islice(numbers, 1))
+                waiting.extend(pool.submit(make, number) for number in islice(numbers, 1))
                 yield batch
         finally:
             # Reached at the end, after an error or Ctrl-C, or when the caller stops early. Batches

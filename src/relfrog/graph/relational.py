@@ -223,7 +223,7 @@ def build_graph(db: Database) -> RelationalGraph:
         for column, key in enumerate(own):
             pointers = parent_pointers(db, key)
             part[:, column] = pointers
-            found, starts, shift = _group(pointers, orders.get(name), num_rows[key.parent])
+            found, starts, shift = group_children(pointers, orders.get(name), num_rows[key.parent])
             ends = [numbers[name], numbers[key.parent]]
             rows.append([*ends, column, first_child, found.size, first_block, shift])
             first_child, first_block = first_child + found.size, first_block + starts.size
@@ -332,13 +332,13 @@ def parent_pointers(db: Database, key: ForeignKey) -> NDArray[np.int32]:
     values = read_column(db.table_dict[key.table], key.column)
     if isinstance(parent, FileTable) and parent.keys_are_rows:
         if pd.api.types.is_numeric_dtype(values.dtype):
-            return _row_numbers(values, len(parent))
+            return row_numbers(values, len(parent))
     primary = read_column(parent, str(parent.pkey_col))
     is_integer = pd.api.types.is_integer_dtype
     if is_integer(primary.dtype) and is_integer(values.dtype) and not primary.hasnans:
         names = primary.to_numpy(np.int64)
         if np.array_equal(names, np.arange(len(names))):
-            return _row_numbers(values, len(names))
+            return row_numbers(values, len(names))
     index = pd.Index(primary)
     if not index.is_unique or index.hasnans:
         wrong = int((primary.duplicated() | primary.isna()).sum())
@@ -349,7 +349,7 @@ def parent_pointers(db: Database, key: ForeignKey) -> NDArray[np.int32]:
     return np.asarray(index.get_indexer(pd.Index(values))).astype(np.int32)
 
 
-def _row_numbers(values: pd.Series, count: int) -> NDArray[np.int32]:
+def row_numbers(values: pd.Series, count: int) -> NDArray[np.int32]:
     """Keys that are row numbers, as in RelBench: -1 for any other."""
     if pd.api.types.is_integer_dtype(values.dtype):
         rows = values.to_numpy(np.int64, na_value=-1)
@@ -359,7 +359,7 @@ def _row_numbers(values: pd.Series, count: int) -> NDArray[np.int32]:
     return np.where(inside, found, -1).astype(np.int32)
 
 
-def _group(
+def group_children(
     pointers: NDArray[np.int32], order: NDArray[np.int64] | None, num_parents: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
     """Children sorted by parent, where each block of 2**shift parents begins, and shift."""

@@ -18,7 +18,7 @@ from relfrog.support.files import atomic_file, check_file
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["check_output", "write_frame"]
+__all__ = ["arrow_table", "check_output", "is_folder", "write_frame"]
 
 
 def check_output(out: str | Path, table: str | None = None, overwrite: bool = False) -> None:
@@ -60,7 +60,7 @@ def write_frame(
         OutputError: It cannot be written; nothing was changed.
     """
     target = _target(out, table)
-    data = _arrow(frame)
+    data = arrow_table(frame)
     if isinstance(target, Target):
         target.write(_database_types(data), overwrite)
         return str(target)
@@ -69,6 +69,15 @@ def write_frame(
     if _suffix(target) != ".parquet":
         mark_csv(target)
     return str(target)
+
+
+def is_folder(out: str | Path) -> bool:
+    """Whether ``out`` means a folder: one that exists, or a name without a suffix."""
+    text = str(out)
+    if "://" in text:
+        return False
+    path = Path(text).expanduser()
+    return path.is_dir() or text.endswith(("/", "\\")) or not path.suffix
 
 
 def _target(out: str | Path, table: str | None) -> Path | Target:
@@ -96,7 +105,7 @@ def _suffix(out: str | Path) -> str:
     return next(suffixes, "")
 
 
-def _arrow(frame: pd.DataFrame) -> Any:
+def arrow_table(frame: pd.DataFrame) -> Any:
     """Convert a frame to Arrow, whose types do not depend on the version of pandas; NaN is NULL."""
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""`auto`: trains simple baselines, LightGBM and FROG, and uses the best or a blend of two.
+"""`auto`: trains simple baselines, LightGBM and FROG, and uses the best or a blend of the best.
 
 Each member has a run folder under `members`; `blend.json` holds the weights of the blend and the
 validation scores of all members. All members share one opened task.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.config import Config
-from relfrog.datasets.metrics import compute_metrics
-from relfrog.errors import RelFrogError, RunError, UsageError
+from relfrog.errors import ClusterError, RelFrogError, RunError
 from relfrog.graph.popularity import ListRequest
-from relfrog.kinds import MODELS, TaskKind, models_for
-from relfrog.models.fit import fit_model, load_model, make_model, prepare_for
+from relfrog.kinds import MODELS, models_for
+from relfrog.models.auto_members import fit_member, run_members
+from relfrog.models.blend import Blend, choose
+from relfrog.models.fit import load_model
 from relfrog.models.model import Model, TableChange
-from relfrog.models.run_folder import BLEND, MEMBERS, begin, is_run, read_run
-from relfrog.models.run_forms import BLEND_FORM, Metrics
+from relfrog.models.run_folder import BLEND, MEMBERS, is_run, read_run
+from relfrog.models.run_forms import BLEND_FORM
 from relfrog.support.files import atomic_folder, write_json
 from relfrog.support.forms import read_json
 from relfrog.training.budget import UNLIMITED, Budget
@@ -33,7 +34,7 @@ from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = ["NETWORK_MEMBER", "AutoModel", "Blend", "choose", "member_names", "read_blend"]
+__all__ = ["NETWORK_MEMBER", "AutoModel", "member_names", "read_blend"]
 
 #: The graph network among the members.
 NETWORK_MEMBER = "frog"
@@ -72,7 +73,7 @@ def read_blend(folder: Path) -> dict[str, Any]:
 
 
 class AutoModel(Model):
-    """An ensemble: the best of several models, or a blend of the best two."""
+    """An ensemble: the best of several models, or a blend of the best few."""
 
     def __init__(self, prepared: Prepared, labels: dict[str, Any], **options: Any) -> None:
         super().__init__(prepared, labels, **options)
@@ -104,16 +105,21 @@ class AutoModel(Model):
             self._take_over(Path(source), folder / MEMBERS / name, name, about)
             for name, source in self.finished.items()
         ]
-        budget = Budget(min(budget.until, Budget.of_minutes(config.minutes).until))
+        budget = replace(budget, until=min(budget.until, Budget.of_minutes(config.minutes).until))
         records: dict[str, dict[str, Any]] = {}
-        skipped: dict[str, str] = {}
+        skipped = self._fit_elsewhere(folder, about, budget, callbacks)
+        for name, why in skipped.items():
+            announce(callbacks, f"auto: {name} left out: {why}")
         for name in member_names(self.kind.name):
             place = folder / MEMBERS / name
-            if self._members and not is_run(place) and budget.over:
+            if name in skipped:
+                continue
+            # Quick models cost nothing, and the answer is to be no worse than theirs.
+            if MODELS[name].learns and self._members and not is_run(place) and budget.over:
                 skipped[name] = f"the {config.minutes:g} minutes were over"
                 announce(callbacks, f"auto: {name} left out: {skipped[name]}")
                 continue
-            announce(callbacks, f"auto: {name}")
+            announce(callbacks, f"auto: training {name}")
             # A search may use half of the remaining time, as the network comes last.
             own = budget if MODELS[name].network else budget.share(2)
             try:
@@ -122,6 +128,8 @@ class AutoModel(Model):
                 )
                 for callback in callbacks:
                     callback.on_member(name, place, self._members[name], records[name])
+            except ClusterError:
+                raise  # nothing is wrong with the member, which can be resumed
             except RelFrogError as error:
                 # The other members can still be used.
                 skipped[name] = str(error)
@@ -130,8 +138,7 @@ class AutoModel(Model):
             raise RunError(f"auto: no model could be trained. {next(iter(skipped.values()), '')}")
         blend = self._choose()
         self._weights = blend.weights
-        words = ", ".join(f"{name} {weight:.2f}" for name, weight in blend.weights.items())
-        announce(callbacks, f"auto: {words}")
+        announce(callbacks, f"auto: {blend.words}")
         self._blend = asdict(blend) | {
             "regime": config.regime, "members": records, "skipped": skipped,
         }  # fmt: skip
@@ -142,25 +149,31 @@ class AutoModel(Model):
         callbacks: Sequence[Callback],
     ) -> tuple[Model, dict[str, Any]]:  # fmt: skip
         """Train, resume or load a member; also return its record."""
-        opened, config = self.prepared.opened, member_settings(name, self.prepared.config)
-        begun = is_run(place)
-        if begun:
-            theirs, kept = read_run(place)
-            if theirs["status"] == "complete":
-                model = load_model(place, theirs, kept, opened, device=self.device)
-                return model, _record(place, theirs)
-            if kept != config:
-                raise UsageError(f"{place} was begun with other settings: train auto anew.")
-        prepared = prepare_for(opened, config)
-        if not begun:
-            gates = about.get("gates") if MODELS[name].network else None
-            place.parent.mkdir(exist_ok=True)
-            theirs = begin(
-                place, prepared, config, dataset=about["dataset"], task=about["task"], gates=gates
-            )
-        model = make_model(prepared, theirs, self.device)
-        theirs = fit_model(model, place, theirs, budget=budget, callbacks=callbacks, resume=begun)
-        return model, _record(place, theirs)
+        config = member_settings(name, self.prepared.config)
+        return fit_member(
+            self.prepared.opened, config, place, about, budget=budget, callbacks=callbacks,
+            device=self.device, team=self.team, workers=self.workers,
+        )  # fmt: skip
+
+    def _fit_elsewhere(
+        self, folder: Path, about: dict[str, Any], budget: Budget, callbacks: Sequence[Callback]
+    ) -> dict[str, str]:
+        """Train members that are no networks in other processes; return why some failed."""
+        config, workers = self.prepared.config, self.workers
+        names = [
+            name
+            for name in member_names(self.kind.name)
+            if not MODELS[name].network and not is_run(folder / MEMBERS / name)
+            and not (config.distributed and MODELS[name].learns)
+        ]  # fmt: skip
+        if workers is None or not names:
+            return {}
+        announce(callbacks, f"auto: {', '.join(names)}, in other processes")
+        settings = {name: member_settings(name, config) for name in names}
+        found = run_members(
+            workers, self.prepared, settings, folder / MEMBERS, about, budget.share(2), self.device
+        )
+        return {name: error for name, error in found.items() if error}
 
     def _take_over(self, source: Path, place: Path, name: str, about: dict[str, Any]) -> float:
         """Copy a finished run as a member, if dataset, task and settings are the same.
@@ -252,95 +265,3 @@ class AutoModel(Model):
         """The weighted mean of what the members predict."""
         parts = [self._weights[name] * predicted(model) for name, model in self.members.items()]
         return np.asarray(np.sum(parts, axis=0))
-
-
-def _record(place: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """The entry of a member in `blend.json`."""
-    metrics = read_json(place / "metrics.json", Metrics)
-    return {"val": metrics["val"], "test": metrics["test"], "seconds": about["seconds"]}
-
-
-#: Bootstrap samples of the validation seeds, the most seeds in each, and the share of samples that
-#: a model must lose to be clearly worse.
-DRAWS, DRAWN, CLEARLY = 100, 20_000, 0.9
-
-
-@dataclass(frozen=True)
-class Blend:
-    """Weights of models, which sum to 1, and their evidence.
-
-    Attributes:
-        weights: weights of the models in the blend.
-        score: validation metric of the blend.
-        best: the best single model.
-        sure: share of bootstrap samples in which the average beats the best model; 0 without an
-            average.
-    """
-
-    weights: dict[str, float]
-    score: float
-    best: str
-    sure: float
-
-
-def choose(
-    kind: TaskKind,
-    truth: NDArray[Any],
-    predicted: dict[str, NDArray[Any]],
-    labels: Mapping[str, Any] | None = None,
-    *,
-    quick: Sequence[str] = (),
-    seed: int = 0,
-) -> Blend:
-    """Choose the best model, or the average of the best two.
-
-    The two are averaged with equal weights unless the second, or the average, is clearly worse: it
-    loses to the best in nearly all bootstrap samples of the validation seeds. Weights fitted to
-    validation labels, or the winner of a close race, generalise less well. A slightly worse
-    validation score of the average is no reason against it: the best model's score is biased, as
-    its epoch or settings were selected on the same labels. But what answers is never worse on
-    validation than the best quick model.
-
-    Args:
-        kind: the task type.
-        truth: labels for the metrics. Shape [seeds].
-        predicted: predictions of each model for the validation seeds.
-        labels: description of the training labels.
-        quick: the models that the choice must not be worse than.
-        seed: random seed of the samples.
-    """
-
-    def score(values: NDArray[Any], rows: Any = slice(None)) -> float:
-        found = compute_metrics(
-            kind.name, truth[rows], values[rows], only=kind.metric,
-            quantile=(labels or {}).get("quantile"),
-        )  # fmt: skip
-        return found[kind.metric]
-
-    alone = {name: score(values) for name, values in predicted.items()}
-    badness = {name: -value if kind.higher else value for name, value in alone.items()}
-    first, *others = sorted(alone, key=lambda name: np.nan_to_num(badness[name], nan=np.inf))
-    plain = Blend({first: 1.0}, alone[first], first, 0.0)
-    if kind.ranks or not others or np.isnan(alone[others[0]]):
-        return plain  # scores of lists have no common scale
-    rng = np.random.default_rng(seed)
-    draws = [rng.integers(0, len(truth), min(len(truth), DRAWN)) for _ in range(DRAWS)]
-    known = [score(predicted[first], rows) for rows in draws]
-
-    def lost_and_won(values: NDArray[Any]) -> tuple[float, float]:
-        """The shares of samples in which the values lose to the best model, and beat it."""
-        drawn = [score(values, rows) for rows in draws]
-        pairs = list(zip(drawn, known, strict=True))
-        won = [kind.better(ours, theirs) for ours, theirs in pairs]
-        lost = [kind.better(theirs, ours) for ours, theirs in pairs]
-        return float(np.mean(lost)), float(np.mean(won))
-
-    mixed = np.mean([predicted[name].astype(float) for name in (first, others[0])], axis=0)
-    second_lost, _ = lost_and_won(predicted[others[0]])
-    lost, won = lost_and_won(mixed)
-    if max(second_lost, lost) >= CLEARLY:
-        return plain
-    blended = score(mixed)
-    if any(kind.better(alone[name], blended) for name in quick):
-        return plain
-    return Blend({first: 0.5, others[0]: 0.5}, blended, first, won)

@@ -178,7 +178,8 @@ def _check_tree(text: str, number: int, features: int) -> None:
     _within(tree["split_feature"], inner, 0, features, f"a feature of {where}")
     kinds = _within(tree["decision_type"], inner, 0, 12, f"a decision of {where}")
     thresholds = _numbers(tree["threshold"], inner)
-    _need(bool(np.isfinite(thresholds).all()), f"a threshold of {where}")
+    # Infinity parts missing values from all others.
+    _need(not np.isnan(thresholds).any(), f"a threshold of {where}")
     _check_shape(tree, inner, leaves, where)
     chosen = thresholds[(kinds & 1) == 1]
     _need((categorical > 0) == several and len(chosen) == categorical, f"the sets of {where}")

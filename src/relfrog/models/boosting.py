@@ -1,14 +1,15 @@
 """LightGBM for tasks with one label per entity, on automatic features or only the own columns.
 
-Random search over a given number of trials, each with early stopping on validation; the best few by
-the validation metric are averaged.
+Random search over a given number of trials, each scored by backtests; the best few are averaged.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,47 +17,34 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.errors import RunError, TaskError
+from relfrog.cluster.workers import RayWorkers
+from relfrog.errors import RunError, TaskError, UsageError
 from relfrog.graph.popularity import ListRequest
+from relfrog.models.aggregates.feature_job import features_elsewhere
 from relfrog.models.aggregates.features import FeatureMaker
-from relfrog.models.booster_file import load_lightgbm, read_boosters, write_boosters
-from relfrog.models.feature_budget import make_in_time, stop_in_time
+from relfrog.models.aggregates.sources import feature_sources
+from relfrog.models.aggregates.streams import TRIED
+from relfrog.models.backtest import MOST_FOLDS, Backtests, plan_folds
+from relfrog.models.booster_file import read_boosters, write_boosters
+from relfrog.models.distributed_trees import boosted_on_cluster
+from relfrog.models.feature_budget import make_in_time
 from relfrog.models.model import Model, TableChange
+from relfrog.models.run_folder import BACKTESTS
 from relfrog.models.run_forms import TreesFile
+from relfrog.models.tree_learner import TreeLearner
+from relfrog.models.tree_search import FIRST, PROBE, SURE, FoldData, TreeSearch, Trial, spread
+from relfrog.setting_values import RANGES
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
+from relfrog.support.text import text_digest
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = [
-    "BoostedTrees",
-    "QuickBoostedTrees",
-    "boosted",
-]
-
+__all__ = ["BoostedTrees", "QuickBoostedTrees"]
 
 Floats = NDArray[np.float32]
-
-#: Settings of the first trial; the other trials are sampled from `SEARCHED`.
-FIRST: dict[str, Any] = {
-    "learning_rate": 0.05, "num_leaves": 15, "min_data_in_leaf": 50, "feature_fraction": 0.4,
-    "bagging_fraction": 0.8, "lambda_l2": 1.0,
-}  # fmt: skip
-SEARCHED: dict[str, tuple[Any, ...]] = {
-    "learning_rate": (0.03, 0.05, 0.1), "num_leaves": (4, 7, 15, 31, 63),
-    "min_data_in_leaf": (10, 20, 50, 100, 200), "feature_fraction": (0.1, 0.2, 0.4, 0.7),
-    "bagging_fraction": (0.5, 0.8, 1.0), "lambda_l2": (0.0, 1.0, 10.0),
-}  # fmt: skip
-
-
-#: LightGBM's objectives by the setting `loss`, the first trial's first.
-OBJECTIVES = {
-    "l1": ("l1", "huber"), "quantile": ("quantile",), "squared": ("regression",),
-    "poisson": ("poisson",), "tweedie": ("tweedie",),
-    "mean": ("regression", "poisson", "tweedie"),
-}  # fmt: skip
 
 
 def _file(number: int, part: int) -> str:
@@ -69,12 +57,16 @@ class BoostedTrees(Model):
     FILE = "lightgbm.json"
     #: The most training seeds of a trial, and of the final models.
     SEARCH_SEEDS, SEEDS = 30_000, 300_000
+    #: The most seeds that a fold within the training time learns from, and is scored on.
+    FOLD_SEEDS, FOLD_SCORED = 15_000, 5_000
+    #: The most folds within the training time; with none, validation alone decides.
+    FOLDS = MOST_FOLDS
+    #: Whether to try families of features that help on some databases only.
+    TRIES = True
     #: The most boosting rounds, and the patience of early stopping.
     ROUNDS, PATIENCE = 2000, 60
     #: Settings of the first trial.
     FIRST: ClassVar[dict[str, Any]] = FIRST
-    #: Number of models to average.
-    BEST = 3
     #: The most labels of a multilabel task; each has a model of its own.
     MOST_LABELS = 30
 
@@ -82,12 +74,14 @@ class BoostedTrees(Model):
         super().__init__(prepared, labels, **options)
         self.models: list[list[Any]] = []
         self._saved: dict[str, Any] | None = None
-        self._budget = UNLIMITED
+        self._learner = TreeLearner(self.kind, labels, prepared.config.seed)
+        #: What backtests said of features and settings, for `backtests.json`.
+        self.evidence: dict[str, Any] = {}
 
     @cached_property
     def maker(self) -> FeatureMaker:
         """Computes the features of seeds."""
-        maker = FeatureMaker(self.prepared, self.labels, self._saved)
+        maker = FeatureMaker(self.prepared, self.labels, self._saved, tried=self.TRIES)
         if self._saved is not None and self._saved.get("names") != maker.names:
             raise RunError("the features do not fit the dataset as it is now: train again.")
         return maker
@@ -104,87 +98,205 @@ class BoostedTrees(Model):
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Search for settings, and train with the best."""
+        """Search for features and settings, and train with the best."""
         train, val = self.prepared.train_seeds, self.prepared.seeds("val")
         assert train is not None
-        assert train.labels is not None
         if int(self.labels.get("labels", 0)) > self.MOST_LABELS:
             raise TaskError(
                 f"lightgbm: {self.labels['labels']} labels; it learns {self.MOST_LABELS} at most, "
                 "one model each. Take frog or recent."
             )
-        self._budget = budget
-        rng = np.random.default_rng(self.prepared.config.seed)
+        config, tell = self.prepared.config, partial(announce, callbacks)
+        if self.workers is not None:
+            self.maker.elsewhere = partial(features_elsewhere, self.workers)
+        if config.distributed and not isinstance(self.workers, RayWorkers):
+            raise UsageError("distributed=true needs the nodes of a Ray cluster: add --cluster.")
+        rng = np.random.default_rng(config.seed)
         train = _some(train, self.SEEDS, rng)
-        assert train.labels is not None
+        if self.FOLDS and config.regime == "frozen" and not config.staleness:
+            self._choose_staleness(train, val, budget.share(4), tell)
         left = self.maker.plan.left_out
-        announce(
-            callbacks,
+        tell(
             f"lightgbm: {len(self.maker.names)} features"
             + (f"; no room for {len(left)} more, such as {left[0]}" if left else ""),
         )
-        regime, limits = self.prepared.config.regime, self._stale(train, rng)
-        cutoff, started = self.prepared.cutoff("val", regime), time.monotonic()
+        cutoff, started = self.prepared.cutoff("val", config.regime), time.monotonic()
         seen = self.maker.make(np.asarray(val.rows), self.limits(val, cutoff), val.times)
         took = time.monotonic() - started
-
-        every = train
-
-        def make(some: NDArray[np.int64]) -> NDArray[Any]:
-            """Features of some training seeds."""
-            part = every if len(some) == len(every) else every.take(some)
-            return self.maker.make(np.asarray(part.rows), limits[some], part.times)
-
         # Trials need time, too, and scores need the features of three more splits.
-        seconds = budget.share(2).left - 3 * took
-        x, some = make_in_time(make, len(train), seconds, (len(val), took), rng)
+        x, some = self._training_features(
+            train, budget.share(2).left - 3 * took, len(val), took, rng
+        )
         if len(some) < len(train):
-            announce(
-                callbacks,
-                f"lightgbm: there is time for {len(some):,} of {len(train):,} training seeds",
-            )
+            tell(f"lightgbm: there is time for {len(some):,} of {len(train):,} training seeds")
             train = train.take(some)
-        y, z = (self._targets(seeds) for seeds in (train, val))
-        few = np.sort(rng.permutation(len(x))[: self.SEARCH_SEEDS])
-        metric, higher = self.kind.metric, self.kind.higher
-        found: list[tuple[float, int, dict[str, Any], list[Any]]] = []
-        trials = self.prepared.config.trials
-        for number in range(trials):
-            if number and budget.over:
-                announce(callbacks, f"lightgbm: time is over after {number} of {trials} trials")
-                break
-            settings = self._settings(number, rng)
-            models = self._train(settings, x[few], y[few], seen, z)
-            scores = self.metrics(val, self._answer([models], seen))
-            rounds = [model.best_iteration for model in models]
-            self.trials.append(
-                {"trial": number, "settings": settings, "rounds": rounds, "regime": regime,
-                 "val": scores}
+        y = self._targets(train)
+        search = self._search(train, val, x, y, seen, rng)
+        if self.FOLDS and (families := self.maker.families):
+            dropped, known = search.drop_families(
+                families, TRIED, search.settings(0, rng), budget.share(3),
+                lambda words: tell(f"lightgbm: {words}"),
             )  # fmt: skip
-            score = scores[metric] if higher else -scores[metric]
-            found.append((score if np.isfinite(score) else -np.inf, -number, settings, models))
-            announce(
-                callbacks,
-                f"lightgbm: trial {number + 1} of {trials}, val {metric} {scores[metric]:.4f}",
-            )
-        found.sort(key=lambda entry: entry[:2], reverse=True)
-        best = found[: self.BEST]
-        if len(few) < len(x) and not budget.over:
-            announce(callbacks, f"lightgbm: the best settings with all {len(x):,} seeds")
-            self.models = [self._train(settings, x, y, seen, z) for _, _, settings, _ in best]
-        else:
-            self.models = [models for *_, models in best]
-        if self.prepared.config.refit:
-            announce(callbacks, "lightgbm: refit on training and validation labels")
+            kept = np.arange(x.shape[1])
+            if dropped:
+                kept = np.setdiff1d(kept, np.concatenate([families[name] for name in dropped]))
+                self.maker = self.maker.without(dropped)
+                x, seen = x[:, kept], seen[:, kept]
+            search.use(kept)
+            self.evidence["families"] = {name: asdict(found) for name, found in known.items()}
+            self.evidence["dropped"] = dropped
+        found = self._trials(search, val, budget, rng, tell)
+        best = search.best(found)
+        self._say_how_sure(search, [found[n] for n in best], found[0], budget, tell)
+        self.models = [found[n].models for n in best]
+        some_only = len(search.learned) < len(x)
+        del search  # it holds all features
+        if config.distributed or (some_only and not budget.over):
+            tell(f"lightgbm: the best settings with all {len(x):,} seeds")
+            stop = (seen, self._targets(val))
+            self.models = [self._train(found[n].settings, x, y, stop, budget) for n in best]
+        if config.refit:
+            tell("lightgbm: refit on training and validation labels")
             both = self.prepared.opened.with_validation(train)
             more = both.take(np.arange(len(x), len(both)))
-            x = np.concatenate([x, self.maker.make(more.rows, self._stale(more, rng), more.times)])
+            x = np.concatenate([x, self.maker.make(more.rows, self._stale(more), more.times)])
             y = np.concatenate([y, self._targets(more)])
             self.selected = self._copy()
             self.models = [
-                self._train(settings, x, y, rounds=[model.best_iteration for model in models])
-                for (*_, settings, _), models in zip(best, self.models, strict=True)
+                self._train(found[n].settings, x, y, rounds=[m.best_iteration for m in models])
+                for n, models in zip(best, self.models, strict=True)
             ]
+
+    def _choose_staleness(
+        self, train: Seeds, val: Seeds, budget: Budget, tell: Callable[[str], None]
+    ) -> None:
+        """Let backtests choose whether the database stops before training seeds, too.
+
+        In the frozen regime it does for the seeds that are asked about: by as long as the split
+        lasts, at most.
+        """
+        cut = self.prepared.dataset.val_timestamp
+        window = self.prepared.task.timedelta
+        span = (val.times.max() - cut) / window if window else 0.0
+        predicted, makers = [], []
+        for staleness in (0.0, min(float(span), RANGES["staleness"][1])):
+            other = self._copy()
+            other.prepared = replace(
+                self.prepared, config=replace(self.prepared.config, staleness=staleness)
+            )
+            vars(other).pop("maker", None)
+            rng = np.random.default_rng(self.prepared.config.seed)
+            some = _some(train, self.SEARCH_SEEDS, rng)
+            limits = other._stale(some)
+            x = other.maker.make(np.asarray(some.rows), limits, some.times)
+            y, asked = self._targets(some), self.limits(val, cut)
+            seen = other.maker.make(np.asarray(val.rows), asked, val.times)
+            search = other._search(some, val, x, y, seen, rng)
+            if span <= 0 or len(search.tests.truth) < 2 or budget.over:
+                return
+            predicted.append(search.trial(search.settings(0, rng) | PROBE, budget).predicted)
+            makers.append(other)
+        found = search.tests.compare(*reversed(predicted))
+        self.evidence["staleness"] = asdict(found)
+        tell(f"lightgbm: training seeds with older data: {found.words}")
+        if found.sure >= SURE:
+            self.prepared, self.maker = makers[-1].prepared, makers[-1].maker
+
+    def _training_features(
+        self, train: Seeds, seconds: float, before: int, took: float, rng: np.random.Generator
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """Features of the training seeds, or of as many as there is time for; and which."""
+        limits = self._stale(train)
+
+        def make(some: NDArray[np.int64]) -> NDArray[Any]:
+            part = train if len(some) == len(train) else train.take(some)
+            return self.maker.make(np.asarray(part.rows), limits[some], part.times)
+
+        return make_in_time(make, len(train), seconds, (before, took), rng)
+
+    def _search(
+        self, train: Seeds, val: Seeds, x: Floats, y: NDArray[np.float64], seen: Floats,
+        rng: np.random.Generator,
+    ) -> TreeSearch:  # fmt: skip
+        """The folds of the backtests, with their features, and a search on them."""
+        opened, config = self.prepared.opened, self.prepared.config
+        few = np.sort(rng.permutation(len(x))[: self.SEARCH_SEEDS])
+        cut = opened.dataset.val_timestamp
+        *earlier, _ = plan_folds(train, val, opened.task.timedelta, cut, self.FOLDS)
+        data, truths, cuts = [], [], []
+        for fold in earlier:
+            scored = np.sort(rng.permutation(fold.scored)[: self.FOLD_SCORED])
+            part = train.take(scored)
+            if config.regime == "frozen":
+                limits = self.limits(part, fold.cut)
+                features = self.maker.make(np.asarray(part.rows), limits, part.times)
+            else:
+                features = x[scored]
+            learned = np.intersect1d(few, fold.learned, assume_unique=True)
+            learned = spread(learned, self.FOLD_SEEDS)
+            if not len(learned):
+                continue
+            data.append(FoldData(learned, features, y[scored]))
+            truths.append(self.truth(part))
+            cuts.append(str(fold.cut))
+        data.append(FoldData(few, seen, self._targets(val)))
+        truths.append(self.truth(val))
+        self.evidence["cuts"] = [*cuts, str(cut)]
+        tests = Backtests(self.kind, truths, self.labels.get("quantile"), config.seed)
+        search = TreeSearch(
+            self._learner, x, y, data, tests, self.maker.categorical, first=self.FIRST,
+            rounds=self.ROUNDS, patience=self.PATIENCE,
+        )  # fmt: skip
+        return search
+
+    def _trials(
+        self, search: TreeSearch, val: Seeds, budget: Budget, rng: np.random.Generator,
+        tell: Callable[[str], None],
+    ) -> list[Trial]:  # fmt: skip
+        """Try settings until the time is over."""
+        config, metric = self.prepared.config, self.kind.metric
+        found: list[Trial] = []
+        for number in range(config.trials):
+            if number and budget.over:
+                tell(f"lightgbm: time is over after {number} of {config.trials} trials")
+                break
+            trial = search.trial(search.settings(number, rng), budget)
+            found.append(trial)
+            scores = self.metrics(val, trial.predicted[-1])
+            self.trials.append(
+                {"trial": number, "settings": trial.settings, "rounds": trial.rounds,
+                 "regime": config.regime, "val": scores, "backtests": trial.scores}
+            )  # fmt: skip
+            words = f"lightgbm: trial {number + 1} of {config.trials}, val {metric}"
+            words += f" {scores[metric]:.4f}"
+            if len(trial.scores) > 1:
+                words += f", {len(trial.scores)} backtests {search.tests.mean(trial.scores):.4f}"
+            tell(words)
+        return found
+
+    def _say_how_sure(
+        self, search: TreeSearch, best: list[Trial], first: Trial, budget: Budget,
+        tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """Keep and say how sure it is that the chosen settings are better than the first ones."""
+        if not self.FOLDS:
+            return
+        tests, chosen = search.tests, search.mean_of(best)
+        against = tests.compare(chosen, first.predicted)
+        self.evidence |= {
+            "metric": self.kind.metric, "labels": [len(part) for part in tests.truth],
+            "chosen": tests.scores(chosen), "first": first.scores,
+            "models": len(best), "against_first": asdict(against),
+        }  # fmt: skip
+        if len(tests.truth) > 1:
+            tell(
+                f"lightgbm: {len(best)} of {len(self.trials)} trials averaged; better than the "
+                f"first settings: {against.words}"
+            )
+        if newer := search.newer_labels(first, budget):
+            self.evidence["newer_labels"] = asdict(newer)
+            advice = "" if self.prepared.config.refit or newer.sure < SURE else " (refit=true)"
+            tell(f"lightgbm: better with the newest labels, too{advice}: {newer.words}")
 
     def save(self, folder: Path) -> None:
         """Write the models in LightGBM's text format, and the description of the features."""
@@ -198,6 +310,8 @@ class BoostedTrees(Model):
             "files": write_boosters(folder, named),
         }  # fmt: skip
         write_json(folder / self.FILE, about | {"features": self.maker.to_json()})
+        if self.evidence:
+            write_json(folder / BACKTESTS, self.evidence)
 
     def load(self, folder: Path) -> None:
         """Read the models and the description of the features."""
@@ -213,48 +327,47 @@ class BoostedTrees(Model):
         read = read_boosters(folder, files, width)
         self.models = [[read[_file(n, part)] for part in range(parts)] for n in range(models)]
 
+    def content(self) -> str | None:
+        """A hash of the trees and of what their features are."""
+        trees = [model.model_to_string() for models in self.models for model in models]
+        return text_digest(json.dumps(self.maker.to_json(), default=str), *trees)
+
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """The mean prediction of the models."""
         limits = self.limits(seeds, cutoff)
-        return self._answer(
-            self.models, self.maker.make(np.asarray(seeds.rows), limits, seeds.times)
-        )
+        x = self.maker.make(np.asarray(seeds.rows), limits, seeds.times)
+        return self._learner.predict(self.models, x)
+
+    def finish(self, found: NDArray[Any]) -> NDArray[Any]:
+        """The prediction from the mean of the models."""
+        return self._learner.finish(found)
 
     def importance(self) -> pd.DataFrame:
-        """Feature importance by gain, sorted."""
+        """Feature importance by gain, sorted; with what each feature is, in words."""
         gain = np.zeros(len(self.maker.names))
         for models in self.models:
             for model in models:
                 gain += model.feature_importance("gain")
-        frame = pd.DataFrame({"feature": self.maker.names, "gain": gain / max(gain.sum(), 1e-12)})
+        sources = feature_sources(self.maker, 0, np.iinfo(np.int64).max)
+        frame = pd.DataFrame(
+            {
+                "feature": self.maker.names, "gain": gain / max(gain.sum(), 1e-12),
+                "words": [source.words for source in sources],
+            }
+        )  # fmt: skip
         return frame.sort_values("gain", ascending=False, kind="stable", ignore_index=True)
 
-    def _stale(self, train: Seeds, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _stale(self, train: Seeds) -> NDArray[np.int64]:
         """Cut-offs of training seeds: random times before their own, if `staleness` is set."""
         limits = self.limits(train, None)
         most = self.prepared.config.staleness
         if not most:
             return limits
+        rng = np.random.default_rng(self.prepared.config.seed)
         less = rng.random(len(limits)) * most * self.maker.horizon
         return np.asarray(limits - less.astype(np.int64))
-
-    def _settings(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
-        chosen = {name: rng.choice(np.array(values)) for name, values in SEARCHED.items()}
-        settings = dict(self.FIRST) if number == 0 else {k: v.item() for k, v in chosen.items()}
-        if self.kind.name == "regression":
-            objectives = self._objectives()
-            objective = str(rng.choice(np.array(objectives)))
-            settings["objective"] = objectives[0] if number == 0 else objective
-        return settings
-
-    def _objectives(self) -> tuple[str, ...]:
-        """LightGBM's names of what may be minimised under the loss of a regression."""
-        loss = str(self.labels.get("loss", "l1"))
-        if loss == "mean":
-            return OBJECTIVES[loss] if float(self.labels["low"]) >= 0 else OBJECTIVES["squared"]
-        return OBJECTIVES[loss]
 
     def _targets(self, seeds: Seeds) -> NDArray[np.float64]:
         """Labels for LightGBM, one column per model. Shape [seeds, models]."""
@@ -265,84 +378,39 @@ class BoostedTrees(Model):
 
     def _train(
         self, settings: dict[str, Any], x: Floats, y: NDArray[np.float64],
-        seen: Floats | None = None, z: NDArray[np.float64] | None = None,
+        stop: tuple[Floats, NDArray[np.float64]] | None = None, budget: Budget = UNLIMITED,
         rounds: Sequence[int] = (),
     ) -> list[Any]:  # fmt: skip
         """Train a model per column of y, with early stopping or for the given rounds."""
-        if seen is None or z is None:
-            seen, z = x[:0], y[:0]
-        return [
-            self._booster(settings, x, y[:, n], seen, z[:, n], rounds[n] if rounds else None)
-            for n in range(y.shape[1])
-        ]
-
-    def _booster(
-        self, settings: dict[str, Any], x: Floats, y: NDArray[np.float64], seen: Floats,
-        z: NDArray[np.float64], rounds: int | None,
-    ) -> Any:  # fmt: skip
-        lightgbm = load_lightgbm()
-        given: dict[str, Any] = {
-            "objective": "binary", "metric": "auc", "verbosity": -1, "bagging_freq": 1,
-            "seed": self.prepared.config.seed, "deterministic": True, "force_col_wise": True,
-            # One thread, for reproducibility and to leave the cores to other processes.
-            "num_threads": 1, "feature_pre_filter": False,
-        }  # fmt: skip
-        if self.kind.name == "regression":
-            low, high = float(self.labels["low"]), float(self.labels["high"])
-            y = np.clip(y, low, high)
-            # Alpha is where Huber's loss becomes linear, or the quantile.
-            alpha = self.labels.get("quantile", 0.5 * float(self.labels["scale"]))
-            metric = {"mae": "l1", "rmse": "rmse", "pinball": "quantile"}[self.kind.metric]
-            given |= {"metric": metric, "alpha": float(alpha)}
-        elif self.kind.name == "multiclass_classification":
-            classes = len(self.labels["classes"])
-            given |= {"objective": "multiclass", "metric": "multi_logloss", "num_class": classes}
-            # Classes unseen in training have no index.
-            x, y, seen, z = x[y >= 0], y[y >= 0], seen[z >= 0], z[z >= 0]
-        elif weight := self.labels.get("weight"):
-            given["scale_pos_weight"] = weight
-        if len(np.unique(z)) < 2 and given["metric"] == "auc":
-            given["metric"] = "binary_logloss"
-        codes = self.maker.categorical
-        data = lightgbm.Dataset(x, y, categorical_feature=codes, params=given, free_raw_data=False)
-        callbacks, valid = [], []
-        if len(seen):
-            valid = [lightgbm.Dataset(seen, z, reference=data, free_raw_data=False)]
-            callbacks = [
-                lightgbm.early_stopping(self.PATIENCE, verbose=False),
-                stop_in_time(lightgbm, self._budget),
-            ]
-        rounds = rounds or (self.ROUNDS if valid else 200)
-        return boosted(given | settings, data, rounds, valid, callbacks)
-
-    def _answer(self, models: list[list[Any]], x: Floats) -> NDArray[Any]:
-        """The mean prediction of the models, for the metrics."""
-        classes = len(self.labels.get("classes", ()))
-        if not len(x):
-            wide = classes or int(self.labels.get("labels", 0))
-            return np.zeros((0, wide)) if wide else np.zeros(0)
-        found: Any = 0.0
-        for some in models:
-            parts = [np.asarray(m.predict(x, num_iteration=m.best_iteration)) for m in some]
-            single = self.kind.name != "multilabel_classification"
-            found = found + (parts[0] if single else np.stack(parts, 1))
-        return self.finish(found / len(models))
-
-    def finish(self, found: NDArray[Any]) -> NDArray[Any]:
-        """The prediction from the mean of the models."""
-        if weight := self.labels.get("weight"):
-            found = found / (found + weight * (1 - found))  # what the weight added to the odds
-        if self.kind.name == "regression":
-            found = np.clip(found, float(self.labels["low"]), float(self.labels["high"]))
-        return np.asarray(found)
+        learner, codes = self._learner, self.maker.categorical
+        models = []
+        for part in range(y.shape[1]):
+            most = rounds[part] if rounds else self.ROUNDS
+            seen = None if stop is None else (stop[0], stop[1][:, part])
+            if self.prepared.config.distributed and isinstance(self.workers, RayWorkers):
+                models.append(
+                    boosted_on_cluster(
+                        self.workers, learner, settings, (x, y[:, part]), seen, codes,
+                        rounds=most, patience=self.PATIENCE,
+                    )
+                )  # fmt: skip
+                continue
+            data = learner.data(x, y[:, part], codes)
+            model, _ = learner.train(
+                settings, data, patience=self.PATIENCE, budget=budget, rounds=most,
+                stop=None if seen is None else learner.data(*seen, codes, data),
+            )  # fmt: skip
+            models.append(model)
+        return models
 
 
 class QuickBoostedTrees(BoostedTrees):
     """A quick version with few seeds and rounds, as a baseline for networks."""
 
     SEARCH_SEEDS = SEEDS = 10_000
-    ROUNDS, PATIENCE = 300, 30
-    FIRST: ClassVar[dict[str, Any]] = FIRST | {"learning_rate": 0.1, "feature_fraction": 0.2}
+    ROUNDS, PATIENCE, FOLDS = 300, 30, 0
+    TRIES = False
+    FIRST: ClassVar[dict[str, Any]] = FIRST | {"learning_rate": 0.1, "extra_trees": "false"}
 
 
 def _some(seeds: Seeds, most: int, rng: np.random.Generator) -> Seeds:
@@ -350,18 +418,3 @@ def _some(seeds: Seeds, most: int, rng: np.random.Generator) -> Seeds:
     if len(seeds) <= most:
         return seeds
     return seeds.take(np.sort(rng.permutation(len(seeds))[:most]))
-
-
-def boosted(
-    settings: dict[str, Any], data: Any, rounds: int, valid: list[Any], callbacks: list[Any]
-) -> Any:
-    """Train a LightGBM model.
-
-    Raises:
-        RunError: LightGBM raises an error.
-    """
-    lightgbm = load_lightgbm()
-    try:
-        return lightgbm.train(settings, data, rounds, valid, callbacks=callbacks)
-    except lightgbm.basic.LightGBMError as error:
-        raise RunError(f"LightGBM cannot learn from these labels: {error}") from None

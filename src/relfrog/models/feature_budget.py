@@ -70,4 +70,5 @@ def stop_in_time(lightgbm: Any, budget: Budget) -> Callable[[Any], None]:
         if budget.over:
             raise stop(env.iteration, env.evaluation_result_list)
 
+    callback.order = 40  # type: ignore[attr-defined]  # after LightGBM has noted the round's score
     return callback

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,6 +26,9 @@ from relfrog.training.seeds import Seeds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from relfrog.cluster.team import Team
+    from relfrog.cluster.workers import Workers
 
 __all__ = ["Model", "TableChange"]
 
@@ -73,6 +76,10 @@ class Model(ABC):
     ) -> None:
         self.prepared, self.labels = prepared, labels
         self.device, self.gates = device, gates
+        #: Workers to train a network with; None for this process alone.
+        self.team: Team | None = None
+        #: Processes that run jobs of models that are no networks; None for this process alone.
+        self.workers: Workers | None = None
         #: The lines of `history.jsonl`: epochs, or trials of a search.
         self.trials: list[dict[str, Any]] = []
         #: Facts about the fitted model for `run.json`.
@@ -151,26 +158,41 @@ class Model(ABC):
         split = self.prepared.opened.split_of(seeds)
         if split is None:
             return self.predict(seeds, cutoff)
+        return self._once(split, seeds, cutoff, lambda: self.predict(seeds, cutoff))
+
+    def remember(self, seeds: Seeds, cutoff: pd.Timestamp | None, predicted: NDArray[Any]) -> None:
+        """Take what `predict` would give, as training has just computed it."""
+        split = self.prepared.opened.split_of(seeds)
+        if split is not None:
+            self._once(split, seeds, cutoff, lambda: predicted)
+
+    def _once(
+        self,
+        split: str,
+        seeds: Seeds,
+        cutoff: pd.Timestamp | None,
+        predict: Callable[[], NDArray[Any]],
+    ) -> NDArray[Any]:
+        """Predictions for all seeds of a split, made if nobody has made them before."""
         if cutoff is not None and not (seeds.times > cutoff).any():
             cutoff = None
         if (split, cutoff) not in self._known:
-            self._known[split, cutoff] = self._predict_stored(split, seeds, cutoff)
+            self._known[split, cutoff] = self._stored(split, cutoff, predict)
         return self._known[split, cutoff]
 
-    def _predict_stored(
-        self, split: str, seeds: Seeds, cutoff: pd.Timestamp | None
+    def _stored(
+        self, split: str, cutoff: pd.Timestamp | None, predict: Callable[[], NDArray[Any]]
     ) -> NDArray[Any]:
-        """As `predict`, from the store if the same model was asked before."""
+        """Predictions from the store, if the same model was asked before."""
         parts, content = self.prepared.opened.parts, self.content()
         if parts is None or content is None:
-            return self.predict(seeds, cutoff)
+            return predict()
         about = {
             "model": content, "settings": vars(self.prepared.config), "labels": self.labels,
             "gates": self.gates, "device": self.device, "split": split, "cutoff": str(cutoff),
             "history": self.prepared.history,
         }  # fmt: skip
-        db = self.prepared.opened.db
-        return parts.predictions(about, db, lambda: self.predict(seeds, cutoff))
+        return parts.predictions(about, self.prepared.opened.db, predict)
 
     def content(self) -> str | None:
         """A hash of what was learned; None if predictions are not worth keeping."""

@@ -28,10 +28,11 @@ from relfrog.support.forms import read_json_lines
 from relfrog.support.threads import thread_limit
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
-from relfrog.training.inference import predict_seeds
+from relfrog.training.inference import predict_sorted
 from relfrog.training.layerwise import LayerwiseInference, is_layerwise
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
+from relfrog.training.sharded_trainer import ShardedTrainer
 from relfrog.training.task_store import digest
 from relfrog.training.trainer import Trainer
 from relfrog.training.weights import FILE, named_part
@@ -69,13 +70,18 @@ class NetworkModel(Model):
             last: int | None = None,
         ) -> Trainer:  # fmt: skip
             (folder / part).mkdir(exist_ok=True)
-            trainer = Trainer(
+            kind = ShardedTrainer if prepared.config.shards > 1 else Trainer
+            trainer = kind(
                 prepared, folder / part, roles=self.gates, device=torch.device(self.device),
                 callbacks=callbacks, budget=budget, labels=labels, last=last,
             )  # fmt: skip
             if resume:
                 trainer.load_checkpoint()
-            trainer.fit()
+            if self.team is not None and isinstance(trainer, ShardedTrainer):
+                job = self.team.job(trainer, self.device, with_validation=part == REFIT)
+                self.team.fit(trainer, job)
+            else:
+                trainer.fit()
             return trainer
 
         candidates = self._candidates()
@@ -114,7 +120,8 @@ class NetworkModel(Model):
             seeds = self.prepared.opened.with_validation(self.prepared.train_seeds)
             more = replace(self.prepared, train_seeds=seeds)
             final = train(REFIT, more, self.labels, budget, last=best.at.best_epoch + 1)
-            self.selected = self._copy()
+            self.selected, known = self._copy(), self._known
+            self.selected._known, self._known = known, {}
             self._take(final)
             self.facts["refit"] = {"labels": len(seeds), "epochs": final.at.epoch}
 
@@ -158,6 +165,8 @@ class NetworkModel(Model):
         self.prepared, self.labels = trainer.prepared, trainer.labels
         self.weights = load_tensors(trainer.folder / FILE)
         vars(self).pop("network", None)
+        if trainer.validated is not None:
+            self.remember(trainer.val_seeds, trainer.val_cutoff, trainer.validated)
 
     def save(self, folder: Path) -> None:
         """Write the weights as safetensors."""
@@ -208,17 +217,11 @@ class NetworkModel(Model):
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """Predict with the network; see `Model`."""
-        # In one order, whatever order they are asked in: in another batch, sums round otherwise.
-        order = np.lexsort((seeds.rows, seeds.times.to_numpy()))
-        loader = self.prepared.loader(seeds.take(order), cutoff=cutoff)
         with thread_limit(self.prepared.config.threads):
-            found = predict_seeds(
-                self.network, loader, self.features, torch.device(self.device),
-                None if request is None else request.take(order),
+            return predict_sorted(
+                self.network, self.prepared, seeds, self.features, torch.device(self.device),
+                cutoff=cutoff, request=request,
             )  # fmt: skip
-        answers = np.empty_like(found)
-        answers[order] = found
-        return answers
 
     def predict_alone(self, seeds: Seeds, request: ListRequest | None = None) -> NDArray[Any]:
         """Predict layer by layer, where that is the same for each seed alone; see `Model`."""

@@ -6,6 +6,7 @@ closed by the time of the seed, or by the time at which the database ends.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ from relfrog.store.file_table import read_column
 from relfrog.support.arrays import unique_pairs
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
+from relfrog.support.text import text_digest
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
@@ -55,9 +57,9 @@ def label_rows(kind: str, labels: NDArray[Any], about: dict[str, Any]) -> Floats
             return np.zeros((0, int(about["labels"])))
         return np.stack([np.asarray(row, float) for row in labels])
     if kind == "multiclass_classification":
-        number = {value: at for at, value in enumerate(about["classes"])}
-        codes = np.array([number.get(value, -1) for value in labels.tolist()], np.int64)
-        rows = np.zeros((len(labels), len(number)))
+        classes = pd.Index(about["classes"])
+        codes = classes.get_indexer(pd.Index(labels))
+        rows = np.zeros((len(labels), len(classes)))
         rows[np.arange(len(labels)), codes] = 1.0
         rows[codes < 0] = np.nan
         return rows
@@ -178,6 +180,11 @@ class PastModel(Model):
         if len(self.constant) != self.past.values.shape[1]:
             raise RunError(f"{folder / self.FILE} does not fit the labels. Train again.")
 
+    def content(self) -> str | None:
+        """A hash of the rule."""
+        rule = [type(self).__name__, self.constant.tolist(), self.last]
+        return text_digest(json.dumps(rule))
+
     def predict(
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
@@ -249,5 +256,6 @@ class RecentMean(PastModel):
             self.trials.append({"last": last, "regime": regime, "val": scores})
             if self.kind.better(scores[metric], best):
                 best, self.last = scores[metric], last
-        chosen = f"the last {self.last or 'of all'} labels"
-        announce(callbacks, f"recent: {chosen}, val {metric} {best:.4f}")
+        chosen = f"the last {self.last} labels" if self.last else "all labels"
+        chosen = "the last label" if self.last == 1 else chosen
+        announce(callbacks, f"recent: mean of {chosen}, val {metric} {best:.4f}")

@@ -17,12 +17,13 @@ from relfrog.graph.popularity import ListRequest, Popularity, joined_before
 from relfrog.graph.references import children_at
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.booster_file import load_lightgbm, read_boosters, write_boosters
-from relfrog.models.boosting import boosted
 from relfrog.models.model import Model
 from relfrog.models.run_forms import RankerFile
+from relfrog.models.tree_learner import boosted
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
 from relfrog.support.jit import compiled
+from relfrog.support.text import text_digest
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
@@ -70,6 +71,10 @@ class Ranker(Model):
 
     def load(self, folder: Path) -> None:
         """Do nothing."""
+
+    def content(self) -> str | None:
+        """A hash of the rule: the past is all that it depends on."""
+        return text_digest(type(self).__name__)
 
     @abstractmethod
     def scores(self, seed: Ints, limits: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
@@ -243,6 +248,10 @@ class BoostedRanker(Ranker):
         """Write LightGBM's text format."""
         sums = write_boosters(folder, {self.FILE: self.model})
         write_json(folder / self.SUMS, {"files": sums})
+
+    def content(self) -> str | None:
+        """A hash of the trees."""
+        return text_digest(self.model.model_to_string())
 
     def load(self, folder: Path) -> None:
         """Read LightGBM's text format."""

@@ -13,6 +13,7 @@
     postprocessing.json  calibration, decision thresholds, intervals, fitted on validation
     metrics.json         scores of the saved weights, by split and regime
     baselines.json       scores of quick baselines, by model, split and regime
+    backtests.json       of LightGBM and `auto`: what was chosen by backtests, and how sure that is
     unseen.json          categories that the model has not seen, to warn only of newer ones
     report.html          the report
     shown.json           what the report computed from the data, with its arrays:
@@ -42,6 +43,7 @@ import pandas as pd
 from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
 from relfrog.datasets.known_from import inherited_keys
+from relfrog.datasets.task_file import splits_of
 from relfrog.datasets.tasks import read_task_manifest
 from relfrog.errors import DatasetError, RunError, UsageError
 from relfrog.models.run_forms import LABELS, CompleteRun, RunFile
@@ -59,6 +61,7 @@ from relfrog.support.times import MISSING
 from relfrog.training.prepared import Prepared
 
 __all__ = [
+    "BACKTESTS",
     "BLEND",
     "FORMAT",
     "MEMBERS",
@@ -108,7 +111,7 @@ def begin(
     whole = {
         "format": FORMAT, "relfrog": __version__, "status": "training", **about,
         "task_type": prepared.kind, "schema": schema_fingerprint(prepared),
-        "versions": versions(config),
+        "versions": versions(config), "splits": splits_of(prepared.task),
     }  # fmt: skip
     try:
         with atomic_folder(folder, overwrite, objection) as partial:
@@ -240,6 +243,8 @@ def fingerprint(prepared: Prepared) -> str:
 
 #: In a run of `auto`: the folder of its members, and the file with the weights of the blend.
 MEMBERS, BLEND = "members", "blend.json"
+#: What was chosen by backtests, and how sure that is.
+BACKTESTS = "backtests.json"
 
 
 def read_run(folder: Path) -> tuple[dict[str, Any], Config]:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 __all__ = [
-    "BLEND_FORM", "LABELS", "BaselinesFile", "CompleteRun", "Constant", "DatabaseFile", "Epoch",
-    "Gate", "Metrics", "RankerFile", "RoleEntry", "RunFile", "TreesFile",
+    "BLEND_FORM", "LABELS", "BacktestsFile", "BaselinesFile", "CompleteRun", "Constant",
+    "DatabaseFile", "Epoch", "Gate", "Metrics", "RankerFile", "RoleEntry", "RunFile", "TreesFile",
 ]  # fmt: skip
 
 Meta = msgspec.Meta
@@ -71,12 +71,19 @@ class Epoch(msgspec.Struct):
     trial: Count | None = None
     settings: dict[str, float | str] | None = None
     rounds: list[int] | None = None
+    backtests: list[float | None] | None = None
 
 
 class _Refit(msgspec.Struct):
     before: ByRegime | None = None
     labels: Count | None = None
     epochs: Count | None = None
+
+
+class _Splits(msgspec.Struct):
+    val_timestamp: str
+    test_timestamp: str
+    train_from: str | None = None
 
 
 class RunFile(msgspec.Struct):
@@ -94,6 +101,7 @@ class RunFile(msgspec.Struct):
     gates: dict[str, Share] | None = None
     schema: str = ""
     versions: dict[str, str] | None = None
+    splits: _Splits | None = None
 
 
 class CompleteRun(RunFile, kw_only=True):
@@ -167,6 +175,43 @@ class TreesFile(msgspec.Struct):
     parts: Annotated[int, Meta(ge=1, le=1000)]
     files: dict[str, str]
     features: dict[str, Any]
+
+
+class _Comparison(msgspec.Struct):
+    gain: float | None
+    sure: Share
+    won: Count
+    folds: Count
+
+
+class BacktestsFile(msgspec.Struct):
+    """`backtests.json`.
+
+    Attributes:
+        metric: The metric.
+        cuts: When each fold was trained.
+        labels: The number of labels that it was scored on.
+        first: The metric with the first settings.
+        chosen: The metric with the chosen ones.
+        models: The number of models that are averaged.
+        against_first: How sure it is that the chosen settings are better.
+        families: The same for each family of features, beside doing without it.
+        dropped: The families that were left out.
+        staleness: In the frozen regime, the same for older data of training seeds.
+        newer_labels: The same for labels up to the fold, beside those up to the fold before it.
+    """
+
+    metric: str
+    cuts: list[str]
+    labels: list[Count]
+    first: list[float | None]
+    chosen: list[float | None]
+    models: Annotated[int, Meta(ge=1, le=100)]
+    against_first: _Comparison
+    families: dict[str, _Comparison] = {}
+    dropped: list[str] = []
+    staleness: _Comparison | None = None
+    newer_labels: _Comparison | None = None
 
 
 class RankerFile(msgspec.Struct):

@@ -5,7 +5,7 @@ Both losses are computed on diff = h_parent - h_child of the foreign-key pairs o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -151,9 +151,18 @@ class Dependencies(nn.Module):
         return -scores.log_softmax(1)[:, 0].mean()  # Eq. (15)
 
     def forward(
-        self, pairs: dict[ForeignKey, Pairs], generator: torch.Generator | None = None
+        self,
+        pairs: dict[ForeignKey, Pairs],
+        generator: torch.Generator | None = None,
+        shares: Mapping[ForeignKey, float] | None = None,
     ) -> DependencyLosses:
-        """Both losses over all foreign keys that have pairs, in each of their directions."""
+        """Both losses over all foreign keys that have pairs, in each of their directions.
+
+        Args:
+            pairs: the pairs of each key.
+            generator: of the mismatched parents.
+            shares: the weight of each key; by default all have the same, and the sum is 1.
+        """
         if not pairs:
             nothing = self.shift.new_zeros(())
             return DependencyLosses(nothing, nothing)
@@ -162,4 +171,8 @@ class Dependencies(nn.Module):
             ways |= {(key, "down"): some.reversed() for key, some in pairs.items()}
         emb = torch.stack([self.emb(way, some) for way, some in ways.items()])
         pair = torch.stack([self.pair(way, some, generator) for way, some in ways.items()])
-        return DependencyLosses(emb.mean(), pair.mean())
+        if shares is None:
+            return DependencyLosses(emb.mean(), pair.mean())
+        each = [shares[way if isinstance(way, ForeignKey) else way[0]] for way in ways]
+        weights = emb.new_tensor(each) / (len(ways) // len(pairs))
+        return DependencyLosses((emb * weights).sum(), (pair * weights).sum())

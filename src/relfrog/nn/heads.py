@@ -76,6 +76,10 @@ class Head(nn.Module, ABC):
         """The mean loss of a batch, given the targets of all seeds. Shape []."""
         return self.loss(output.float(), targets[plan.batch.seed_ids.to(output.device)])
 
+    def loss_count(self, plan: Plan, targets: Any) -> int:
+        """How many terms `batch_loss` is the mean of; of multilabel seeds, each is one."""
+        return len(plan.batch)
+
     def batch_predict(
         self, output: Any, plan: Plan, features: Mapping[str, Features], request: Any = None
     ) -> Tensor:
@@ -214,6 +218,10 @@ class MulticlassHead(Head):
     def loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy."""
         return functional.cross_entropy(out, target)
+
+    def loss_count(self, plan: Plan, targets: Any) -> int:
+        """The number of seeds of known classes."""
+        return int((targets[plan.batch.seed_ids.to(targets.device)] >= 0).sum())
 
     def predict(self, out: Tensor) -> Tensor:
         """Probabilities. Shape [n, classes]."""

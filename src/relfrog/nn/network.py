@@ -20,7 +20,7 @@ from relfrog.nn.encoders import RowEncoder, SeedEncoder, TimeEncoder, age_parts
 from relfrog.nn.heads import Head
 from relfrog.nn.resnet_encoder import ResNetEncoder
 from relfrog.nn.role_layer import LayerOptions, RoleLayer
-from relfrog.nn.roles import GateOptions, RoleMode, Roles
+from relfrog.nn.roles import GateOptions, GateSums, RoleMode, Roles
 from relfrog.support.times import PER_SECOND
 
 __all__ = ["Network", "Output"]
@@ -129,6 +129,8 @@ class Network(nn.Module):
 
     def forward(self, plan: Plan, features: Mapping[str, Features]) -> Output:
         """Compute the rows in the plan, and the head's output for the seeds."""
+        if self.roles is not None and self.roles.held is not None:
+            self.roles.held.begin()
         ages = {
             name: age_parts(self._age(rows.age, plan, name))
             for name, rows in plan.batch.tables.items()
@@ -151,6 +153,25 @@ class Network(nn.Module):
         finally:
             if self.roles is not None:
                 self.roles.moving = True
+
+    @contextmanager
+    def gates_held(self) -> Iterator[GateSums | None]:
+        """Add gates up instead of moving their averages; None without roles."""
+        if self.roles is None:
+            yield None
+            return
+        held = self.roles.held = GateSums(len(self.layers), self.roles)
+        try:
+            yield held
+        finally:
+            self.roles.held = None
+
+    def average_gates(self) -> dict[str, float]:
+        """The average gate of each route."""
+        if self.roles is None:
+            return {}
+        values = self.roles.average.tolist()
+        return {str(route): round(values[i], 6) for route, i in self.roles.number.items()}
 
     def _age(self, age: Tensor, plan: Plan, name: str) -> Tensor:
         """Ages of the rows that are needed, in seconds. Shape [rows]."""
@@ -230,13 +251,12 @@ def dependency_pairs(
 
     Both ends are taken from the last layer that computed both of them.
     """
-    batch = plan.batch
     # One gather per table: the gradient of each gather has the size of the whole table.
     wanted: dict[str, list[tuple[Tensor, Tensor]]] = {}
     found: dict[ForeignKey, Tensor] = {}
     for key in keys:
-        pointers = batch.parents[key][: plan.sizes[key.table]]
-        children = torch.nonzero((pointers >= 0) & (pointers < plan.sizes[key.parent])).squeeze(1)
+        pointers, usable = _pointers(plan, key)
+        children = torch.nonzero(usable).squeeze(1)
         if not len(children):
             continue
         if most and len(children) > most:
@@ -257,10 +277,22 @@ def dependency_pairs(
         key: Pairs(
             _precise(next(gathered[key.table])),
             _precise(next(gathered[key.parent])),
-            batch.tables[key.parent].index[parents],
+            plan.batch.tables[key.parent].index[parents],
         )
         for key, parents in found.items()
     }
+
+
+def count_pairs(plan: Plan, keys: Sequence[ForeignKey], most: int) -> list[int]:
+    """How many pairs of each foreign key `dependency_pairs` takes from a batch."""
+    found = [int(_pointers(plan, key)[1].sum()) for key in keys]
+    return [min(count, most) if most else count for count in found]
+
+
+def _pointers(plan: Plan, key: ForeignKey) -> tuple[Tensor, Tensor]:
+    """Pointers of the rows in the plan, and which lead to rows that are in it. Shapes [n]."""
+    pointers = plan.batch.parents[key][: plan.sizes[key.table]]
+    return pointers, (pointers >= 0) & (pointers < plan.sizes[key.parent])
 
 
 def _precise(x: Tensor) -> Tensor:
@@ -281,4 +313,4 @@ def _gather(states: Sequence[Tensor], wanted: Sequence[tuple[Tensor, Tensor]]) -
     return list(torch.cat(parts).index_select(0, back).split(sizes))
 
 
-__all__ += ["Dependencies", "dependency_pairs"]
+__all__ += ["Dependencies", "count_pairs", "dependency_pairs"]

@@ -25,6 +25,7 @@ from relfrog.nn.batch_plan import Plan
 from relfrog.nn.encoders import RowEncoder
 from relfrog.nn.heads import Head, Targets
 from relfrog.nn.ranking import LabelLists, Pool, RankingOutput, draw_rows, logsumexp
+from relfrog.nn.top_scores import Best, Cells
 from relfrog.support.times import PER_SECOND
 
 __all__ = ["RankingHead"]
@@ -49,8 +50,8 @@ class RankingHead(Head):
     NEGATIVES = 1024
     #: The most targets that a prediction scores: the most popular, and all sampled ones.
     MAX_TARGETS = 1_000_000
-    #: Scores computed at once, to bound the memory.
-    CHUNK_SCORES = 20_000_000
+    #: Scores computed at once: few enough to stay in the processor's cache until they are ranked.
+    CHUNK_SCORES = 1 << 21
     #: Memory for the vectors of targets at several times.
     POOL_BYTES = 512 * 2**20
 
@@ -144,6 +145,17 @@ class RankingHead(Head):
                 return output.seeds.sum() * 0.0
             return self.loss(output.sampled, right.float())
         return self._softmax(output, plan, owner, wanted, right, features)
+
+    def loss_count(self, plan: Plan, targets: Any) -> int:
+        """The number of sampled targets or, of the softmax, of seeds with a label that exists."""
+        if self.parts == "sampled":
+            batch = plan.batch
+            hidden = int(batch.hidden().sum()) if self.target == batch.seed_table else 0
+            return len(batch.tables[self.target]) - hidden
+        owner, wanted = targets.of(plan.batch.seed_ids.to(targets.rows.device))
+        ticks, moment = self._ticks(plan)
+        exists = self._exist(ticks, moment.to(owner.device)[owner], wanted)
+        return len(owner.cpu()[exists].unique())
 
     def _softmax(
         self,
@@ -266,16 +278,12 @@ class RankingHead(Head):
         ids = plan.batch.seed_ids.cpu()
         for number, tick in enumerate(ticks):
             pool = self._pool(tick, request, output, features)
+            if not len(pool.rows):
+                continue
             mine = (moment == number).nonzero().squeeze(1)
-            step = max(1, self.CHUNK_SCORES // max(len(pool.rows), 1))
-            for some in mine.split(step):
-                scores = self._scores(some, output, pool)
-                self._exclude(scores, some, ids, pool, request)
-                best = scores.topk(min(request.k, len(pool.rows)), dim=1)
-                there = best.values > -torch.inf
-                rows = torch.where(there, pool.rows[best.indices], -1)
-                found[some.cpu(), : rows.shape[1], 0] = rows.double()
-                found[some.cpu(), : rows.shape[1], 1] = best.values.double()
+            values, columns = self._best(mine, output, pool, ids, request)
+            rows = torch.where(columns >= 0, pool.rows[columns.clamp(min=0)], -1)
+            found[mine.cpu()] = torch.stack([rows.double(), values.double()], 2)
         return found
 
     @contextmanager
@@ -340,37 +348,56 @@ class RankingHead(Head):
             vectors, bias = self._vectors(content, counts)
             parts.append(torch.cat([vectors, bias.unsqueeze(1)], 1))
         both = torch.cat(parts) if parts else output.seeds.new_zeros(0, output.seeds.shape[1] + 1)
-        return both[:, :-1], both[:, -1]
+        return both[:, :-1].contiguous(), both[:, -1].contiguous()
 
-    def _scores(self, some: Tensor, output: RankingOutput, pool: Pool) -> Tensor:
-        """Scores of all candidates for some seeds. Shape [seeds, pool]."""
-        if pool.vectors is None or pool.bias is None:
-            # Targets outside the subgraph rank below all sampled ones, by popularity.
-            after = -1e6 - torch.arange(len(pool.rows), dtype=torch.float32)
-            scores = after.expand(len(some), -1).clone()
-        else:
+    def _best(
+        self, some: Tensor, output: RankingOutput, pool: Pool, ids: Tensor, request: ListRequest
+    ) -> tuple[Tensor, Tensor]:
+        """The best scores of some seeds and their places in the pool. Shapes [seeds, k] each."""
+        towers = None
+        if pool.vectors is not None:
             towers = self.seed_tower(output.seeds.index_select(0, some))
-            scores = (towers @ pool.vectors.T + pool.bias).cpu()
+        sampled = self._sampled(some, output, pool)
+        hidden = self._hidden(some, ids, pool, request)
+        best = Best(len(some), request.k)
+        width = max(1, self.CHUNK_SCORES // len(some))
+        for first in range(0, len(pool.rows), width):
+            last = min(first + width, len(pool.rows))
+            if towers is None or pool.vectors is None or pool.bias is None:
+                # Targets outside the subgraph rank below all sampled ones, by popularity.
+                after = -1e6 - torch.arange(first, last, dtype=torch.float32)
+                scores = after.expand(len(some), -1).clone()
+            else:
+                vectors, bias = pool.vectors[first:last], pool.bias[first:last]
+                scores = torch.addmm(bias, towers, vectors.T).cpu()
+            line, column, own = sampled.within(first, last)
+            if towers is None:
+                scores[line, column] = own
+            else:
+                scores[line, column] += own
+            line, column, _ = hidden.within(first, last)
+            scores[line, column] = -torch.inf
+            best.add(scores, first)
+        return best.values, best.columns
+
+    def _sampled(self, some: Tensor, output: RankingOutput, pool: Pool) -> Cells:
+        """Scores of the targets in the subgraphs of some seeds."""
         if self.parts == "towers":
-            return scores
+            return Cells.none()
         line = torch.full((len(output.seeds),), -1)
         line[some.cpu()] = torch.arange(len(some))
         at, column = line[output.seed.cpu()], pool.place[output.row.cpu()]
         use = (at >= 0) & (column >= 0)
-        own = output.sampled.cpu()[use].float()
-        if pool.vectors is None:
-            scores[at[use], column[use]] = own
-        else:
-            scores[at[use], column[use]] += own
-        return scores
+        return Cells.sorted(at[use], column[use], output.sampled.cpu()[use].float())
 
-    def _exclude(
-        self, scores: Tensor, some: Tensor, ids: Tensor, pool: Pool, request: ListRequest
-    ) -> None:
-        if request.exclude is None:
-            return
-        begin, known = request.exclude
-        for line, number in enumerate(ids[some.cpu()].tolist()):
-            column = pool.place[torch.from_numpy(known[begin[number] : begin[number + 1]])]
-            column = column[(column >= 0) & (column < len(pool.rows))]
-            scores[line, column] = -torch.inf
+    @staticmethod
+    def _hidden(some: Tensor, ids: Tensor, pool: Pool, request: ListRequest) -> Cells:
+        """Targets that must not be in the lists of some seeds."""
+        wanted = request.take(ids[some.cpu()].numpy()).exclude
+        if wanted is None:
+            return Cells.none()
+        begin, targets = wanted
+        line = torch.from_numpy(np.repeat(np.arange(len(some)), np.diff(begin)))
+        column = pool.place[torch.from_numpy(targets)]
+        use = (column >= 0) & (column < len(pool.rows))
+        return Cells.sorted(line[use], column[use], torch.zeros(int(use.sum())))

@@ -14,7 +14,7 @@ from torch.nn.functional import layer_norm
 from relfrog.graph.routes import Route
 from relfrog.nn.aggregation import add_product
 
-__all__ = ["UNDECIDED", "GateOptions", "RoleMode", "Roles", "role_of", "saturated"]
+__all__ = ["UNDECIDED", "GateOptions", "GateSums", "RoleMode", "Roles", "role_of", "saturated"]
 
 
 class RoleMode(str, Enum):
@@ -76,6 +76,8 @@ class Roles(nn.Module):
         self.options = options = options or GateOptions()
         #: Whether the averages follow the gates in training.
         self.moving = True
+        #: Where gates are added up, if the averages move later: see `settle`.
+        self.held: GateSums | None = None
         self.number = {route: number for number, route in enumerate(routes)}
         self.mode = mode
         self.alpha = alpha
@@ -118,11 +120,33 @@ class Roles(nn.Module):
         width = node.shape[1]
         hidden = torch.addmm(first.bias, node, first.weight[:, :width].T)
         hidden = add_product(hidden, edge, first.weight[:, width:]).relu_()
-        gate = torch.sigmoid(last(hidden))
-        gate = (1 - self.alpha) * gate + self.alpha * self.average[number]  # Eq. (7)
+        said = torch.sigmoid(last(hidden))
+        gate = (1 - self.alpha) * said + self.alpha * self.average[number]  # Eq. (7)
         if self.training and self.moving:
-            self._move(number, gate.detach().squeeze(1), matched)
+            if self.held is not None:
+                self.held.add(number, said.detach().squeeze(1), self._rows(matched))
+            else:
+                self._move(number, gate.detach().squeeze(1), matched)
         return gate
+
+    def _rows(self, matched: Tensor) -> Tensor:
+        """Mask of the rows that enter the average. Shape [n]."""
+        return torch.ones_like(matched) if self.options.all_rows else matched
+
+    @torch.no_grad()
+    def settle(self, sums: Tensor) -> None:
+        """Move the averages to the mean gates of all rows of a step, layer by layer: Eq. (7).
+
+        Args:
+            sums: the sum of what `GateSums` hold of the parts of the step. Shape [layers, routes,
+                2].
+        """
+        for layer in sums:
+            total, count = layer.unbind(1)
+            there, mean = count > 0, total / count.clamp(min=1)
+            moved = (1 - self.alpha) * mean + self.alpha * self.average.double()
+            self.average.copy_(torch.where(there, moved, self.average.double()))
+            self.bound.copy_(torch.where(there, self.bound * self.alpha, self.bound))
 
     @torch.no_grad()
     def _move(self, number: int, gate: Tensor, matched: Tensor) -> None:
@@ -137,6 +161,39 @@ class Roles(nn.Module):
         # Runs saved before there was a bound: nothing is known about it, and nothing is at it.
         state.setdefault(f"{prefix}bound", torch.zeros_like(self.bound))
         super()._load_from_state_dict(state, prefix, *rest)
+
+
+class GateSums:
+    """What the gates' MLPs say, summed over rows that are computed in several forward passes.
+
+    The averages that these see stay as they are meanwhile, whatever the order of the passes.
+
+    Attributes:
+        sums: per layer and route, the sum and the number of rows. float64, shape [layers, routes,
+            2].
+    """
+
+    def __init__(self, layers: int, roles: Roles) -> None:
+        self.sums = roles.average.new_zeros((layers, len(roles.number), 2), dtype=torch.float64)
+        self._layer = [0] * len(roles.number)
+
+    def begin(self) -> None:
+        """Begin a forward pass."""
+        self._layer = [0] * len(self._layer)
+
+    def add(self, number: int, gate: Tensor, rows: Tensor) -> None:
+        """Add the gates of a route in its next layer.
+
+        Args:
+            number: the route.
+            gate: what the MLP says. Shape [n].
+            rows: mask of the rows that count. Shape [n].
+        """
+        here = self.sums[self._layer[number], number]
+        here[0] += (gate.double() * rows).sum()
+        here[1] += rows.sum()
+        # A layer computes no more rows than the one before it, so that no layer is left out.
+        self._layer[number] += 1
 
 
 #: Gates between these say nothing: another seed may put them on the other side of 0.5.

@@ -124,7 +124,8 @@ class _Analysis:
         if not paths:
             told = (
                 f"{column}: a row of {self.entity.name} has no single row of {table.name}; "
-                f"aggregate them, such as LAST({column}, -30, 0, days)"
+                f"aggregate them, such as LAST({column}, -30, 0, days), or choose among the rows "
+                f"of an aggregation: COUNT({table.name}.* WHERE ..., 0, 30, days)"
             )
             raise self.fail(column.span, told)
         self._unique(paths, column.span, f"{self.entity.name} leads to {table.name}", hint=False)
@@ -175,7 +176,8 @@ class _Analysis:
             how = f" by {' and '.join(map(str, through))}" if through else ""
             told = (
                 f"rows of {table.name} do not lead to {self.entity.name}{how}: no foreign keys "
-                "join them"
+                f"join them. Import with --fk {table.name}.COLUMN={self.entity.name}."
+                f"{self.entity.pkey} if there should be one"
             )
             raise self.fail(item.column.span, told)
         about = f"{table.name} leads to {self.entity.name}"
@@ -186,7 +188,10 @@ class _Analysis:
         table, column = self.schema.column(name, self.fail)
         if column not in table.fkeys:
             keys = ", ".join(map(str, table.fkeys.values())) or "none"
-            told = f"VIA needs a foreign key; {name} is none. Those of {table.name}: {keys}"
+            told = (
+                f"VIA needs a foreign key; {name} is none. Those of {table.name}: {keys}. Import "
+                f"with --fk {table.name}.{column}=TABLE.KEY to make it one"
+            )
             raise self.fail(name.span, told)
         return table.fkeys[column]
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from relfrog.queries.question import Question, guarded
+from relfrog.queries.question import Question, asked_if_empty, guarded
 from relfrog.queries.rows import RowsPart
-from relfrog.queries.sql import Node, alias, column, render, table
+from relfrog.queries.sql import Node, alias, column, named, render, table
 from relfrog.queries.syntax import (
     AGGREGATIONS,
     Aggregation,
@@ -76,6 +76,7 @@ class _Compiler:
         self.static: dict[Column, str] = {}
         self.parts: dict[str, RowsPart] = {}
         self.values: dict[Aggregation, tuple[RowsPart, str]] = {}
+        self.if_empty: set[Aggregation] = set()
 
     def _name(self, wanted: str) -> str:
         return free_name(wanted, self.names)
@@ -83,6 +84,8 @@ class _Compiler:
     def compiled(self) -> Compiled:
         query, question = self.query, self.question
         conditions = [c for c in (query.where, question.condition) if c is not None]
+        for expression in (query.target, *conditions):
+            self.if_empty |= asked_if_empty(expression)
         for number, item in enumerate(
             c
             for expression in (query.target, *conditions)
@@ -144,7 +147,7 @@ class _Compiler:
                 prefix = path[:length]
                 if prefix not in aliases:
                     key, name_ = prefix[-1].key, f"p{len(aliases)}"
-                    on = column(aliases[prefix[:-1]], key.column).eq(column(name_, key.refers_to))
+                    on = named(question.schema, key, aliases[prefix[:-1]], name_, _now())
                     select = select.join(table(key.parent, name_), on=on, join_type="left")
                     aliases[prefix] = name_
             value: Node = column(aliases[path], column_name)
@@ -194,6 +197,9 @@ class _Compiler:
             return column(self.asked, self.static[item])
         part, name = self.values[item]
         value: Node = column(part.name, name)
+        if item in self.if_empty:
+            count = item.function.startswith("COUNT")
+            return exp.func("NULLIF", value, exp.Literal.number(0)) if count else value
         if AGGREGATIONS[item.function]:
             return exp.func("COALESCE", value, exp.Literal.number(0))
         return value
@@ -214,3 +220,8 @@ class _Compiler:
         if self.question.kind == "recommendation" and isinstance(target, Aggregation):
             wanted = self.question.columns[target.column][1]
         return entity, free_name(wanted, taken)
+
+
+def _now() -> Node:
+    """The seed time."""
+    return column("t", "timestamp")

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from relfrog.datasets import new_task
 from relfrog.datasets.dataset import open_dataset
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.protocols import Dataset
@@ -201,7 +202,7 @@ def _eval_times(dataset: Dataset, plan: Plan) -> int:
 
 def _run(dataset: Dataset, sql: str, time: pd.Timestamp) -> pd.DataFrame:
     """What some SQL gives at a time, in the keys that questions are written in."""
-    db = dataset.get_db(upto_test_timestamp=False)
+    db = database_in_files(dataset)
     keys = find_source_keys(dataset)
     return run_sql(sql, db if keys is None else keys.view(db, sql), [time], pd.Timedelta(days=1))
 

@@ -16,8 +16,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from relfrog.errors import QueryError
 from relfrog.queries.syntax import (
     AGGREGATIONS,
@@ -62,6 +60,9 @@ UNITS = {
 _ALIASES = {"MEAN": "AVG", "AVERAGE": "AVG"}
 _COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">",
                 ">=": ">="}  # fmt: skip
+#: Ways to ask about a part of a text.
+_MATCHES = (("LIKE",), ("STARTS", "WITH"), ("STARTS_WITH",), ("ENDS", "WITH"), ("ENDS_WITH",),
+            ("CONTAINS",))  # fmt: skip
 #: The deepest nesting of parentheses, NOT and signs.
 _DEEPEST = 40
 #: The most signs of arithmetic, and the most conditions that one AND or OR joins.
@@ -100,6 +101,8 @@ class _Parser(Reader):
         assuming = self.expression() if self.accept("ASSUMING") else None
         self.accept(";")
         if self.now.kind != "end":
+            if self.now.word == "WHERE" and where is not None:
+                raise point_at(self.text, self.now.span, "a second WHERE; join conditions by AND")
             left = [w for w, given in (("WHERE", where), ("ASSUMING", assuming)) if given is None]
             if assuming is not None:
                 left = []
@@ -147,7 +150,7 @@ class _Parser(Reader):
 
     def negated(self) -> Expression:
         begin = self.now.span
-        if self.accept("NOT"):
+        if self.ahead().word != "." and self.accept("NOT"):  # a table may be called so
             self.deeper(begin)
             item = self.negated()
             self.depth -= 1
@@ -186,13 +189,14 @@ class _Parser(Reader):
             self.expect("AND", after="BETWEEN and a value")
             high = self.sum()
             return Between(left, low, high, left.span.to(high.span))
-        for words in (("LIKE",), ("STARTS", "WITH"), ("ENDS", "WITH"), ("CONTAINS",)):
+        for words in _MATCHES:
             if self.now.word == words[0]:
                 self.take()
                 for word in words[1:]:
                     self.expect(word, after=words[0])
                 pattern = self.literal()
-                return Match(words[0], left, pattern, left.span.to(pattern.span))
+                operator = words[0].partition("_")[0]
+                return Match(operator, left, pattern, left.span.to(pattern.span))
         return None
 
     def sum(self) -> Expression:
@@ -296,10 +300,7 @@ class _Parser(Reader):
         elif token.kind == "number":
             value = float(token.text) if not token.text.isdecimal() else int(token.text)
         elif token.kind == "date":
-            try:
-                value = datetime.fromisoformat(token.text)
-            except ValueError:
-                raise point_at(self.text, token.span, "there is no such date") from None
+            value = self.date()
         elif token.word in ("TRUE", "FALSE"):
             value = token.word == "TRUE"
         elif token.word == "NULL":
@@ -338,6 +339,11 @@ class _Parser(Reader):
             raise point_at(self.text, name.span, told)
         self.deeper(name.span)
         self.expect("(")
+        if self.now.word == "DISTINCT" and self.ahead().kind in ("name", "quoted"):
+            told = f"write {function}_DISTINCT({self.ahead().text}..."
+            if f"{function}_DISTINCT" not in AGGREGATIONS:
+                told = f"{function} takes no DISTINCT"
+            raise point_at(self.text, self.now.span, told)
         column = self.column()
         via = []
         while self.accept("VIA"):
@@ -377,7 +383,9 @@ class _Parser(Reader):
         negative = self.accept("-")
         if not negative:
             self.accept("+")
-        if negative and self.now.word in ("INF", "INFINITY"):
+        if self.now.word in ("INF", "INFINITY"):
+            if not negative:
+                raise point_at(self.text, self.now.span, "a window must end: at a whole number")
             self.take()
             return None
         if self.now.kind != "number" or not self.now.text.isdecimal():

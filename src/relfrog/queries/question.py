@@ -20,7 +20,7 @@ from relfrog.queries.syntax import (
     walk,
 )
 
-__all__ = ["Assumed", "Question", "RowSource", "guarded"]
+__all__ = ["Assumed", "Question", "RowSource", "asked_if_empty", "guarded"]
 
 
 @dataclass(frozen=True)
@@ -94,4 +94,13 @@ def guarded(expression: Expression) -> set[Aggregation]:
         for item in walk(expression)
         if isinstance(item, IsNull)
         for inner in aggregations(item.value)
+    }
+
+
+def asked_if_empty(expression: Expression) -> set[Aggregation]:
+    """Aggregations of which IS NULL asks whether there is anything at all, instead of 0."""
+    return {
+        item.value
+        for item in walk(expression)
+        if isinstance(item, IsNull) and isinstance(item.value, Aggregation)
     }

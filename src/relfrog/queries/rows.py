@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from relfrog.queries.paths import Path
 from relfrog.queries.question import Question, RowSource
-from relfrog.queries.sql import Node, alias, column, literal, render, shifted, table
+from relfrog.queries.sql import Node, alias, column, literal, named, render, shifted, table
 from relfrog.queries.syntax import Aggregation, Column, Value, walk
 from relfrog.support.text import free_name
 
@@ -168,19 +168,16 @@ class RowsPart:
                 on = column(to, key.column).eq(column(at, key.refers_to))
                 joined = self.question.schema.tables[key.table].time
                 if joined is not None:
-                    end = 0 if source.window is None else source.window.end
-                    unit = "DAY" if source.window is None else source.window.unit
-                    known = column(to, joined) <= shifted(time.copy(), end, unit)
-                    on = exp.and_(on, known)
+                    on = exp.and_(on, column(to, joined) <= self._end())
             select = select.join(table(step.goal, to), on=on, join_type="inner")
             at = to
         target = self.question.target_table
         if self.target_joined and target is not None and target.time is not None:
             item = self.question.query.target
             assert isinstance(item, Aggregation)
-            named = self.question.columns[item.column][1]
+            listed = self.question.columns[item.column][1]
             on = exp.and_(
-                column("a", named).eq(column("x", str(target.pkey))),
+                column("a", listed).eq(column("x", str(target.pkey))),
                 column("x", target.time) <= time.copy(),
             )
             select = select.join(table(target.name, "x"), on=on, join_type="left")
@@ -199,6 +196,11 @@ class RowsPart:
             return end
         return exp.and_(at.copy() > shifted(time.copy(), window.start, window.unit), end)
 
+    def _end(self) -> Node:
+        """When the window ends: what is known later does not count."""
+        time, window = column("t", "timestamp"), self.source.window
+        return time if window is None else shifted(time, window.end, window.unit)
+
     # The WHERE of an aggregation.
 
     def _aliases(self) -> dict[Path, str]:
@@ -216,8 +218,8 @@ class RowsPart:
         aliases = self._aliases()
         for path, name in aliases.items():
             if path:
-                key = path[-1].key
-                on = column(aliases[path[:-1]], key.column).eq(column(name, key.refers_to))
+                key, schema = path[-1].key, self.question.schema
+                on = named(schema, key, aliases[path[:-1]], name, self._end())
                 select = select.join(table(key.parent, name), on=on, join_type="left")
         return select
 

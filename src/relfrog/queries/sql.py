@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 from sqlglot import exp
 
+from relfrog.queries.schema import ForeignKey, QuerySchema
 from relfrog.queries.syntax import (
     Aggregation,
     Arithmetic,
@@ -26,7 +27,7 @@ from relfrog.queries.syntax import (
 )
 from relfrog.queries.windows import CALENDAR
 
-__all__ = ["Node", "alias", "column", "literal", "render", "shifted", "table"]
+__all__ = ["Node", "alias", "column", "literal", "named", "render", "shifted", "table"]
 
 #: A node of the tree; its class has another name in each version of sqlglot.
 Node: TypeAlias = Any
@@ -66,6 +67,21 @@ def shifted(time: Node, count: int, unit: str) -> Node:
         if count > 0
         else exp.Sub(this=time, expression=length)
     )
+
+
+def named(schema: QuerySchema, key: ForeignKey, child: str, parent: str, time: Node) -> Node:
+    """The condition that joins a row to the one that it names, if that is known by a time.
+
+    Args:
+        schema: The tables.
+        key: The foreign key.
+        child: The alias of the rows that name others.
+        parent: The alias of those that are named.
+        time: What is known later is not joined.
+    """
+    on = column(child, key.column).eq(column(parent, key.refers_to))
+    known = schema.tables[key.parent].time
+    return on if known is None else exp.and_(on, column(parent, known) <= time)
 
 
 def literal(value: Value) -> Node:

@@ -13,6 +13,7 @@ import pandas as pd
 from relbench.base import Database
 
 from relfrog.datasets.dataset import open_dataset
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import SourceKeys, find_source_keys
 from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.protocols import Dataset
@@ -22,6 +23,7 @@ from relfrog.queries.new_task import plan_query
 from relfrog.queries.proposals import ColumnFacts, Proposal, choose_window, propose
 from relfrog.queries.quick_scores import QuickScore, quick_score
 from relfrog.queries.schema import QuerySchema, QueryTable, read_schema
+from relfrog.store.file_table import column_names, read_column
 
 __all__ = ["Suggestion", "suggest"]
 
@@ -29,6 +31,8 @@ __all__ = ["Suggestion", "suggest"]
 _TRAIN_TIMES, _EVAL_TIMES = 6, 4
 #: Labels that a split must have.
 _FEWEST_LABELS = 20
+#: An entity's earlier labels say this much of the next: it is a property of the entity.
+_KNOWN_ALREADY = 0.999
 #: A further question about the same events and entities, or of the same type, counts this much.
 _SAME_TABLES, _SAME_TYPE = 0.6, 0.8
 
@@ -146,7 +150,7 @@ class _Tables:
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
-        self.db: Database = dataset.get_db(upto_test_timestamp=False)
+        self.db: Database = database_in_files(dataset)
         self.keys: SourceKeys | None = find_source_keys(dataset)
 
     def run(self, sql: str, times: list[pd.Timestamp]) -> pd.DataFrame:
@@ -158,16 +162,18 @@ class _Tables:
         self, schema: QuerySchema, events: QueryTable
     ) -> tuple[pd.Timestamp, dict[tuple[str, str], ColumnFacts]]:
         """The first time of a table's main part, and what its columns hold."""
-        frame = self.db.table_dict[events.name].df
-        times = pd.to_datetime(frame[str(events.time)]).dropna()
+        table = self.db.table_dict[events.name]
+        times = pd.to_datetime(read_column(table, str(events.time))).dropna()
         # A few old rows do not make a history.
         first = times.quantile(0.02) if len(times) else self.dataset.test_timestamp
         found = {}
         for name in events.columns:
-            if name in (events.pkey, events.time) or name in events.fkeys or name not in frame:
+            if name in (events.pkey, events.time) or name in events.fkeys:
+                continue
+            if name not in column_names(table):
                 continue
             if schema.kind(events, name) in ("number", "integer", "text"):
-                values = frame[name].dropna()
+                values = read_column(table, name).dropna()
                 found[events.name, name] = ColumnFacts(len(values), int(values.nunique()))
         return first, found
 
@@ -190,7 +196,7 @@ def _try(
         return None
     kind = plan.question.kind
     score = quick_score(kind, frame, splits["val"], horizon)
-    if score is None or math.isnan(score.score):
+    if score is None or math.isnan(score.score) or score.gain > _KNOWN_ALREADY:
         return None
     positive = float(frame["label"].mean()) if kind == "binary" else None
     return Suggestion(
@@ -222,9 +228,9 @@ def _seed_times(
 
     newest = max(
         (
-            pd.to_datetime(t.df[t.time_col]).max()
+            pd.to_datetime(t.max_timestamp)
             for t in tables.db.table_dict.values()
-            if t.time_col is not None and len(t.df)
+            if t.time_col is not None and len(t)
         ),
         default=test,
     )

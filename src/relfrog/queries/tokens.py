@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from relfrog.errors import QueryError
 from relfrog.queries.syntax import Span, point_at
@@ -15,14 +16,15 @@ __all__ = ["LONGEST", "Reader", "Token", "tokenize"]
 LONGEST = 20_000
 
 _PATTERN = re.compile(
-    r"""(?P<space>\s+|--[^\n]*)
-    |(?P<date>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?(?![\w-]))
+    r"""(?P<space>\s+|--[^\n]*|\#[^\n]*|/\*.*?\*/)
+    |(?P<date>\d{4}-\d{2}-\d{2}(?:[T\ ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?
+        (?:Z|[-+]\d{2}:\d{2})?)?(?![\w-]))
     |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?!\w))
     |(?P<name>[^\W\d]\w*)
     |(?P<string>'(?:[^']|'')*')
     |(?P<quoted>"(?:[^"]|"")*"|`(?:[^`]|``)*`)
-    |(?P<mark><=|>=|<>|!=|==|[-+*/(),.;=<>])""",
-    re.VERBOSE,
+    |(?P<mark><=|>=|<>|!=|==|[-+*(),.;=<>]|/(?!\*))""",
+    re.VERBOSE | re.DOTALL,
 )
 
 
@@ -82,8 +84,12 @@ def tokenize(text: str) -> list[Token]:
 def _unreadable(rest: str) -> str:
     if rest[0] in "'\"`":
         return f"the quote {rest[0]} is not closed"
+    if rest.startswith("/*"):
+        return "the comment /* is not closed"
     if rest[0].isdigit():
-        return "neither a number nor a date; write a date as 2024-01-31"
+        return (
+            "neither a number nor a date; leave a space after a number, write a date as 2024-01-31"
+        )
     return f"{rest[0]!r} has no meaning here"
 
 
@@ -120,6 +126,16 @@ class Reader:
         if self.now.word in words:
             return self.take()
         raise self.expected(" or ".join(words), after)
+
+    def date(self) -> datetime:
+        """The date or time that comes next; with a time zone, the same moment in UTC."""
+        try:
+            found = datetime.fromisoformat(self.now.text.replace("Z", "+00:00"))
+        except ValueError:
+            raise point_at(self.text, self.now.span, "there is no such date") from None
+        return (
+            found if found.tzinfo is None else found.astimezone(timezone.utc).replace(tzinfo=None)
+        )
 
     def expected(self, what: str, after: str = "") -> QueryError:
         """The error that something else was expected here."""

@@ -20,9 +20,10 @@ from relfrog.errors import RelFrogError, RunError
 from relfrog.kinds import MODELS
 from relfrog.models.auto import NETWORK_MEMBER
 from relfrog.models.postprocessing.bundle import Postprocessing, load_postprocessing
-from relfrog.models.run_folder import BLEND, MEMBERS
+from relfrog.models.run_folder import BACKTESTS, BLEND, MEMBERS
 from relfrog.models.run_forms import (
     BLEND_FORM,
+    BacktestsFile,
     BaselinesFile,
     DatabaseFile,
     Metrics,
@@ -31,6 +32,7 @@ from relfrog.models.run_forms import (
 from relfrog.reporting.schema_drawing import Schema
 from relfrog.runs.run import Run
 from relfrog.support.forms import read_json
+from relfrog.support.lists import are_in
 from relfrog.training.seeds import Seeds
 
 __all__ = [
@@ -81,6 +83,7 @@ class Material:
         metrics: the scores.
         baselines: scores of the baselines; for `auto`, of its members.
         blend: for `auto`, the members, their weights, and the members left out.
+        backtests: what LightGBM's features and settings were chosen by.
         postprocessing: calibration, thresholds and intervals.
         answers: test predictions.
         importance: table and column importance.
@@ -99,6 +102,7 @@ class Material:
     metrics: dict[str, Any] = field(default_factory=dict)
     baselines: dict[str, Any] | None = None
     blend: dict[str, Any] | None = None
+    backtests: dict[str, Any] | None = None
     postprocessing: Postprocessing = field(default_factory=Postprocessing)
     answers: Answers | None = None
     importance: Importance | None = None
@@ -169,6 +173,8 @@ def read_folder(found: Material) -> None:
     baselines = _json(folder / "baselines.json", BaselinesFile)
     found.baselines = (baselines or {}).get("models") or None
     found.blend = _json(folder / BLEND, BLEND_FORM)
+    for place in (folder, folder / MEMBERS / "lightgbm"):
+        found.backtests = found.backtests or _json(place / BACKTESTS, BacktestsFile)
     if found.run.about.get("postprocessing"):
         found.postprocessing = load_postprocessing(folder, found.run.about["labels"])
     if found.blend:  # compare with the members
@@ -214,7 +220,7 @@ def shown_lists(
         The seeds of the lists, and the precision of every list. Shape [seeds].
     """
     lists = predicted[:, :, 0].astype(np.int64)
-    hits = np.array([np.isin(row, some).mean() for row, some in zip(lists, truth, strict=True)])
+    hits = are_in(lists, truth).mean(1)
     order = np.argsort(-hits, kind="stable")
     return order[np.unique(np.linspace(0, len(order) - 1, LISTS).astype(int))].tolist(), hits
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from relfrog.datasets.task_file import read_task_manifest, task_names
 from relfrog.errors import DatasetError, RelFrogError, UsageError
 from relfrog.importing.database import import_database
 from relfrog.io.secrets import hide_password
+from relfrog.io.sources import same_source
 from relfrog.kinds import MODELS
 from relfrog.models.auto import member_names
 from relfrog.models.model import Model
@@ -44,7 +46,7 @@ class FirstAnswer:
         model: The best of them by validation.
         metric: The metric.
         score: Its validation score.
-        seconds: Since training began.
+        seconds: Since the question was asked; a database that is imported first takes its share.
         predictions: Its predictions.
     """
 
@@ -120,7 +122,7 @@ def ask(
                 settings=settings, seed=seed, overwrite=overwrite, callbacks=[progress],
                 first=first,
             )  # fmt: skip
-    callbacks = list(callbacks or ())
+    callbacks, began = list(callbacks or ()), time.monotonic()
     asked = prepare_question(source, query, dataset=dataset, name=name)
     for note in asked.notes:
         announce(callbacks, note)
@@ -136,7 +138,7 @@ def ask(
             runs.append(_answered(place, asked.dataset, task))
             announce(callbacks, f"answered before, in {place}. Train again with --overwrite")
             continue
-        quick = _Quick(asked.plan, first) if first is not None and number == 1 else None
+        quick = _Quick(asked.plan, first, began) if first is not None and number == 1 else None
         given = {"minutes": minutes / len(asked.tasks), **(settings or {})}
         place.parent.mkdir(parents=True, exist_ok=True)
         runs.append(
@@ -206,12 +208,15 @@ def find_dataset(
         )
     folder = Path(dataset).expanduser() if dataset is not None else Path(_folder_name(text))
     if (folder / "manifest.yaml").is_file():
-        if _imported_from(folder) != hide_password(text):
+        shown, known = hide_password(text), _imported_from(folder)
+        if known is None or not same_source(known, text):
+            origin = "was not imported" if known is None else f"was imported from {known}"
             raise DatasetError(
-                f"{folder} is there already, and does not come from {hide_password(text)}. Choose "
-                "another folder: --dataset FOLDER"
+                f"{folder} is there already, but {origin}, not from {shown}. Choose another "
+                "folder: --dataset FOLDER"
             )
-        return folder, (f"{folder} was imported before; relfrog import ... --overwrite renews it",)
+        renew = f"relfrog import {shlex.quote(shown)} {shlex.quote(str(folder))} --overwrite"
+        return folder, (f"using {folder}, imported from {known} before; to read it again: {renew}",)
     result = import_database(text, folder, progress=progress)
     return folder, (f"imported {len(result.tables)} tables into {folder}",)
 
@@ -261,8 +266,8 @@ def _answered(place: Path, dataset: Path, task: str) -> Run:
 class _Quick(Callback):
     """Tells a first answer when the last of the quick models is done."""
 
-    def __init__(self, plan: Plan, tell: Callable[[FirstAnswer], None]) -> None:
-        self.plan, self.tell, self.started = plan, tell, time.monotonic()
+    def __init__(self, plan: Plan, tell: Callable[[FirstAnswer], None], began: float) -> None:
+        self.plan, self.tell, self.began = plan, tell, began
         self.found: dict[str, tuple[float, Path, Model]] = {}
 
     def on_member(self, name: str, folder: Path, model: Model, record: Mapping[str, Any]) -> None:
@@ -287,5 +292,5 @@ class _Quick(Callback):
             frame = run.predict(entities=self.plan.keys)
         except RelFrogError:  # the models that follow may do better, and say what is wrong
             return
-        seconds = time.monotonic() - self.started
+        seconds = time.monotonic() - self.began
         self.tell(FirstAnswer(best, kind.metric, score, seconds, frame))

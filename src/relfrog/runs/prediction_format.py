@@ -22,7 +22,7 @@ from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = ["PREDICTION_FORMATS", "PredictionFormat", "stamp", "warn_outside"]
+__all__ = ["PREDICTION_FORMATS", "PredictionFormat", "now", "stamp", "warn_outside"]
 
 
 class PredictionFormat(Protocol):
@@ -110,13 +110,23 @@ PREDICTION_FORMATS: dict[str, PredictionFormat] = {
 }
 
 
-def stamp(frame: pd.DataFrame, folder: Path, ahead: pd.Timedelta) -> pd.DataFrame:
-    """Add to each prediction its run, its horizon, and when it was made (in UTC)."""
-    taken = {str(column).lower() for column in frame}
+def now() -> pd.Timestamp:
+    """The time in UTC, without a zone."""
     made = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None)
+    return pd.Timestamp(made).as_unit("us")
+
+
+def stamp(
+    frame: pd.DataFrame,
+    folder: Path,
+    ahead: pd.Timedelta | None,
+    made_at: pd.Timestamp | None = None,
+) -> pd.DataFrame:
+    """Add to each prediction its run, its horizon if any, and when it was made (in UTC)."""
+    taken = {str(column).lower() for column in frame}
     values = {
-        "run": str(folder), "horizon": horizon(ahead.total_seconds()),
-        "made_at": pd.Timestamp(made).as_unit("us"),
+        "run": str(folder), "horizon": "" if ahead is None else horizon(ahead.total_seconds()),
+        "made_at": now() if made_at is None else made_at,
     }  # fmt: skip
     return frame.assign(**{free_name(name, taken): value for name, value in values.items()})
 

@@ -172,19 +172,20 @@ class Run:
         warn_outside(
             self.prepared.opened, seeds.times if len(seeds) else pd.Series([self.moment(at)])
         )
-        frame = self._predicted(keys, seeds, k, targets, exclude_known)
+        frame = self.predict_range(keys, seeds, k, targets, exclude_known)
         if suppose is not None:
             other = supposed_run(self, suppose, seeds)
-            supposed = other._predicted(keys, seeds, k, targets, exclude_known)
+            supposed = other.predict_range(keys, seeds, k, targets, exclude_known)
             frame = beside(frame, supposed, self.kind.ranks)
-        horizon = self.prepared.task.timedelta
+        task = self.prepared.task
+        horizon = None if task.completes else task.timedelta  # a value is filled in as of now
         return stamp(frame, self.folder, horizon) if stamped else frame
 
-    def _predicted(
+    def predict_range(
         self, keys: pd.DataFrame, seeds: Seeds, k: int | None, targets: Keys | None,
         exclude_known: bool,
     ) -> pd.DataFrame:  # fmt: skip
-        """Answers for some seeds, as a table."""
+        """Answers for some seeds, as a table; see `predict`."""
         form = PREDICTION_FORMATS[self.about["task_type"]]
         request = form.request(self.prepared, seeds, k, targets, exclude_known)
         predicted = self.postprocessing.apply(self.predict_seeds(seeds, None, request, alone=True))
@@ -283,7 +284,10 @@ class Run:
                 return self.of.model.members[self.folder.name]
             opened = self.of.prepared.opened
         if opened is None:
-            opened = open_task(self.about["dataset"], self.about["task"], **asdict(self.config))
+            about = self.about
+            opened = open_task(
+                about["dataset"], about["task"], about.get("splits"), **asdict(self.config)
+            )
         return load_model(
             self.folder, self.about, self.config, opened, device=self.device,
             selected=bool(self.part),

@@ -5,16 +5,22 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from relfrog.cluster.launch import open_team
+from relfrog.cluster.local_team import LocalTeam
+from relfrog.cluster.team import SHARDS, Team, check_shards
+from relfrog.cluster.torchrun_team import follow, follows, restarts, under_torchrun
+from relfrog.cluster.workers import Workers, hired
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
 from relfrog.datasets.checks.refusal import refuse_errors
 from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.table_rules import check_split_times
-from relfrog.errors import RelFrogWarning, RunError, TaskError, UsageError
+from relfrog.errors import ClusterError, RelFrogWarning, RunError, TaskError, UsageError
 from relfrog.graph.routes import Route
 from relfrog.kinds import MODELS
 from relfrog.models.auto import NETWORK_MEMBER, AutoModel
@@ -24,6 +30,7 @@ from relfrog.models.run_folder import (
     is_run,
     objection,
     read_run,
+    resume_command,
     schema_fingerprint,
     versions,
 )
@@ -42,8 +49,8 @@ from relfrog.training.progress import TrainingProgress, is_watched
 __all__ = ["RunInterrupted", "train"]
 
 
-#: The share of the minutes of `auto` for its members; the rest is for scores and the report.
-TRAINING_SHARE = 0.9
+#: What the scores and the report of `auto` take of the processor, in seconds.
+AFTERWARDS = 10.0
 
 
 def train(
@@ -64,6 +71,8 @@ def train(
     members: Mapping[str, str | Path] | None = None,
     callbacks: Sequence[Callback] | None = None,
     quiet: bool = False,
+    workers: int | None = None,
+    cluster: str | None = None,
 ) -> Run:
     """Train a model and write its run folder.
 
@@ -89,19 +98,27 @@ def train(
         callbacks: notified of what happens; see `relfrog.Callback`. By default progress is shown
             on a terminal and in a notebook, and nowhere else.
         quiet: whether to show no progress there either.
+        workers: processes that share the training of networks: on this machine, or on the nodes of
+            `cluster`. Their number changes nothing in what is learned; the setting `shards` does.
+        cluster: a Ray cluster to train on: "auto", "local" or its address.
 
     Raises:
         UsageError: Settings are wrong or contradict each other.
         RunError: Something is in the way, or the loss is no longer finite.
+        ClusterError: A worker failed, or the cluster cannot be reached; the run can be resumed.
     """
+    if follows():
+        follow(dataset, task, device)
+        return load_run(out, device=chosen_device(device))
     if callbacks is None and not quiet and is_watched():
         with TrainingProgress() as progress:
             return train(
                 dataset, task, out, model=model, roles=roles, size=size, preset=preset,
                 settings=settings, seed=seed, resume=resume, overwrite=overwrite, device=device,
-                baselines=baselines, members=members, callbacks=[progress],
+                baselines=baselines, members=members, callbacks=[progress], workers=workers,
+                cluster=cluster,
             )  # fmt: skip
-    callbacks, begun = callbacks or (), time.monotonic()
+    callbacks, begun = callbacks or (), (time.monotonic(), time.process_time())
     folder = Path(out).expanduser()
     gates = None if roles is None else _read_roles(roles)
     named = {"model": model, "seed": seed, "roles": roles if roles is None else str(roles)}
@@ -111,18 +128,81 @@ def train(
     for name, value in named.items():
         if value is not None and given.setdefault(name, value) != value:
             raise UsageError(f"{name} is given twice: {value} and {given[name]}.")
-    if resume:
-        if overwrite:
-            raise UsageError("a run is either resumed or replaced: --resume or --overwrite.")
-        dial = {"channels": default_settings(1, size)["channels"]} if size is not None else {}
-        asked = dial | (read_preset(preset) if preset is not None else {}) | given
-        return _resume(
-            folder, str(dataset), task, asked, gates, device, callbacks, baselines, members or {}
-        )
-    _refuse(folder, overwrite)
+    if resume and overwrite:
+        raise UsageError("a run is either resumed or replaced: --resume or --overwrite.")
+    resume = resume or (restarts() > 0 and is_run(folder))
+    if not resume:
+        _refuse(folder, overwrite)
     device = chosen_device(device)
+    before = read_preset(preset) if preset is not None else {}
+    chosen = str((before | given).get("model", "auto"))
+    with (
+        _team(dataset, task, chosen, workers, cluster, device) as team,
+        _hands(team, chosen, workers, cluster) as hands,
+    ):
+        if resume:
+            dial = {"channels": default_settings(1, size)["channels"]} if size is not None else {}
+            return _resume(
+                folder, str(dataset), task, dial | before | given, gates, device, callbacks,
+                baselines, members or {}, team, hands,
+            )  # fmt: skip
+        if team is not None and "shards" not in before:
+            given.setdefault("shards", SHARDS)
+        return _start(
+            folder, dataset, task, size or "medium", preset, given, gates, device, callbacks,
+            baselines, members or {}, team, hands, overwrite, begun,
+        )  # fmt: skip
+
+
+def _team(
+    dataset: str | Path, task: str, model: str, workers: int | None, cluster: str | None,
+    device: str,
+) -> AbstractContextManager[Team | None]:  # fmt: skip
+    """The workers to train with, or nobody."""
+    entry = MODELS.get(model)
+    if entry is not None and not (entry.network or entry.ensemble) and not under_torchrun():
+        return nullcontext()
+    team = open_team(_place(dataset), task, workers=workers, cluster=cluster, device=device)
+    return nullcontext() if team is None else team
+
+
+def _hands(
+    team: Team | None, model: str, workers: int | None, cluster: str | None
+) -> AbstractContextManager[Workers | None]:
+    """Processes for jobs of models that are no networks, or nobody."""
+    entry = MODELS.get(model)
+    if isinstance(team, LocalTeam):
+        return hired(team.size, None) if entry is None or entry.ensemble else nullcontext()
+    if team is not None:
+        return nullcontext(team.workers)
+    if workers is None and cluster is None:
+        return nullcontext()
+    if entry is not None and not entry.learns:
+        text = f"model {model} does not learn: there is no work to share."
+        warnings.warn(text, RelFrogWarning, stacklevel=3)
+        return nullcontext()
+    return hired(workers or 1, cluster, most=workers)
+
+
+def _start(
+    folder: Path,
+    dataset: str | Path,
+    task: str,
+    size: str,
+    preset: str | None,
+    given: dict[str, Any],
+    gates: dict[str, float] | None,
+    device: str,
+    callbacks: Sequence[Callback],
+    baselines: bool,
+    members: Mapping[str, str | Path],
+    team: Team | None,
+    hands: Workers | None,
+    overwrite: bool,
+    begun: tuple[float, float],
+) -> Run:
+    """Begin a run, and fit its model."""
     # Before anything is read, nobody knows how many seeds there are: the largest batch counts.
-    size = size or "medium"
     rough = default_settings(1 << 20, size) | (read_preset(preset) if preset else {}) | given
     opened = open_task(dataset, task, **rough)
     times = opened.dataset.val_timestamp, opened.dataset.test_timestamp
@@ -139,6 +219,8 @@ def train(
     config = resolve(count, size=size, preset=preset, settings=given, kind=opened.kind)
     if config.roles == "fixed" and gates is None:
         raise UsageError("roles are fixed by a file of gates: --roles FILE.")
+    if team is not None:
+        check_shards(team.size, config.shards)
     config = replace(config, loss=_chosen_loss(opened, config))
     if MODELS[config.model].baseline:
         config = replace(config, history="on")  # these know nothing else
@@ -149,7 +231,9 @@ def train(
         folder, prepared, config, overwrite=overwrite, dataset=_place(dataset), task=task,
         gates=gates,
     )  # fmt: skip
-    return _fit(folder, about, prepared, device, callbacks, baselines, members or {}, begun=begun)
+    return _fit(
+        folder, about, prepared, device, callbacks, baselines, members, team, hands, begun=begun
+    )
 
 
 def _chosen_loss(opened: OpenedTask, config: Config) -> str:
@@ -178,19 +262,24 @@ def _fit(
     callbacks: Sequence[Callback],
     baselines: bool,
     members: Mapping[str, str | Path],
+    team: Team | None,
+    hands: Workers | None,
     resume: bool = False,
-    begun: float | None = None,
+    begun: tuple[float, float] | None = None,
 ) -> Run:
     """Fit the model of a run, and score quick baselines."""
     model = make_model(prepared, about, device)
+    model.team, model.workers = team, hands
     budget = UNLIMITED
     if isinstance(model, AutoModel):
         model.finished = members
         # Reading the data counts, and so do the scores and the report that follow.
-        now = time.monotonic()
-        minutes = TRAINING_SHARE * prepared.config.minutes
-        budget = Budget((now if begun is None else begun) + 60 * minutes)
-    about = fit_model(model, folder, about, budget=budget, callbacks=callbacks, resume=resume)
+        since = begun or (time.monotonic(), time.process_time())
+        budget = Budget(since[0] + 60 * prepared.config.minutes, AFTERWARDS, since)
+    try:
+        about = fit_model(model, folder, about, budget=budget, callbacks=callbacks, resume=resume)
+    except ClusterError as error:
+        raise ClusterError(f"{error} Go on with: {resume_command(folder)}") from None
     run = Run(folder, about, model.prepared.config, device, opened=prepared.opened, fitted=model)
     if baselines and not model.members:  # members are compared with each other
         _score_baselines(run, callbacks)
@@ -220,6 +309,8 @@ def _resume(
     callbacks: Sequence[Callback],
     baselines: bool,
     members: Mapping[str, str | Path],
+    team: Team | None = None,
+    hands: Workers | None = None,
 ) -> Run:
     if not is_run(folder):
         raise RunError(f"{folder} is no run folder: there is nothing to resume.")
@@ -242,15 +333,18 @@ def _resume(
         with locked(folder):
             tidy(folder)
         return load_run(folder, device=chosen_device(device))
-    opened = open_task(dataset, task, **asdict(config))
+    if team is not None:
+        check_shards(team.size, config.shards)
+    opened = open_task(dataset, task, about.get("splits"), **asdict(config))
     prepared = prepare_for(opened, config)
     if schema_fingerprint(prepared) != about["schema"]:
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")
     if MODELS[config.model].network:
         _warn_of_versions(folder, about, config)
     return _fit(
-        folder, about, prepared, chosen_device(device), callbacks, baselines, members, resume=True
-    )
+        folder, about, prepared, chosen_device(device), callbacks, baselines, members, team,
+        hands, resume=True,
+    )  # fmt: skip
 
 
 def _warn_of_versions(folder: Path, about: Mapping[str, Any], config: Config) -> None:

@@ -18,7 +18,10 @@ from relbench.base import Database, Table
 
 from relfrog.datasets.entities import read_entities
 from relfrog.errors import RelFrogError, RelFrogWarning, UsageError, unknown
-from relfrog.support.text import free_name
+from relfrog.store.file_table import column_names, read_column
+from relfrog.store.overlay import OverlayTable, read_rows
+from relfrog.support.text import free_name, split_place
+from relfrog.training.altered_task import AlteredTask
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
@@ -64,7 +67,7 @@ def supposed_run(run: Run, suppose: Mapping[str, Any], seeds: Seeds) -> Run:
             one(tables)
         return Database(tables)
 
-    return run.on(prepared.opened.altered(change))
+    return run.on(AlteredTask(prepared.opened, change))
 
 
 def beside(as_is: pd.DataFrame, supposed: pd.DataFrame, ranks: bool) -> pd.DataFrame:
@@ -101,8 +104,8 @@ def _read(prepared: Prepared, suppose: Mapping[str, Any]) -> list[_Supposition]:
             found.setdefault(table, {})
             continue
         old = db[table]
-        if column not in old.df:
-            raise UsageError(str(unknown(f"column in table {table}", column, map(str, old.df))))
+        if column not in column_names(old):
+            raise UsageError(str(unknown(f"column in table {table}", column, column_names(old))))
         if column in (old.pkey_col, old.time_col):
             raise UsageError(f"{name} says which row it is, or since when; it cannot be supposed")
         if (table, column) in hidden:
@@ -116,7 +119,7 @@ def _read(prepared: Prepared, suppose: Mapping[str, Any]) -> list[_Supposition]:
 def _split(name: str, tables: Mapping[str, Table]) -> tuple[str, str | None]:
     if name in tables:
         return name, None
-    table, _, column = name.rpartition(".")
+    table, column = split_place(name, tables)
     if table not in tables:
         raise UsageError(str(unknown("table", table or name, tables)))
     return table, column
@@ -127,13 +130,13 @@ def _stored(prepared: Prepared, old: Table, table: str, column: str, value: Any)
     parent = old.fkey_col_to_pkey_table.get(column)
     if parent is not None:
         spec = prepared.dataset.manifest.tables[parent]
-        count = len(prepared.opened.db.table_dict[parent].df)
+        count = len(prepared.opened.db.table_dict[parent])
         try:
             asked = read_entities(prepared.dataset.dataset_dir, parent, spec.pkey, count, [value])
         except RelFrogError as error:
             raise UsageError(f"{table}.{column}: {error}") from None
         return int(asked.rows[0])
-    values = old.df[column]
+    values = read_column(old, column)
     types = pd.api.types
     try:
         if types.is_bool_dtype(values.dtype):
@@ -168,15 +171,11 @@ def _own_values(part: _Supposition, rows: Any) -> Callable[[dict[str, Table]], N
     def change(tables: dict[str, Table]) -> None:
         if part.table not in tables:
             return  # the label history alone is changed, too
-        old = tables[part.table]
-        frame = old.df.copy(deep=False)
+        old, some = tables[part.table], np.unique(rows)
+        frame = read_rows(old, some)
         for column, value in part.values.items():
-            values = frame[column].copy()
-            if values.dtype.kind == "i" and isinstance(value, float):
-                values = values.astype(float)
-            values.iloc[rows] = value
-            frame[column] = values
-        tables[part.table] = Table(frame, old.fkey_col_to_pkey_table, old.pkey_col, old.time_col)
+            frame[column] = _repeated(value, len(frame), frame[column])
+        tables[part.table] = OverlayTable.replaced(old, some, frame)
 
     return change
 
@@ -206,24 +205,23 @@ def _events(
     def change(tables: dict[str, Table]) -> None:
         if part.table not in tables:
             return
-        table = tables[part.table]
-        count = len(seeds.rows)
+        table, count = tables[part.table], len(seeds.rows)
         # Missing values in the types that the columns have.
-        new = table.df.iloc[:0].reindex(range(count))
+        new = read_rows(table, np.arange(min(1, len(table)))).iloc[:0].reindex(range(count))
         filled: dict[str, Any] = {**part.values, free[0]: np.asarray(seeds.rows)}
-        filled[str(table.time_col)] = times
         if table.pkey_col is not None:
-            filled[table.pkey_col] = np.arange(len(table.df), len(table.df) + count)
+            filled[table.pkey_col] = np.arange(len(table), len(table) + count)
         for column, value in filled.items():
             new[column] = value
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of columns that are all missing
-            frame = pd.concat([table.df, new], ignore_index=True)
-        for column in frame:
-            if table.df[column].dtype.kind == "M":
-                frame[column] = frame[column].astype(table.df[column].dtype)
-        tables[part.table] = Table(
-            frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col
-        )
+        kind = read_column(table, str(table.time_col)).dtype
+        new[table.time_col] = pd.Series(times).astype(kind)
+        tables[part.table] = OverlayTable.extended(table, new)
 
     return change
+
+
+def _repeated(value: Any, count: int, like: pd.Series) -> pd.Series:
+    """A value as a column of the type of another, if that can hold it."""
+    found = pd.Series([value] * count)
+    same = like.dtype.kind == found.dtype.kind or like.dtype.kind == "f"
+    return found.astype(like.dtype) if same else found

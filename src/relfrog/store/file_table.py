@@ -8,7 +8,6 @@ touches the columns that it needs, one at a time, and no table is ever whole in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -18,9 +17,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
+from relfrog.store.column_table import ColumnTable
+from relfrog.store.layout import Cut, Layout, Move
 from relfrog.support.duckdb import literal, quoted
+from relfrog.support.relbench import Database, Table
 
 __all__ = [
     "FileTable",
@@ -33,41 +34,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """Rows up to a time alone, by a column."""
-
-    column: str
-    time: pd.Timestamp
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where a table's columns are, and what is left of them.
-
-    Attributes:
-        path: the file.
-        hidden: columns of it that do not count.
-        added: columns from other files with as many rows: of each the file, which has no other.
-        limits: per foreign key the number of rows of its parent; larger values count as NULL.
-        cuts: what rows have to be up to.
-        shown: for SQL alone, columns with values of another file in place of their own: the
-            column that has the number of a row, the file, and its column.
-    """
-
-    path: Path
-    hidden: frozenset[str] = frozenset()
-    added: Mapping[str, Path] = field(default_factory=dict)
-    limits: Mapping[str, int] = field(default_factory=dict)
-    cuts: tuple[_Cut, ...] = ()
-    shown: Mapping[str, tuple[str, Path, str]] = field(default_factory=dict)
-
-    def replaced(self, **changes: Any) -> _Layout:
-        known = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return _Layout(**(known | changes))
-
-
-class FileTable(Table):
+class FileTable(ColumnTable):
     """A table in a Parquet file.
 
     Args:
@@ -90,9 +57,9 @@ class FileTable(Table):
         fkeys: dict[str, str],
         pkey: str | None,
         time: str | None,
-        layout: _Layout | None = None,
+        layout: Layout | None = None,
     ) -> None:
-        self.layout = _Layout(path) if layout is None else layout
+        self.layout = Layout(path) if layout is None else layout
         self.fkey_col_to_pkey_table, self.pkey_col, self.time_col = fkeys, pkey, time
         self.span: tuple[Any, Any] | None = None
 
@@ -119,6 +86,12 @@ class FileTable(Table):
         """
         return self._like(shown=shown)
 
+    def moved_back(self, move: Move) -> FileTable:
+        """The same, with some times earlier than they are."""
+        other = self._like(move=move)
+        other.span = None
+        return other
+
     def with_time(self, column: str) -> FileTable:
         """The same, with another time column."""
         return self._like(column)
@@ -127,6 +100,12 @@ class FileTable(Table):
         """The same without some columns, and without the foreign keys among them."""
         added = {name: file for name, file in self.layout.added.items() if name not in columns}
         return self._like(hidden=self.layout.hidden | columns, added=added)
+
+    def retimed(self, keys: dict[str, str], time: str | None) -> FileTable:
+        """The same rows with other foreign keys and another time column."""
+        other = FileTable(self.layout.path, keys, self.pkey_col, time, self.layout)
+        other.span = self.span if time == self.time_col else None
+        return other
 
     def with_limits(self, sizes: Mapping[str, int]) -> FileTable:
         """The same, with foreign keys beyond the rows of their parents as NULL."""
@@ -137,7 +116,7 @@ class FileTable(Table):
         """The rows up to a time; all of them if the table has no times."""
         if self.time_col is None:
             return self
-        cut = _Cut(self.time_col, pd.Timestamp(timestamp))
+        cut = Cut(self.time_col, pd.Timestamp(timestamp))
         return self._like(cuts=(*self.layout.cuts, cut))
 
     # What the header of the file says.
@@ -196,6 +175,11 @@ class FileTable(Table):
         return values if self._kept is None else values[self._kept]
 
     def _whole(self, name: str) -> pd.Series:
+        move = self.layout.move
+        values = self._unmoved(name)
+        return move.apply(values) if move is not None and move.column == name else values
+
+    def _unmoved(self, name: str) -> pd.Series:
         if name in self.layout.added:
             return pd.Series(_array(self.layout.added[name]), name=name)
         if name not in self._schema.names:
@@ -227,28 +211,11 @@ class FileTable(Table):
         found = {name: one.column(name).to_pandas().iloc[0] for name in self._schema.names}
         return found | {name: self.column(name).iloc[row] for name in self.layout.added}
 
-    @cached_property
-    def df(self) -> pd.DataFrame:
-        """The whole table as a frame, for whoever cannot do with less."""
-        return pd.DataFrame({name: self.column(name) for name in self.columns})
-
+    @property
     def _ends(self) -> tuple[Any, Any]:
-        if self.time_col is None:
-            raise ValueError("Table has no time column.")
         if self.span is None:
-            times = self.column(self.time_col)
-            self.span = times.min(), times.max()
+            self.span = super()._ends
         return self.span
-
-    @property
-    def min_timestamp(self) -> Any:
-        """The first time."""
-        return self._ends()[0]
-
-    @property
-    def max_timestamp(self) -> Any:
-        """The last time."""
-        return self._ends()[1]
 
     def content(self, hashed: Callable[[Path], str]) -> dict[str, Any]:
         """What the table is, for the names of parts, with hashes of its files."""
@@ -270,10 +237,15 @@ class FileTable(Table):
         others = [file for _, file, _ in self.layout.shown.values()]
         return list(dict.fromkeys([self.layout.path, *self.layout.added.values(), *others]))
 
-    def sql(self) -> str:
-        """A SELECT over the files with the values that `df` has, of the same types."""
+    def sql(self, rows: str = "") -> str:
+        """A SELECT over the files with the values that `df` has, of the same types.
+
+        Args:
+            rows: a condition on the number of a row in its file, `t.file_row_number`.
+        """
         columns = ", ".join(f"{self._expression(name)} AS {quoted(name)}" for name in self.columns)
-        source = f"read_parquet({literal(str(self.layout.path))}) AS t"
+        numbered = ", file_row_number = true" if rows else ""
+        source = f"read_parquet({literal(str(self.layout.path))}{numbered}) AS t"
         for number, file in enumerate(self.layout.added.values()):
             source += f" POSITIONAL JOIN read_parquet({literal(str(file))}) AS a{number}"
         for number, (by, file, column) in enumerate(self.layout.shown.values()):
@@ -286,6 +258,7 @@ class FileTable(Table):
             f"{self._own(cut.column)} <= TIMESTAMP {literal(str(cut.time))}"
             for cut in self.layout.cuts
         ]
+        cuts += [rows] if rows else []
         return f"SELECT {columns or '1'} FROM {source}" + (
             f" WHERE {' AND '.join(cuts)}" if cuts else ""
         )
@@ -297,6 +270,11 @@ class FileTable(Table):
 
     def _own(self, name: str) -> str:
         """The value of a column as the table itself has it."""
+        move = self.layout.move
+        value = self._unmoved_sql(name)
+        return move.sql(value) if move is not None and move.column == name else value
+
+    def _unmoved_sql(self, name: str) -> str:
         if name in self.layout.added:
             return f"a{list(self.layout.added).index(name)}.{quoted('value')}"
         place, kind = f"t.{quoted(name)}", self._schema.field(name).type
@@ -356,14 +334,29 @@ def _array(file: Path) -> NDArray[Any]:
 
 def column_names(table: Table) -> list[str]:
     """The names of a table's columns, without reading it."""
-    return table.columns if isinstance(table, FileTable) else list(table.df)
+    return table.columns if isinstance(table, ColumnTable) else list(table.df)
 
 
 def read_column(table: Table, name: str) -> pd.Series:
     """One column of a table."""
+    return table.column(name) if isinstance(table, ColumnTable) else table.df[name]
+
+
+def holds_times(table: Table, name: str) -> bool:
+    """Whether a column holds times; of a file its header says so."""
+    kind = table.arrow_type(name) if isinstance(table, FileTable) else None
+    if kind is not None:
+        return bool(pa.types.is_timestamp(kind))
+    return bool(pd.api.types.is_datetime64_any_dtype(read_column(table, name).dtype))
+
+
+def moved_back(table: Table, time: pd.Timestamp, by: pd.Timedelta) -> Table:
+    """The table with times up to some time earlier than they are, by a span."""
+    column = str(table.time_col)
     if isinstance(table, FileTable):
-        return table.column(name)
-    return table.df[name]
+        return table.moved_back(Move(column, time, by))
+    frame = table.df.assign(**{column: Move(column, time, by).apply(table.df[column])})
+    return Table(frame, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
 
 
 def read_row(table: Table, row: int) -> dict[str, Any]:
@@ -380,7 +373,7 @@ def is_whole(table: Table) -> TypeGuard[FileTable]:
 
 def concrete(table: Table) -> Table:
     """The table in memory, for whoever reads it more than once."""
-    if not isinstance(table, FileTable):
+    if not isinstance(table, ColumnTable):
         return table
     return Table(table.df, table.fkey_col_to_pkey_table, table.pkey_col, table.time_col)
 
@@ -398,7 +391,7 @@ def without_columns(db: Database, columns: Iterable[tuple[str, str]] | None) -> 
         if name not in tables or not some & set(column_names(tables[name])):
             continue
         table = tables[name]
-        if isinstance(table, FileTable):
+        if isinstance(table, ColumnTable):
             tables[name] = table.without(some)
             continue
         keys = {c: t for c, t in table.fkey_col_to_pkey_table.items() if c not in some}
@@ -409,8 +402,6 @@ def without_columns(db: Database, columns: Iterable[tuple[str, str]] | None) -> 
 
 def retimed(table: Table, keys: dict[str, str], time: str | None) -> Table:
     """The same rows with other foreign keys and another time column."""
-    if isinstance(table, FileTable):
-        other = FileTable(table.layout.path, keys, table.pkey_col, time, table.layout)
-        other.span = table.span if time == table.time_col else None
-        return other
+    if isinstance(table, ColumnTable):
+        return table.retimed(keys, time)
     return Table(table.df, keys, table.pkey_col, time)

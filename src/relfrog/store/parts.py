@@ -18,11 +18,12 @@ import tempfile
 import time
 import uuid
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
@@ -30,14 +31,18 @@ from relfrog._version import __version__
 from relfrog.errors import RelFrogWarning, StoreError
 from relfrog.store.fingerprint import fingerprint, hash_file
 from relfrog.store.location import FOLDER, LIMIT, cache_folder, size_limit
-from relfrog.support.files import is_alive
 from relfrog.support.forms import read_json
 
-__all__ = ["Part", "Store", "open_store"]
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+__all__ = ["Part", "Store", "open_store", "versions"]
 
 FORMAT, HEADER = 1, "part.json"
 #: Seconds after its last use for which a part stays: another process may be reading it.
 IN_USE = 3600
+#: Bytes of room below which a disk is full.
+NO_ROOM = 16 << 20
 Loaded = TypeVar("Loaded")
 
 
@@ -184,9 +189,42 @@ class Store:
         self._build(name, kind, build, about)
         return load(self.folder / "parts" / name)
 
+    @property
+    def used(self) -> frozenset[str]:
+        """Names of the parts that this process has used: what another machine would need, too."""
+        return frozenset(self._used)
+
+    def files(self, name: str) -> dict[str, tuple[int, str]]:
+        """The files of a complete part, with size and hash.
+
+        Raises:
+            StoreError: There is no such part.
+        """
+        folder = self._there(name)
+        if folder is None:
+            raise StoreError(f"{self.folder} has no complete part {name}.")
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        return {file: (int(size), str(digest)) for file, (size, digest) in header["files"].items()}
+
+    def adopt(self, part: Part, copy: Callable[[Path], None]) -> Path:
+        """Put a part of another store here, unless it is here already.
+
+        Args:
+            part: the part.
+            copy: writes its files into a folder.
+
+        Returns:
+            Its folder.
+        """
+        if self._there(part.name) is None:
+            self._build(part.name, part.kind, copy, part.about)
+        folder = self.folder / "parts" / part.name
+        self._touch(folder, part.name)
+        return folder
+
     def name(self, kind: str, made_of: Mapping[str, Any]) -> str:
         """The name of a part."""
-        whole = {"format": FORMAT, "versions": _versions(), "made_of": made_of}
+        whole = {"format": FORMAT, "versions": versions(), "made_of": made_of}
         text = json.dumps(whole, sort_keys=True, default=str)
         return f"{kind}-{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
@@ -200,17 +238,14 @@ class Store:
         return None
 
     def _build(self, name: str, kind: str, build: Callable[[Path], None], about: str) -> None:
-        from filelock import FileLock
-
         final = self.folder / "parts" / name
         try:
-            (self.folder / "locks").mkdir(parents=True, exist_ok=True)
-            with FileLock(self.folder / "locks" / f"{name}.lock"):
+            with self._lock(name):
                 if self._there(name) is not None:
                     return  # another process was faster
-                self._clear()
+                self._clear(name)
                 shutil.rmtree(final, ignore_errors=True)
-                partial = self.folder / "building" / f"{name}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
+                partial = self.folder / "building" / f"{name}.{uuid.uuid4().hex[:8]}"
                 partial.mkdir(parents=True)
                 try:
                     build(partial)
@@ -227,7 +262,9 @@ class Store:
                     shutil.rmtree(partial, ignore_errors=True)
             self.trim(keep=name)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            # NumPy does not say why it could not write.
+            full = error.errno is None and shutil.disk_usage(self.folder).free < NO_ROOM
+            if full or error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise _full(self.folder) from None
             if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
                 raise StoreError(
@@ -236,19 +273,40 @@ class Store:
                 ) from None
             raise
 
+    def _lock(self, name: str, seconds: float = -1) -> BaseFileLock:
+        """What a process holds while it builds a part."""
+        from filelock import FileLock
+
+        (self.folder / "locks").mkdir(parents=True, exist_ok=True)
+        return FileLock(self.folder / "locks" / f"{name}.lock", timeout=seconds)
+
     def _touch(self, folder: Path, name: str) -> None:
+        """Note that a part is used, now and until this process ends."""
         if name not in self._used:
             self._used.add(name)
             with contextlib.suppress(OSError):
                 os.utime(folder / HEADER)
+                file = os.open(folder / HEADER, os.O_RDONLY)
+                weakref.finalize(self, os.close, file)
+                _share(file)
 
-    def _clear(self) -> None:
-        """Remove what killed processes left."""
-        for partial in (self.folder / "building").glob("*"):
-            process = partial.name.split(".")[-2] if partial.name.count(".") >= 2 else ""
-            gone = process.isdigit() and int(process) != os.getpid()
-            if gone and not is_alive(int(process)):
-                shutil.rmtree(partial, ignore_errors=True)
+    def _clear(self, building: str) -> None:
+        """Remove what killed processes left: nobody holds the lock of what they were building.
+
+        Args:
+            building: the part whose lock this process holds.
+        """
+        from filelock import Timeout
+
+        halves = [(f, f.name.split(".")[0]) for f in (self.folder / "building").glob("*")]
+        halves += [
+            (f, f.name) for f in (self.folder / "parts").glob("*") if not (f / HEADER).exists()
+        ]
+        for folder, name in halves:
+            with contextlib.suppress(OSError, Timeout):
+                with contextlib.nullcontext() if name == building else self._lock(name, 0):
+                    if folder.parent.name == "building" or not (folder / HEADER).exists():
+                        shutil.rmtree(folder, ignore_errors=True)
 
     # For the command.
 
@@ -286,13 +344,15 @@ class Store:
     def trim(self, keep: str = "") -> list[str]:
         """Remove the parts used longest ago until the rest fits into the size limit.
 
-        Those used in the last hour stay, whatever the limit.
+        Those that a process uses, or that were used in the last hour, stay, whatever the limit.
         """
         limit, total, removed = size_limit(), 0, []
         for part in self.parts():
             total += part.bytes
             own = part.name == keep or part.name in self._used
-            if total > limit and not own and time.time() - part.used > IN_USE:
+            if total <= limit or own or time.time() - part.used <= IN_USE:
+                continue
+            if not _is_shared(self.folder / "parts" / part.name / HEADER):
                 self.remove(part.name)
                 removed.append(part.name)
         if total > limit and not removed:
@@ -305,8 +365,31 @@ class Store:
         return removed
 
 
+def _share(file: int) -> None:
+    """Let other processes see that a file is in use, where the system can tell them."""
+    try:
+        import fcntl
+    except ImportError:  # Windows does not let files go that are open
+        return
+    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def _is_shared(path: Path) -> bool:
+    """Whether any process uses a file; see `_share`."""
+    try:
+        import fcntl
+
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):
+        return False
+    return False
+
+
 @cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Versions of whatever may compute other numbers in another version."""
     from importlib.metadata import PackageNotFoundError, version
 

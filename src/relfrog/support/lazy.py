@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["lazy_exports"]
+__all__ = ["deferred", "lazy_exports"]
 
 
 def lazy_exports(
@@ -31,3 +33,32 @@ def lazy_exports(
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return getattribute, lambda: sorted(sys.modules[package].__all__)
+
+
+@contextmanager
+def deferred(name: str) -> Iterator[None]:
+    """Whoever imports a module inside gets one that is loaded when it is first used.
+
+    For libraries that import others at the top which only some of their functions need.
+
+    Args:
+        name: A module inside a package, such as ``sklearn.metrics``.
+    """
+    package, _, _ = name.partition(".")
+    if package in sys.modules:
+        yield
+        return
+    later, outer = _Later(name), types.ModuleType(package)
+    setattr(outer, name.rpartition(".")[2], later)
+    sys.modules[package], sys.modules[name] = outer, later
+    try:
+        yield
+    finally:
+        del sys.modules[package], sys.modules[name]
+
+
+class _Later(types.ModuleType):
+    """A module that is loaded when something of it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)

@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-__all__ = ["as_objects", "flatten", "holds_lists", "read_frame", "sort_lists", "unflatten"]
+__all__ = [
+    "are_in",
+    "as_objects",
+    "flatten",
+    "holds_lists",
+    "read_frame",
+    "sort_lists",
+    "unflatten",
+]
 
 Ints = NDArray[np.int64]
 
@@ -70,6 +78,20 @@ def unflatten(lengths: Ints, flat: NDArray[Any]) -> pd.Series:
     np.cumsum(lengths, out=offsets[1:])
     lists = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat))
     return pd.Series(pd.arrays.ArrowExtensionArray(lists))
+
+
+def are_in(items: Ints, values: Any) -> NDArray[np.bool_]:
+    """Which items of each row are in the list of that row.
+
+    Args:
+        items: row numbers, or -1 for none. Shape [rows, n].
+        values: lists of row numbers, as `flatten` takes them.
+    """
+    lengths, flat = flatten(values)
+    most = int(max(items.max(initial=0), flat.max(initial=0))) + 1
+    listed = np.repeat(np.arange(len(lengths)), lengths) * most + flat.astype(np.int64)
+    asked = np.arange(len(items))[:, None] * most + items
+    return np.isin(asked, listed) & (items >= 0)
 
 
 def sort_lists(lengths: Ints, flat: NDArray[Any]) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import keyword
 import re
 import unicodedata
@@ -21,6 +22,8 @@ __all__ = [
     "plural",
     "singular",
     "size",
+    "split_place",
+    "text_digest",
     "to_identifier",
     "words",
 ]
@@ -122,6 +125,20 @@ def free_name(name: str, taken: set[str]) -> str:
     return candidate
 
 
+def split_place(place: str, tables: Iterable[str]) -> tuple[str, str]:
+    """Table and column of ``TABLE.COLUMN``; both may have dots in their names.
+
+    Of several tables that it may begin with the longest is meant; an unknown one ends at the last
+    dot, and is empty if there is none.
+    """
+    known = [table for table in tables if place.startswith(f"{table}.")]
+    if known:
+        table = max(known, key=len)
+        return table, place[len(table) + 1 :]
+    table, _, column = place.rpartition(".")
+    return table, column
+
+
 def number(value: float) -> str:
     """Format a number: ``12,345``, ``0.482``, ``1.2e-05``."""
     if isinstance(value, int) or float(value).is_integer():
@@ -175,3 +192,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_case = {k.casefold(): k for k in sorted(known, reverse=True)}
     found = difflib.get_close_matches(name.casefold(), sorted(by_case), n=1, cutoff=0.6)
     return by_case[found[0]] if found else None
+
+
+def text_digest(*texts: str) -> str:
+    """A hash of some texts."""
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        digest.update(f"{len(text)} {text}".encode())
+    return digest.hexdigest()

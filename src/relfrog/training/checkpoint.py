@@ -22,7 +22,8 @@ from relfrog.errors import RelFrogWarning, RunError
 from relfrog.support.files import jsonable, save_tensors, write_text
 from relfrog.training.weights import named_part
 
-__all__ = ["TrainerState", "clear", "load", "save"]
+__all__ = ["BEFORE", "LAST", "TrainerState", "capture", "clear", "load", "parse_progress",
+           "progress_text", "restore", "save"]  # fmt: skip
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 LAST, BEFORE = "checkpoint.safetensors", "checkpoint-before.safetensors"
@@ -57,8 +58,8 @@ class TrainerState:
     micro_batches: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)] = 1
 
 
-def save(trainer: Any) -> None:
-    """Write all that is needed to go on as if nothing had happened."""
+def capture(trainer: Any) -> tuple[dict[str, Tensor], str]:
+    """All that is needed to go on as if nothing had happened: tensors, and where training is."""
     tensors = {f"network.{k}": v for k, v in trainer.network.state_dict().items()}
     if trainer.average is not None:
         tensors |= {f"average.{k}": v for k, v in trainer.average.network.state_dict().items()}
@@ -71,7 +72,17 @@ def save(trainer: Any) -> None:
     if trainer.device.type == "cuda":
         tensors["random.cuda"] = torch.cuda.get_rng_state(trainer.device)
     tensors = {k: v.detach().contiguous().cpu() for k, v in tensors.items()}
-    progress = json.dumps(jsonable(trainer.at.__dict__))
+    return tensors, progress_text(trainer)
+
+
+def progress_text(trainer: Any) -> str:
+    """Where training is, for `parse_progress`."""
+    return json.dumps(jsonable(trainer.at.__dict__))
+
+
+def save(trainer: Any) -> None:
+    """Write what `capture` gives."""
+    tensors, progress = capture(trainer)
     path = trainer.folder / LAST
     if path.exists():
         path.replace(trainer.folder / BEFORE)
@@ -105,7 +116,7 @@ def load(trainer: Any) -> None:
         text = f"{wrong[0]}. The one before it is used, {found[0].name}; some steps are done again."
         warnings.warn(text, RelFrogWarning, stacklevel=2)
     if found is not None:
-        _restore(trainer, *found)
+        restore(trainer, *found)
     _cut_history(trainer)
 
 
@@ -143,13 +154,35 @@ def _read(path: Path) -> tuple[dict[str, Tensor], TrainerState]:
     # One that was written before there were checksums has none.
     if about.get("sha256", "") not in ("", _digest(tensors, about["progress"])):
         raise ValueError("its checksum is wrong")
+    return tensors, parse_progress(about["progress"])
+
+
+def parse_progress(text: str) -> TrainerState:
+    """Where training is, from `progress_text`.
+
+    Raises:
+        ValueError: It says something else.
+    """
     try:
-        return tensors, msgspec.json.decode(about["progress"], type=TrainerState)
+        return msgspec.json.decode(text, type=TrainerState)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
 
 
-def _restore(trainer: Any, path: Path, tensors: dict[str, Tensor], progress: TrainerState) -> None:
+def restore(
+    trainer: Any, where: object, tensors: dict[str, Tensor], progress: TrainerState
+) -> None:
+    """Bring a trainer into the state that was captured.
+
+    Args:
+        trainer: the trainer.
+        where: what the state comes from, for the error.
+        tensors: as `capture` gives them.
+        progress: where training is.
+
+    Raises:
+        RunError: It is of another model.
+    """
     try:
         trainer.at = progress
         trainer.network.load_state_dict(named_part(tensors, "network"))
@@ -169,7 +202,7 @@ def _restore(trainer: Any, path: Path, tensors: dict[str, Tensor], progress: Tra
             torch.cuda.set_rng_state(tensors["random.cuda"], trainer.device)
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         text = " ".join(str(error).split())[:300]
-        raise RunError(f"{path} does not fit this run ({text}). Train again.") from None
+        raise RunError(f"{where} does not fit this run ({text}). Train again.") from None
 
 
 def _cut_history(trainer: Any) -> None:

@@ -2,13 +2,13 @@
 
 Rows stay in their files. What models need of them, graph, encoded columns, labels and label
 history, is in the store after the first command that asked, and memory-mapped from there. A
-database that is given, or altered, is worked on in memory; then several models of one command share
+database that is given is worked on in memory; then several models of one command share
 what is computed: the members of `auto`, a network and its baselines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -41,12 +41,15 @@ from relfrog.training.task_store import TaskStore, digest, is_stored
 __all__ = ["OpenedTask", "open_task"]
 
 
-def open_task(dataset: str | Path, task: str, **settings: Any) -> OpenedTask:
+def open_task(
+    dataset: str | Path, task: str, splits: Mapping[str, str | None] | None = None, **settings: Any
+) -> OpenedTask:
     """Open a dataset and one of its tasks; only file headers are read.
 
     Args:
         dataset: a dataset folder, or the name of a dataset that RelBench hosts.
         task: one of its tasks.
+        splits: the split times that a run has, which are its own for good; see `load_task`.
         settings: settings of the model, to estimate the memory it needs.
 
     Raises:
@@ -55,7 +58,7 @@ def open_task(dataset: str | Path, task: str, **settings: Any) -> OpenedTask:
     """
     opened = open_dataset(dataset)
     check_room(str(dataset), read_tables(opened), **settings)
-    loaded = load_task(opened, task)
+    loaded = load_task(opened, task, splits=splits)
     # Its splits may be the task's own.
     return OpenedTask(loaded.dataset, loaded)
 
@@ -67,22 +70,10 @@ class OpenedTask:
         dataset: RelBench's dataset, with the splits of the task.
         task: RelBench's task.
         db: the whole database, if it has been read already.
-        change: applied to the database, and to the label history, before anything else reads
-            them; see `relfrog.analysis.altered_future`.
-        closed_by: see `relfrog.datasets.label_history.known_labels`.
     """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        task: Task,
-        *,
-        db: Database | None = None,
-        change: Callable[[Database], Database] | None = None,
-        closed_by: pd.Timestamp | None = None,
-    ) -> None:
-        self.dataset, self.task = dataset, task
-        self._given, self._change, self._closed_by = db, change, closed_by
+    def __init__(self, dataset: Dataset, task: Task, *, db: Database | None = None) -> None:
+        self.dataset, self.task, self._given = dataset, task, db
         self._seeds: dict[str, Seeds] = {}
         self._training_seeds: dict[int, Seeds] = {}
         self._fitted: dict[tuple[str, int], dict[str, TableColumns]] = {}
@@ -90,14 +81,6 @@ class OpenedTask:
         self._features: dict[int, Features] = {}
         self._unseen: dict[int, dict[str, list[str]]] = {}
         self._graphs: dict[tuple[bool, tuple[int, ...]], RelationalGraph] = {}
-
-    def altered(
-        self, change: Callable[[Database], Database], closed_by: pd.Timestamp | None = None
-    ) -> OpenedTask:
-        """The same task on an altered database, without reading it again."""
-        return OpenedTask(
-            self.dataset, self.task, db=self.source, change=change, closed_by=closed_by
-        )
 
     @property
     def kind(self) -> str:
@@ -119,14 +102,12 @@ class OpenedTask:
     @cached_property
     def parts(self) -> TaskStore | None:
         """What the store has of the whole task; None if rows of it are in memory."""
-        files = self._change is None and self._closed_by is None and is_stored(self.source)
-        return self.store if files and hasattr(self.task, "content") else None
+        return self.store if is_stored(self.source) and hasattr(self.task, "content") else None
 
     @cached_property
     def db(self) -> Database:
-        """The whole database, altered if `change` is given."""
-        db = self.source if self._change is None else self._change(self.source)
-        return timed_first(db)
+        """The whole database."""
+        return timed_first(self.source)
 
     @cached_property
     def newest(self) -> pd.Timestamp | None:
@@ -151,13 +132,10 @@ class OpenedTask:
             table: Table = self.parts.history(self.db, self._make_history)
         else:
             table = self._make_history()
-        earlier = Database({self.history: table})
-        if self._change is not None:
-            earlier = self._change(earlier)
-        return allowed(self.task, Database({**self.db.table_dict, **earlier.table_dict}))
+        return allowed(self.task, Database({**self.db.table_dict, self.history: table}))
 
-    def _make_history(self) -> Table:
-        db = add_label_history(self.dataset, self.task, self.db, self.history, self._closed_by)
+    def _make_history(self, closed_by: pd.Timestamp | None = None) -> Table:
+        db = add_label_history(self.dataset, self.task, self.db, self.history, closed_by)
         return db.table_dict[self.history]
 
     def shown(self, history: bool) -> Database:
@@ -314,7 +292,7 @@ class OpenedTask:
         shown = self.shown(history)
         key: tuple[bool, tuple[int, ...]] = (history, ())
         if columns is not None:
-            known = _known(shown, columns)
+            known = known_schema(shown, columns)
             if not _same_schema(known, shown):
                 key = (history, tuple(id(table) for table in columns.tables.values()))
                 shown = known
@@ -368,7 +346,7 @@ def allowed(task: Task, db: Database) -> Database:
     return without_columns(db, hidden)
 
 
-def _known(db: Database, columns: Columns) -> Database:
+def known_schema(db: Database, columns: Columns) -> Database:
     """The database without tables and foreign keys added since the columns were fitted.
 
     A table that has no rows any more has the time column that it had, which imports leave out.

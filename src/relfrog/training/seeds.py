@@ -47,6 +47,12 @@ class Seeds:
         labels = None if self.labels is None else self.labels[chosen]
         return Seeds(self.rows[chosen], times, labels)
 
+    def sample(self, most: int) -> Seeds:
+        """So many of them, drawn at random, the same each time; all if there are no more."""
+        if len(self) <= most:
+            return self
+        return self.take(np.sort(np.random.default_rng(0).permutation(len(self))[:most]))
+
     def joined(self, others: Seeds) -> Seeds:
         """Concatenate with other seeds; both have labels."""
         assert self.labels is not None

@@ -10,28 +10,32 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.errors import RelFrogWarning, RunError
-from relfrog.kinds import MODELS, task_kind
+from relfrog.graph.loader import Loader
+from relfrog.kinds import task_kind
 from relfrog.nn.batch_plan import Plan
-from relfrog.nn.dependency import Dependencies, DependencyOptions, Pairs
+from relfrog.nn.dependency import Pairs
 from relfrog.nn.network import Network, dependency_pairs
 from relfrog.support.files import append_line
 from relfrog.training import checkpoint
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, EpochRecord
+from relfrog.training.collective import ALONE
 from relfrog.training.inference import predict_seeds
 from relfrog.training.micro_batches import micro_batches, within_memory
 from relfrog.training.nonfinite import blame
+from relfrog.training.optimizers import learning_rate, make_dependencies, make_optimizer
 from relfrog.training.prepared import Prepared
 from relfrog.training.weights import FILE, WeightAverage, load_weights, save_weights
 
@@ -69,41 +73,42 @@ class Trainer:
         labels: dict[str, Any] | None = None,
         last: int | None = None,
     ) -> None:
-        self.last = last
+        self.last, self.gates = last, roles
         self.prepared, self.folder, self.config = prepared, folder, prepared.config
         self.device = device or torch.device("cpu")
         self.callbacks, self.budget = tuple(callbacks), budget
         self.checkpoint_seconds = checkpoint_seconds
         config, task = self.config, prepared.task
         assert prepared.train_seeds is not None
-        self.train_seeds, self.val_seeds = prepared.train_seeds, prepared.seeds("val")
+        self.train_seeds = prepared.train_seeds
+        everyone = prepared.seeds("val")
+        self.val_seeds = everyone.sample(config.val_seeds) if config.val_seeds else everyone
         self.labels = labels or prepared.describe_labels(self.train_seeds)
         torch.manual_seed(config.seed)
         self.network = prepared.network(self.labels, roles).to(self.device)
-        self.dependencies: Dependencies | None = None
-        if MODELS[config.model].roles and (config.beta or config.gamma):
-            self.dependencies = Dependencies(
-                prepared.graph.foreign_keys, config.channels,
-                DependencyOptions(
-                    config.fd_negatives, config.fd_tau, config.fd_orthonormal,
-                    normal=config.fd_start == "normal", both=config.fd_directions == "both",
-                    true_negatives=not config.fd_false_negatives,
-                ),
-            ).to(self.device)  # fmt: skip
-        # Adam adds the decay to the gradient (L2), AdamW applies it to the weights.
-        kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-        self.optimizer = kind(
-            self.network.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
-        )
+        self.dependencies = make_dependencies(config, prepared.graph.foreign_keys)
+        if self.dependencies is not None:
+            self.dependencies = self.dependencies.to(self.device)
+        self.optimizer = make_optimizer(config, self.network)
         self.fd_optimizer = (
             torch.optim.Adam(self.dependencies.parameters(), lr=config.lr, fused=True)
             if self.dependencies is not None
             else None
         )
+        #: Workers that train together; see `ShardedTrainer`.
+        self.collective = ALONE
+        #: Pairs per foreign key, and seeds, that the losses of dependencies use.
+        self.fd_pairs, self.fd_seeds = config.fd_pairs, config.fd_seeds
         self.average = WeightAverage(self.network, config.average) if config.average else None
-        #: How long the last validation took, and test seeds per validation seed.
+        self.val_cutoff = prepared.cutoff("val", config.regime)
+        #: What the weights that are kept predict for validation seeds, unless they were trained
+        #: before this trainer resumed.
+        self.validated: NDArray[Any] | None = None
+        #: How long the last validation took, and how many times as long all scores will take: both
+        #: regimes of validation and test.
         self.validation_seconds = 0.0
-        self.test_share = len(prepared.seeds("test")) / max(len(self.val_seeds), 1)
+        scored = 2 * (len(everyone) + len(prepared.seeds("test")))
+        self.scores_share = scored / max(len(self.val_seeds), 1)
         self.features = {name: f.to(self.device) for name, f in prepared.features.items()}
         assert self.train_seeds.labels is not None
         self.targets = self.network.head.targets(self.train_seeds.labels).to(self.device)
@@ -143,21 +148,22 @@ class Trainer:
             self.end_epoch()
             if self._out_of_time():
                 break
-        self.network.load_state_dict(load_weights(self.folder))
+        if self.collective.first:
+            self.network.load_state_dict(load_weights(self.folder))
         for callback in self.callbacks:
             callback.on_end(self)
 
     def run_epoch(self) -> None:
         """All steps of an epoch, from where it was left."""
         started = saved = time.monotonic()
-        plans = self.loader.epoch(self.at.epoch, self.at.step)
+        plans = self.batches(self.loader, self.at.step)
         try:
             for plan in plans:
                 if self.at.step >= self.steps_per_epoch:
                     break
                 if self.at.step and self._out_of_time():
                     break
-                loss = self.train_step(plan.to(self.device))
+                loss = self.train_step(plan)
                 self.at.step += 1
                 for callback in self.callbacks:
                     callback.on_step(self, loss)
@@ -170,19 +176,26 @@ class Trainer:
             plans.close()  # type: ignore[attr-defined]
         self.at.seconds += time.monotonic() - started
 
+    def batches(self, loader: Loader, start: int = 0) -> Iterator[Any]:
+        """The batches of the epoch, as `train_step` takes them."""
+        return loader.epoch(self.at.epoch, start)
+
     def train_step(self, plan: Plan) -> float:
         """One step: both phases on one forward pass."""
         self._set_learning_rate()
-        loss, pairs, emb, pair = self.fit_model(plan)
+        loss, pairs, emb, pair = self.fit_model(plan.to(self.device))
         if self.config.fd_every == "step":
             self.fit_regulariser(pairs)
+        self.end_step(len(plan.batch), loss, emb, pair)
+        return loss
+
+    def end_step(self, count: int, loss: float, emb: float, pair: float) -> None:
+        """Move the average of the weights, and count the step with its seeds and losses."""
         if self.average is not None:
             self.average.update(self.at.steps)
         self.at.steps += 1
-        count = len(plan.batch)
         for i, value in enumerate((count, loss * count, emb * count, pair * count)):
             self.at.sums[i] += value
-        return loss
 
     # The two phases.
 
@@ -194,12 +207,16 @@ class Trainer:
         seeds of different micro-batches would have shared, and for gates, which move once for each.
         """
         found = self._within_memory(self._gradients, plan)
-        largest = self.config.clip or float("inf")
-        norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), largest))
+        norm = self.clip_gradient()
         if not np.isfinite(norm):
-            self._stop(plan, f"the gradient is {norm}")
+            self._stop(f"the gradient is {norm}", self._blame(plan))
         self.optimizer.step()
         return found
+
+    def clip_gradient(self) -> float:
+        """Scale the gradient down to the largest norm that is allowed; the norm before."""
+        largest = self.config.clip or float("inf")
+        return float(nn.utils.clip_grad_norm_(self.network.parameters(), largest))
 
     def _gradients(self, plan: Plan) -> tuple[float, dict[Any, Pairs], float, float]:
         """The gradient of a batch, by micro-batches; the pairs of rows are those of the first."""
@@ -222,14 +239,14 @@ class Trainer:
                     with self._precision():
                         output = self.network(part, self.features)
                 keys = self.prepared.graph.foreign_keys
-                pairs = dependency_pairs(output, part, keys, config.fd_pairs)
+                pairs = dependency_pairs(output, part, keys, self.fd_pairs)
                 self.dependencies.requires_grad_(False)
                 losses = self.dependencies(pairs)
                 total = task + config.beta * losses.emb + config.gamma * losses.pair
                 emb, pair = float(losses.emb.detach()), float(losses.pair.detach())
             loss = float(task.detach())
             if not np.isfinite(loss):
-                self._stop(part, f"the loss is {loss}")
+                self._stop(f"the loss is {loss}", self._blame(part))
             (total if share == 1 else total * share).backward()
             sums += share * np.array([loss, emb, pair])
             first = pairs if first is None else first
@@ -239,7 +256,7 @@ class Trainer:
     def _some_seeds(self, plan: Plan) -> Plan:
         """Neighbouring seeds of a batch, which share a subgraph, with all of their rows."""
         assert self.fd_loader is not None
-        count, wanted = len(plan.batch), self.config.fd_seeds
+        count, wanted = len(plan.batch), self.fd_seeds
         begin = int(torch.randint(max(1, count - wanted + 1), ()))
         chosen = np.arange(begin, min(count, begin + wanted))
         plan = self.fd_loader.part(plan.batch, chosen, self.at.epoch)
@@ -250,14 +267,16 @@ class Trainer:
         gates = torch.zeros(0) if roles is None else roles.average
         return within_memory(compute, plan, self.at, gates, self.config.neighbors)
 
-    def _stop(self, plan: Plan, what: str) -> None:
+    def _blame(self, plan: Plan) -> str:
+        return blame(self.network, plan, self.features, self.prepared.columns.tables, self.targets)
+
+    def _stop(self, what: str, why: str) -> None:
         """End training because of what is no number.
 
         Raises:
             RunError: Always.
         """
-        why = blame(self.network, plan, self.features, self.prepared.columns.tables, self.targets)
-        if (self.folder / FILE).exists():
+        if self.collective.first and (self.folder / FILE).exists():
             self.network.load_state_dict(load_weights(self.folder))
         raise RunError(
             f"{what} in epoch {self.at.epoch}, step {self.at.step}: {why}. The best weights so "
@@ -280,7 +299,7 @@ class Trainer:
         In training mode gates move in it, as they did in the first phase.
         """
         self.network.train(self.config.fd_training)
-        plans = (self.fd_loader or self.loader).epoch(self.at.epoch)
+        plans = self.batches(self.fd_loader or self.loader)
         try:
             for _, plan in zip(range(self.steps_per_epoch), plans, strict=False):
                 self.fit_regulariser(self._within_memory(self._pairs, plan))
@@ -294,7 +313,7 @@ class Trainer:
         part = next(micro_batches(plan, loader, self.at)).to(self.device)
         output = self.network(part, self.features)
         keys = self.prepared.graph.foreign_keys
-        return dependency_pairs(output, part, keys, self.config.fd_pairs)
+        return dependency_pairs(output, part, keys, self.fd_pairs)
 
     # Validation and what is kept.
 
@@ -303,53 +322,66 @@ class Trainer:
         if self.dependencies is not None and self.config.fd_every == "epoch":
             self.fit_regulariser_epoch()
         network = self.network if self.average is None else self.average.network
-        scores = self.validate(network) if self.last is None else {}
+        predicted, scores = self.validate(network) if self.last is None else (None, {})
         score = scores.get(self.kind.metric)
         improved = score is None or self.kind.better(score, self.at.best)
         if improved:
             self.at.best, self.at.best_epoch, self.at.waited = score, self.at.epoch, 0
-            save_weights(self.folder, network, self.dependencies)
+            self.validated = predicted
+            if self.collective.first:
+                save_weights(self.folder, network, self.dependencies)
         else:
             self.at.waited += 1
         count, *sums = self.at.sums
         loss, emb, pair = (value / max(count, 1) for value in sums)
         record = EpochRecord(
             self.at.epoch, loss, emb, pair, scores, improved, self.at.seconds,
-            count / max(self.at.seconds, 1e-9), _gates(network),
+            count / max(self.at.seconds, 1e-9), network.average_gates(),
         )  # fmt: skip
-        append_line(self.folder / "history.jsonl", record.__dict__)
+        if self.collective.first:
+            append_line(self.folder / "history.jsonl", record.__dict__)
         self.at.epoch, self.at.step = self.at.epoch + 1, 0
         self.at.sums, self.at.seconds = [0.0] * 4, 0.0
         self.save_checkpoint()
         for callback in self.callbacks:
             callback.on_epoch(self, record)
 
-    def validate(self, network: Network) -> dict[str, float]:
-        """Validation metrics of a network, in the regime that selects."""
+    def validate(self, network: Network) -> tuple[NDArray[Any], dict[str, float]]:
+        """Predictions of a network for validation, and metrics, in the regime that selects."""
         started = time.monotonic()
-        seeds, regime = self.val_seeds, self.config.regime
-        loader = self.prepared.loader(seeds, cutoff=self.prepared.cutoff("val", regime))
-        predicted = predict_seeds(network, loader, self.features, self.device)
+        seeds = self.val_seeds
+        # In another batch, sums round otherwise: as `predict_sorted` does it.
+        order = np.lexsort((seeds.rows, seeds.times.to_numpy()))
+        found = self.predict(
+            network, self.prepared.loader(seeds.take(order), cutoff=self.val_cutoff)
+        )
+        predicted = np.empty_like(found)
+        predicted[order] = found
         self.validation_seconds = time.monotonic() - started
         assert seeds.labels is not None
         truth = network.head.truth(self.labels, seeds.labels)
-        return compute_metrics(
+        return predicted, compute_metrics(
             self.kind.name, truth, predicted, self.labels.get("std"),
             quantile=self.labels.get("quantile"),
         )  # fmt: skip
+
+    def predict(self, network: Network, loader: Loader) -> NDArray[Any]:
+        """Predictions for the seeds of a loader."""
+        return predict_seeds(network, loader, self.features, self.device)
 
     def _out_of_time(self) -> bool:
         """Whether what is left of the budget is needed for validation and the final scores."""
         if self.last is not None:
             return False
-        # This epoch's validation, then both regimes of validation and test.
-        return self.budget.over_in(self.validation_seconds * (3 + 2 * self.test_share))
+        # This epoch's validation, then all scores.
+        return self.budget.over_in(self.validation_seconds * (1 + self.scores_share))
 
     # Interruption and resumption.
 
     def save_checkpoint(self) -> None:
         """Write all that is needed to go on as if nothing had happened."""
-        checkpoint.save(self)
+        if self.collective.first:
+            checkpoint.save(self)
 
     def load_checkpoint(self) -> None:
         """Take up where `save_checkpoint` left off; from the beginning if it never did."""
@@ -370,19 +402,6 @@ class Trainer:
         return nullcontext()
 
     def _set_learning_rate(self) -> None:
-        """Constant, or up over the first steps and down along a cosine."""
-        if self.config.schedule == "constant":
-            return
-        total = self.config.epochs * self.steps_per_epoch
-        rise = min(1.0, (self.at.steps + 1) / 20)
-        fall = 0.5 * (1 + np.cos(np.pi * min(1.0, self.at.steps / max(total, 1))))
+        rate = learning_rate(self.config, self.at.steps, self.steps_per_epoch)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.config.lr * rise * fall
-
-
-def _gates(network: Network) -> dict[str, float]:
-    """The average gate of each route."""
-    if network.roles is None:
-        return {}
-    values = network.roles.average.tolist()
-    return {str(route): round(values[i], 6) for route, i in network.roles.number.items()}
+            group["lr"] = rate

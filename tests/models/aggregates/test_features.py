@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -17,19 +18,23 @@ from oracles.relational_databases import START, seeded, table
 from relfrog.datasets.known_from import find_known_from
 from relfrog.graph.relational import ForeignKey, RelationalGraph, build_graph
 from relfrog.models.aggregates.encoded_columns import EncodedColumn, fit_encoded_columns
-from relfrog.models.aggregates.feature_plan import (
+from relfrog.models.aggregates.feature_plan import MOST_FEATURES, plan_features
+from relfrog.models.aggregates.query import Aggregator
+from relfrog.models.aggregates.streams import (
+    BESIDE,
     CROWD,
     FULL,
+    LAGS,
     LIGHT,
-    MOST_FEATURES,
+    PEERS,
     SHARE,
+    STREAKS,
+    WINDOWED,
     WINDOWS,
     Anchor,
     Measure,
     Stream,
-    plan_features,
 )
-from relfrog.models.aggregates.query import Aggregator
 from relfrog.support.times import MISSING
 
 DAY = 86_400_000_000
@@ -70,6 +75,11 @@ class Loop:
         found = []
         for row in range(self.graph.num_rows[stream.table]):
             when, at, name = self.own(stream.table, row), row, stream.table
+            if stream.link is not None:
+                at = int(self.graph.parent(stream.keys[0])[row])
+                if at >= 0 and self.linked(stream.link, at, max(when - HORIZON, MISSING)) == owner:
+                    found += [(when, row)] if when <= limit else []
+                continue
             for step, key in enumerate(stream.keys):
                 at = int(self.graph.parent(key)[at]) if at >= 0 else -1
                 name = key.parent
@@ -79,7 +89,39 @@ class Loop:
                 found.append((when, row))
         return sorted(found)
 
+    def linked(self, link: tuple[ForeignKey, ForeignKey], owner: int, limit: int) -> int:
+        """The other parent of the owner's latest row."""
+        first, second = link
+        rows = range(self.graph.num_rows[first.table])
+        mine = [
+            (self.own(first.table, row), row)
+            for row in rows
+            if self.graph.parent(first)[row] == owner and self.own(first.table, row) <= limit
+        ]
+        return int(self.graph.parent(second)[max(mine)[1]]) if mine else -1
+
+    def beside(self, measure: Measure, row: int) -> float:
+        """A number beside those of the rows with the same parent and time."""
+        key, name, plain = measure.beside, measure.encoded.table, replace(measure, beside=None)
+        assert key is not None
+        parents = self.graph.parent(key)
+        group = [
+            other
+            for other in range(self.graph.num_rows[name])
+            if parents[other] == parents[row] >= 0 and self.own(name, other) == self.own(name, row)
+        ]
+        values = {other: self.value(plain, 0, other) for other in group}
+        values = {other: value for other, value in values.items() if not math.isnan(value)}
+        if row not in values or len(values) < 2:
+            return math.nan
+        mine = values.pop(row)
+        if measure.form == "difference":
+            return mine - float(np.mean([mine, *values.values()]))
+        return float(np.mean([(v < mine) + 0.5 * (v == mine) for v in values.values()]))
+
     def value(self, measure: Measure, when: int, row: int) -> float:
+        if measure.beside is not None:
+            return self.beside(measure, row)
         name = measure.encoded.table
         if measure.via is not None:
             row = int(self.graph.parent(measure.via)[row])
@@ -96,10 +138,17 @@ class Loop:
         late = {w: [r for r in rows if r[0] > limit - w * HORIZON] for w in WINDOWS}
         found: list[float] = [len(rows), *(len(late[w]) for w in WINDOWS)]
         last = rows[-1][0] if rows and rows[-1][0] != MISSING else None
+        ages = [
+            (limit - rows[-n][0]) / HORIZON
+            if len(rows) >= n and rows[-n][0] != MISSING
+            else math.nan
+            for n in (2, 3)
+        ]
         found.append(math.nan if last is None else (limit - last) / HORIZON)
         found.append((limit - min(dated)) / HORIZON if dated else math.nan)
         gap = last is not None and len(rows) > 1
         found.append((last - min(dated)) / HORIZON / (len(rows) - 1) if gap else math.nan)
+        found = (found if stream.counted else []) + (ages if stream.ages else [])
         for measure in stream.measures:
             spans = {"mean": rows, "mean of last 3": rows[-3:], "mean of last 10": rows[-10:]}
             spans |= {f"mean in {w}": late[w] for w in WINDOWS}
@@ -120,6 +169,10 @@ class Loop:
                 "sum": sum(every) if every else math.nan,
                 "sum in 3": sum(some(late[3])) if some(late[3]) else math.nan,
                 "trend": means["mean of last 3"] - means["mean of last 10"],
+                "recent trend": means["mean in 3"] - means["mean in 12"],
+                "second last": self.value(measure, *rows[-2]) if len(rows) > 1 else math.nan,
+                "third last": self.value(measure, *rows[-3]) if len(rows) > 2 else math.nan,
+                "streak": streak([self.value(measure, *row) for row in rows]),
             }
             found += [float(stats[stat]) for stat in measure.stats]
         for code in stream.codes:
@@ -129,6 +182,18 @@ class Loop:
             parents = {int(self.graph.parent(key)[row]) for _, row in rows} - {-1}
             found.append(len(parents))
         return found
+
+
+def streak(values: list[float]) -> float:
+    """How many of the latest values are all positive, or, as a negative number, all not."""
+    if not values or math.isnan(values[-1]):
+        return math.nan
+    count = 0
+    while count < len(values) and (values[-1 - count] > 0) == (values[-1] > 0):
+        if math.isnan(values[-1 - count]):
+            break
+        count += 1
+    return float(count if values[-1] > 0 else -count)
 
 
 def streams_of(db: Database, graph: RelationalGraph, entity: str) -> list[Stream]:
@@ -154,6 +219,26 @@ def streams_of(db: Database, graph: RelationalGraph, entity: str) -> list[Stream
                 for below in keys
                 if below.parent == key.table
             ]
+            number, level = encodings[key.table]
+            tried = (
+                Measure(number, None, -1, LAGS + WINDOWED),
+                Measure(level, None, 1, STREAKS),
+                *(
+                    Measure(number, None, -1, BESIDE, k, form)
+                    for k in others
+                    for form in ("difference", "rank")
+                ),
+            )
+            found.append(Stream((key,), key.table, tried, counted=False, ages=True))
+            found += [
+                Stream(
+                    (mine,), mine.table, (Measure(encodings[mine.table][0], None, -1, PEERS),),
+                    link=(other, key),
+                )
+                for other in others
+                for mine in keys
+                if mine.parent == other.parent
+            ]  # fmt: skip
     return found
 
 

@@ -15,6 +15,7 @@ from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.labels import label_rows
 from relfrog.datasets.protocols import Task
 from relfrog.importing.time_proposals import is_foreseen
+from relfrog.store.file_table import column_names, holds_times, read_column
 
 __all__ = ["check_later_times", "check_leaks", "check_update_times"]
 
@@ -82,15 +83,13 @@ def _check_columns(
             )
 
 
-def _always_visible(task: Task, full: Database) -> list[tuple[str, str, pd.Series]]:
+def _always_visible(task: Task, full: Database) -> Iterator[tuple[str, str, pd.Series]]:
     """Columns that a seed sees regardless of when they were written, one value per entity."""
     entity = full.table_dict[task.entity_table]
     keys = {entity.pkey_col, entity.time_col, *entity.fkey_col_to_pkey_table}
-    found = [
-        (task.entity_table, str(column), entity.df[column].reset_index(drop=True))
-        for column in entity.df
-        if column not in keys
-    ]
+    for column in column_names(entity):
+        if column not in keys:
+            yield task.entity_table, column, read_column(entity, column).reset_index(drop=True)
     for name, table in full.table_dict.items():
         if table.time_col is not None or name == task.entity_table:
             continue
@@ -98,14 +97,23 @@ def _always_visible(task: Task, full: Database) -> list[tuple[str, str, pd.Serie
             if parent != task.entity_table:
                 continue
             own = {table.pkey_col, *table.fkey_col_to_pkey_table}
-            known = table.df[table.df[key].notna()]
-            groups = known.groupby(known[key].astype(np.int64))
-            for column in table.df:
-                if column in own or not pd.api.types.is_numeric_dtype(table.df[column].dtype):
+            rows = read_column(table, key)
+            for column in column_names(table):
+                if column in own:
                     continue
-                mean = groups[column].mean().reindex(range(len(entity.df)))
-                found.append((name, str(column), mean))
-    return found
+                values = read_column(table, column)
+                if pd.api.types.is_numeric_dtype(values.dtype):
+                    yield name, column, _means(rows, values, len(entity))
+
+
+def _means(rows: pd.Series, values: pd.Series, count: int) -> pd.Series:
+    """The mean of the values that belong to each row; missing where there are none."""
+    known = (rows.notna() & values.notna()).to_numpy()
+    at = rows[known].to_numpy(np.int64)
+    numbers = values[known].to_numpy(float)
+    sums, sizes = (np.bincount(at, weights, count)[:count] for weights in (numbers, None))
+    with np.errstate(invalid="ignore"):
+        return pd.Series(sums / sizes)
 
 
 def _forms(values: pd.Series, times: pd.Series) -> dict[str, pd.Series]:
@@ -178,7 +186,9 @@ def _check_existence(
     name = task.entity_table
     table, first = full.table_dict[name], None
     if table.time_col is not None:
-        first = pd.to_datetime(table.df[table.time_col]).to_numpy().astype("datetime64[us]")
+        first = (
+            pd.to_datetime(read_column(table, table.time_col)).to_numpy().astype("datetime64[us]")
+        )
         what = f"have a {table.time_col} after the seed's time"
     else:
         first = _first_trace(name, full)
@@ -220,7 +230,7 @@ def _because_of_later_rows(
 
 def _first_trace(name: str, full: Database) -> NDArray[Any] | None:
     """The time at which a row with a time first refers to each row of a table."""
-    count = len(full.table_dict[name].df)
+    count = len(full.table_dict[name])
     never = np.iinfo(np.int64).max
     first = np.full(count, never)
     found = False
@@ -231,9 +241,10 @@ def _first_trace(name: str, full: Database) -> NDArray[Any] | None:
             if parent != name:
                 continue
             found = True
-            known = (table.df[key].notna() & table.df[table.time_col].notna()).to_numpy()
-            rows = table.df[key][known].to_numpy(np.int64)
-            times = pd.to_datetime(table.df[table.time_col][known]).to_numpy()
+            named, stamps = read_column(table, key), read_column(table, table.time_col)
+            known = (named.notna() & stamps.notna()).to_numpy()
+            rows = named[known].to_numpy(np.int64)
+            times = pd.to_datetime(stamps[known]).to_numpy()
             inside = (rows >= 0) & (rows < count)
             ticks = times.astype("datetime64[us]").view(np.int64)
             np.minimum.at(first, rows[inside], ticks[inside])
@@ -255,12 +266,12 @@ def _other_times(full: Database) -> Iterator[tuple[str, str, str, pd.Series]]:
     for name, table in full.table_dict.items():
         if table.time_col is None:
             continue
-        for column, values in table.df.items():
-            if column == table.time_col or not pd.api.types.is_datetime64_any_dtype(values.dtype):
+        for column in column_names(table):
+            if column == table.time_col or not holds_times(table, column):
                 continue
-            gap = (values - table.df[table.time_col]).dropna()
+            gap = (read_column(table, column) - read_column(table, table.time_col)).dropna()
             if len(gap) >= FEWEST:
-                yield name, table.time_col, str(column), gap
+                yield name, table.time_col, column, gap
 
 
 def check_update_times(full: Database, report: CheckReport) -> None:

@@ -13,6 +13,7 @@ from relbench.base import Database
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.checks.leaks import check_leaks
 from relfrog.datasets.label_checks import NoLabels
+from relfrog.datasets.label_digests import digests
 from relfrog.datasets.label_events import label_events
 from relfrog.datasets.labels import SPLITS, fitting_times, label_stats, window_problems
 from relfrog.datasets.no_labels import why_no_labels
@@ -205,17 +206,14 @@ def _differences(stored: pd.Series, made: pd.Series) -> int:
     kinds = {getattr(column.dtype, "kind", "O") for column in (stored, made)}
     if kinds <= {"i", "u", "b"} or kinds == {"M"}:
         return int((stored.to_numpy() != made.to_numpy()).sum())
-    if kinds == {"f"}:
-        same = np.isclose(stored.to_numpy(), made.to_numpy(), rtol=1e-9, equal_nan=True)
+    if kinds <= {"i", "u", "b", "f"}:
+        sides = (stored.to_numpy(float), made.to_numpy(float))
+        same = np.isclose(*sides, rtol=1e-9, equal_nan=True)
         return int((~same).sum())
-    count = 0
-    for a, b in zip(stored.tolist(), made.tolist(), strict=True):
-        if isinstance(b, tuple):  # multilabel
-            count += list(a) != list(b)
-        elif isinstance(a, list | np.ndarray):
-            count += sorted(a) != sorted(b)
-        elif isinstance(a, float) and isinstance(b, float):
-            count += not np.isclose(a, b, rtol=1e-9, equal_nan=True)
-        else:
-            count += a != b
-    return count
+    if kinds == {"O"} and _is_tuple(made):  # of a multilabel task
+        return int((digests(stored, ordered=True) != digests(made, ordered=True)).sum())
+    return int((digests(stored) != digests(made)).sum())
+
+
+def _is_tuple(values: pd.Series) -> bool:
+    return bool(len(values)) and isinstance(values.iloc[0], tuple)

@@ -1,153 +1,42 @@
-"""Choose LightGBM's features: what is aggregated, over which foreign keys, and for which row.
-
-A *stream* is a table whose rows belong to rows of another table: its children, or their children.
-The row that a stream is aggregated for is its *anchor*: the entity, one of its parents, or a parent
-of the entity's latest row in one of its streams (such as the team of a driver's last race).
-"""
+"""Choose LightGBM's features: what is aggregated, over which foreign keys, and for which row."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.aggregates.encoded_columns import EncodedColumn
-
-__all__ = ["Anchor", "FeaturePlan", "Measure", "Stream", "plan_features"]
-
-#: Lengths of recent windows, in horizons of the task.
-WINDOWS = (1, 3, 12)
-#: Statistics of numbers in the entity's own streams.
-FULL = (
-    "last", "mean", "std", "min", "max", "sum", "mean of last 3", "mean of last 10", "mean in 3",
-    "mean in 12", "sum in 3", "trend",
+from relfrog.models.aggregates.streams import (
+    CORE,
+    CROWD,
+    FULL,
+    LIGHT,
+    SHARE,
+    TRIED,
+    Anchor,
+    FeaturePlan,
+    Measure,
+    Stream,
 )  # fmt: skip
-#: Statistics of numbers further away.
-LIGHT = ("last", "mean", "mean of last 3", "mean in 12")
-#: Statistics of the indicator of a level of a category.
-SHARE = ("mean", "mean of last 10", "mean in 12")
-#: Statistics of numbers over all entities.
-CROWD = ("mean", "mean in 1", "mean in 3", "mean in 12")
+from relfrog.models.aggregates.tried_families import tried_families
+
+__all__ = ["plan_features"]
+
 #: The most levels with an indicator, for categories and for columns of few integers.
 MOST_SHARES = {"category": 4, "value": 2}
 #: The most measures of a stream, and features in total.
 MOST_MEASURES, MOST_FEATURES = 30, 500
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A number per row of a stream.
-
-    Attributes:
-        encoded: the encoded column.
-        via: the foreign key to the parent that has the column; None for the row itself.
-        level: for the indicator of a level, its code; -1 for the number itself.
-        stats: the statistics that become features.
-    """
-
-    encoded: EncodedColumn
-    via: ForeignKey | None
-    level: int
-    stats: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """Its name in the names of features."""
-        name = self.encoded.name if self.via is None else f"{self.via.column}.{self.encoded.name}"
-        return name if self.level < 0 else f"{name} = {self.encoded.levels[self.level]}"
-
-    @property
-    def squared(self) -> bool:
-        """Whether squares are added up as well."""
-        return "std" in self.stats
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Rows that belong to rows of another table, in order of time.
-
-    Attributes:
-        keys: one or two foreign keys from the rows up to those they belong to; none if all rows
-            belong together.
-        table: the table of the rows.
-        measures: numbers to aggregate.
-        codes: categories whose latest level is a feature.
-        pointers: other foreign keys, whose distinct values are counted.
-    """
-
-    keys: tuple[ForeignKey, ...]
-    table: str
-    measures: tuple[Measure, ...]
-    codes: tuple[EncodedColumn, ...] = ()
-    pointers: tuple[ForeignKey, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Its name in the names of features."""
-        return " of ".join(f"{key.table} by {key.column}" for key in self.keys) or (
-            f"all {self.table}"
-        )
-
-    @property
-    def features(self) -> list[str]:
-        """The names of its features, in order."""
-        names = ["rows", *(f"rows in {width}" for width in WINDOWS), "since last", "since first"]
-        names += ["mean gap"]
-        names += [f"{m.name} {stat}" for m in self.measures for stat in m.stats]
-        names += [f"{code.name} last level" for code in self.codes]
-        names += [f"{key.column} different" for key in self.pointers]
-        return [f"{self.name}: {name}" for name in names]
-
-
-@dataclass(frozen=True)
-class Anchor:
-    """A row that streams are aggregated for.
-
-    Attributes:
-        table: its table.
-        key: the foreign key that leads to it; None for the entity itself.
-        last: the stream whose latest row has the key; None if the entity has it.
-        streams: the streams.
-    """
-
-    table: str
-    key: ForeignKey | None
-    last: Stream | None
-    streams: tuple[Stream, ...]
-
-    @property
-    def name(self) -> str:
-        """Its name in the names of features; empty for the entity itself."""
-        if self.key is None:
-            return ""
-        return self.key.column if self.last is None else f"last {self.last.name}, {self.key.column}"
-
-    @property
-    def features(self) -> list[str]:
-        """The names of its features, in order."""
-        prefix = f"{self.name}: " if self.name else ""
-        return [prefix + name for stream in self.streams for name in stream.features]
-
-
-@dataclass(frozen=True)
-class FeaturePlan:
-    """All features.
-
-    Attributes:
-        own: columns of the entity (no key), its parents (one key) and their parents (two).
-        anchors: the aggregates.
-        left_out: names of streams beyond the limit on features.
-    """
-
-    own: tuple[tuple[tuple[ForeignKey, ...], EncodedColumn], ...]
-    anchors: tuple[Anchor, ...]
-    left_out: tuple[str, ...] = ()
+#: The most features of the families that are tried, in total and of each.
+MOST_TRIED, MOST_OF_FAMILY = 320, 120
 
 
 def plan_features(
     entity: str, history: str, keys: Iterable[ForeignKey],
     encodings: dict[str, list[EncodedColumn]],
     sizes: dict[str, int], timed: Set[str] = frozenset(), parts: str = "all",
+    tried: bool = False,
 ) -> FeaturePlan:  # fmt: skip
     """Choose the features.
 
@@ -159,6 +48,7 @@ def plan_features(
         sizes: number of rows before the validation time, per table; larger tables come first.
         timed: tables with a time column, which hold events rather than lasting entities.
         parts: "all", or "own" for the entity's own columns alone.
+        tried: whether to add the families of `TRIED`.
     """
     keys = tuple(keys)
     chains: list[tuple[ForeignKey, ...]] = [()]
@@ -176,13 +66,12 @@ def plan_features(
         return FeaturePlan(own, ())
     children = [_stream((key,), keys, encodings, full=True) for key in keys if key.parent == entity]
     children.sort(key=lambda s: (s.table != history, -sizes.get(s.table, 0), s.name))
-    labels = [Measure(encoded, None, -1, CROWD) for encoded in encodings.get(history, [])]
     candidates: list[Anchor] = [Anchor(entity, None, None, (child,)) for child in children]
-    candidates.append(Anchor(history, None, None, (Stream((), history, tuple(labels)),)))
+    candidates.append(Anchor(history, None, None, (_all_labels(history, encodings),)))
     for key in keys:
         if key.table == entity:
             candidates += [
-                Anchor(key.parent, key, None, (_stream((below,), keys, encodings),))
+                Anchor(key.parent, key, None, (_stream((below,), keys, encodings, "parents"),))
                 for below in keys
                 if below.parent == key.parent
             ]
@@ -195,32 +84,45 @@ def plan_features(
             # The same rows reached another way would be redundant.
             if below.parent == key.parent and below not in met:
                 met.add(below)
-                stream = _stream((below,), keys, encodings)
+                stream = _stream((below,), keys, encodings, "track records")
                 candidates.append(Anchor(key.parent, key, child, (stream,)))
     for child in children:
         candidates += [
-            Anchor(entity, None, None, (_stream((below, child.keys[0]), keys, encodings),))
+            Anchor(
+                entity, None, None,
+                (_stream((below, child.keys[0]), keys, encodings, "events of events"),),
+            )
             for below in keys
             if below.parent == child.table
-        ]
-    return _cut(own, candidates)
+        ]  # fmt: skip
+    more: list[Anchor] = []
+    if tried:
+        more = tried_families(entity, history, keys, children, candidates, encodings, timed)
+    return _cut(own, candidates, more)
 
 
 def _cut(
-    own: tuple[tuple[tuple[ForeignKey, ...], EncodedColumn], ...], candidates: list[Anchor]
+    own: tuple[tuple[tuple[ForeignKey, ...], EncodedColumn], ...],
+    candidates: list[Anchor],
+    tried: list[Anchor],
 ) -> FeaturePlan:
-    """Keep candidates, in order, up to the limit on features; group streams by anchor."""
-    room = MOST_FEATURES - len(own)
+    """Keep candidates, in order, up to the limits on features; group streams by anchor."""
+    room = Counter({CORE: MOST_FEATURES - len(own)})
+    room |= dict.fromkeys(TRIED, MOST_OF_FAMILY)
+    every = MOST_TRIED
     kept: dict[tuple[str, ForeignKey | None, Stream | None], Anchor] = {}
     left_out = []
     asked: set[Stream] = set()
-    for anchor in candidates:
-        width = len(anchor.features)
+    for anchor in [*candidates, *tried]:
+        width, family = len(anchor.features), anchor.streams[0].family
+        account = family if family in TRIED else CORE
+        least = min(room[account], every) if account in TRIED else room[account]
         # The latest row of a stream is only known if the stream is aggregated.
-        if width > room or (anchor.last is not None and anchor.last not in asked):
+        if width > least or (anchor.last is not None and anchor.last not in asked):
             left_out.append(f"{anchor.name} {anchor.streams[0].name}".strip())
             continue
-        room -= width
+        room[account] -= width
+        every -= width if account in TRIED else 0
         if anchor.key is None:
             asked.add(anchor.streams[0])
         place = (anchor.table, anchor.key, anchor.last)
@@ -234,6 +136,7 @@ def _stream(
     path: tuple[ForeignKey, ...],
     keys: tuple[ForeignKey, ...],
     encodings: dict[str, list[EncodedColumn]],
+    family: str = CORE,
     full: bool = False,
 ) -> Stream:
     """The stream of children, or children of children, with its measures."""
@@ -258,4 +161,9 @@ def _stream(
                     joined.append(Measure(encoded, key, -1, LIGHT))
     measures = (numbers + (shares if full else []) + joined)[:MOST_MEASURES]
     codes = tuple(encoded for encoded in own if encoded.kind == "category") if full else ()
-    return Stream(path, table, tuple(measures), codes[:8], others if full else ())
+    return Stream(path, table, tuple(measures), codes[:8], others if full else (), family=family)
+
+
+def _all_labels(history: str, encodings: dict[str, list[EncodedColumn]]) -> Stream:
+    labels = [Measure(encoded, None, -1, CROWD) for encoded in encodings.get(history, [])]
+    return Stream((), history, tuple(labels), family="labels of all")

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-import json
+from collections.abc import Callable, Collection
 from copy import copy
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relfrog.errors import RunError
-from relfrog.features.coded import Coded, read_cells
+from relfrog.features.coded import read_cells
 from relfrog.graph.relational import ForeignKey
-from relfrog.models.aggregates.encoded_columns import EncodedColumn, days, fit_encoded_columns
+from relfrog.models.aggregates.encoded_columns import EncodedColumn, days
 from relfrog.models.aggregates.encoded_tables import (
     EncodedTables,
     Trail,
     load_features,
     save_features,
 )
-from relfrog.models.aggregates.feature_plan import Anchor, FeaturePlan, Stream, plan_features
+from relfrog.models.aggregates.feature_plan import plan_features
+from relfrog.models.aggregates.fitted_encodings import fit_encodings
 from relfrog.models.aggregates.query import Aggregator
+from relfrog.models.aggregates.saved_features import SavedFeatures
+from relfrog.models.aggregates.streams import Anchor, FeaturePlan, Stream
 from relfrog.models.past_labels import label_rows
-from relfrog.store.file_table import column_names, read_column
+from relfrog.store.file_table import read_column
+from relfrog.store.overlay import OverlayTable
 from relfrog.support.times import MISSING, PER_SECOND
 from relfrog.training.prepared import Prepared
 
@@ -33,9 +35,10 @@ __all__ = ["FeatureMaker"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Elsewhere: TypeAlias = Callable[
+    ["FeatureMaker", Ints, Ints, pd.Series], "tuple[Floats, list[Trail]] | None"
+]
 
-#: The most outputs of a multiclass or multilabel label history that are aggregated.
-MOST_OUTPUTS = 12
 #: Categories with fewer levels than this are categorical features of LightGBM.
 MOST_CODES = 100
 #: Bytes of features that are remembered.
@@ -50,14 +53,16 @@ class FeatureMaker:
         about: description of the training labels.
         saved: the result of `to_json`; by default encodings are fitted on rows before the
             validation time.
+        tried: whether to add the families of features that backtests have to speak for.
 
     Raises:
         RunError: A saved column or foreign key is no longer in the database.
     """
 
     def __init__(
-        self, prepared: Prepared, about: dict[str, Any], saved: dict[str, Any] | None = None
-    ) -> None:
+        self, prepared: Prepared, about: dict[str, Any], saved: dict[str, Any] | None = None,
+        *, tried: bool = False,
+    ) -> None:  # fmt: skip
         self.prepared, self.graph = prepared, prepared.graph
         assert prepared.history is not None
         self.history = prepared.history
@@ -70,14 +75,19 @@ class FeatureMaker:
         }
         if saved is None:
             self.keys = self.graph.foreign_keys
-            self.sizes, self.encodings = self._fit_once()
+            self.sizes, self.encodings = fit_encodings(
+                prepared, self.history, self._outputs.shape[1]
+            )
         else:
-            self.keys, self.sizes, self.encodings = self._read(saved)
-            self.timed = self._read_timed(saved)
+            before = SavedFeatures(saved, prepared, self.history)
+            self.keys, self.sizes, self.encodings = before.keys, before.sizes, before.encodings
+            self.timed = before.check_times(self.timed)
         self._arrays = EncodedTables(self.encodings, self._encode)
+        self.tried = tried if saved is None else bool(saved.get("tried"))
+        self.dropped: tuple[str, ...] = ()
         self.plan: FeaturePlan = plan_features(
             self.entity, self.history, self.keys, self.encodings, self.sizes, set(self.timed),
-            prepared.config.features,
+            prepared.config.features, self.tried,
         )  # fmt: skip
         per_second = PER_SECOND[self.graph.unit]
         self.horizon = max(1, round(prepared.task.timedelta.total_seconds() * per_second))
@@ -87,6 +97,42 @@ class FeatureMaker:
         self._trails: dict[str, list[Trail]] = {}
         self._before: FeatureMaker | None = None
         self._changed: tuple[str, bool] = ("", False)
+        #: Computes the features of many seeds in other processes; None if they are too few.
+        self.elsewhere: Elsewhere | None = None
+        if saved is not None:
+            self._drop(tuple(map(str, saved.get("dropped") or ())))
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """The description of the training labels."""
+        return self._about
+
+    def without(self, families: Collection[str]) -> FeatureMaker:
+        """A maker of the same features without some families."""
+        other = self._copy()
+        other._drop(families)
+        return other
+
+    def _copy(self) -> FeatureMaker:
+        """A copy that has computed nothing yet."""
+        other = copy(self)
+        other._aggregator, other._made, other._trails = None, {}, {}
+        return other
+
+    def _drop(self, families: Collection[str]) -> None:
+        self.dropped = tuple(sorted({*self.dropped, *families}))
+        self.plan = self.plan.without(families)
+
+    @property
+    def families(self) -> dict[str, Ints]:
+        """The indices of the features of each family that can be dropped."""
+        streams = [stream for anchor in self.plan.anchors for stream in anchor.streams]
+        each = [stream.family for stream in streams for _ in stream.features]
+        first = len(self.names) - len(each)
+        return {
+            family: first + np.flatnonzero(np.array(each) == family)
+            for family in self.plan.families
+        }
 
     @property
     def names(self) -> list[str]:
@@ -153,9 +199,8 @@ class FeatureMaker:
             order: the row whose values each row takes; None if all rows are hidden.
             column: the only column that is shuffled; None for all.
         """
-        other = copy(self)
+        other = self._copy()
         other.prepared, other.graph = prepared, prepared.graph
-        other._aggregator, other._made, other._trails = None, {}, {}
         other._before, other._changed = self, (table, order is None)
         if order is not None:
             values = [
@@ -169,6 +214,7 @@ class FeatureMaker:
         """Whether the features of a stream may differ from those before the change."""
         table, hidden = self._changed
         read = {stream.table, *(m.via.parent for m in stream.measures if m.via is not None)}
+        read |= {key.table for key in stream.link or ()}
         if hidden:
             # Rows may be dated by their parents, so these count for every table on the way.
             read |= {key.table for key in stream.keys}
@@ -195,6 +241,16 @@ class FeatureMaker:
     def _make(
         self, name: str, rows: Ints, limits: Ints, times: pd.Series
     ) -> tuple[Floats, list[Trail]]:
+        if self.elsewhere is not None and self._before is None:
+            found = self.elsewhere(self, rows, limits, pd.Series(times))
+            if found is not None:
+                return found
+        return self.make_range(rows, limits, times, name)
+
+    def make_range(
+        self, rows: Ints, limits: Ints, times: pd.Series, name: str = ""
+    ) -> tuple[Floats, list[Trail]]:
+        """Compute the features of seeds here and now; see `make`."""
         before = None if self._before is None else self._before._trails.get(name)
         trail: list[Trail] = []
         parts = [self._static(rows, limits)]
@@ -207,7 +263,7 @@ class FeatureMaker:
                 done = sum(part.shape[1] for part in parts)
                 old = None if before is None else before[len(trail)]
                 if old is None or self._touches(stream) or not np.array_equal(old[0], owners):
-                    found, pointers = self._aggregate(stream, owners, limits)
+                    found, pointers = self._opened().aggregate(stream, owners, limits)
                 else:
                     assert self._before is not None
                     pointers = old[1]
@@ -241,103 +297,11 @@ class FeatureMaker:
             "names": self.names,
             "left_out": list(self.plan.left_out),
             "history": self.history,
+            "tried": self.tried,
+            "dropped": list(self.dropped),
         }
 
     # Encodings.
-
-    def _fit_once(self) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
-        """See `_fit`; from the store if another model has asked before."""
-        parts = self.prepared.opened.parts
-        if parts is None:
-            return self._fit()
-        about = {"outputs": self._outputs.shape[1], "history": self.history}
-
-        def build(folder: Path) -> None:
-            sizes, encodings = self._fit()
-            cells = {t: [encoded.to_json() for encoded in some] for t, some in encodings.items()}
-            text = json.dumps({"sizes": sizes, "cells": cells})
-            (folder / "cells.json").write_text(text, encoding="utf-8")
-
-        def load(folder: Path) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
-            # Not by a form: a centre may be NaN, which JSON proper does not have.
-            found = json.loads((folder / "cells.json").read_text(encoding="utf-8"))
-            cells = found["cells"].items()
-            read = {t: [EncodedColumn.from_json(entry) for entry in some] for t, some in cells}
-            return {str(name): int(size) for name, size in found["sizes"].items()}, read
-
-        return parts.made("cells", about, self.prepared.opened.db, build, load)
-
-    def _fit(self) -> tuple[dict[str, int], dict[str, list[EncodedColumn]]]:
-        encodings: dict[str, list[EncodedColumn]] = {}
-        sizes: dict[str, int] = {}
-        cut = self.graph.ticks([self.prepared.dataset.val_timestamp])[0]
-        for name, count in self.graph.num_rows.items():
-            known = self.graph.time(name)
-            sizes[name] = count if known is None else int((known < cut).sum())
-            if name == self.history:
-                parts = range(min(MOST_OUTPUTS, self._outputs.shape[1]))
-                encodings[name] = [
-                    EncodedColumn(name, "label", "label", 0.0, (), part) for part in parts
-                ]
-                continue
-            table = self.prepared.db.table_dict[name]
-            keys = {table.pkey_col, table.time_col, *table.fkey_col_to_pkey_table}
-            before = slice(None) if known is None else known < cut
-            encodings[name] = [
-                encoded
-                for column in column_names(table)
-                if column not in keys
-                for encoded in fit_encoded_columns(
-                    name, str(column), _some(read_cells(table, column), before)
-                )
-            ]
-        return sizes, encodings
-
-    def _read(
-        self, saved: dict[str, Any]
-    ) -> tuple[tuple[ForeignKey, ...], dict[str, int], dict[str, list[EncodedColumn]]]:
-        """Restore saved keys and encodings; newer tables and columns are ignored."""
-        try:
-            was = str(saved["history"])
-            wanted = [ForeignKey(*map(str, key)) for key in saved["keys"]]
-            encodings = [EncodedColumn.from_json(entry) for entry in saved["cells"]]
-            sizes = {str(table): int(rows) for table, rows in saved["sizes"].items()}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise RunError(f"the features are damaged ({error}). Train again.") from None
-        known = set(self.graph.foreign_keys)
-        found: dict[str, list[EncodedColumn]] = {}
-        keys = [_renamed(key, was, self.history) for key in wanted]
-        for key in keys:
-            if key not in known:
-                raise RunError(f"the foreign key {key} is no longer there: train again.")
-        for encoded in encodings:
-            table = self.history if encoded.table == was else encoded.table
-            there = self.prepared.db.table_dict.get(table)
-            if there is None or encoded.column not in column_names(there):
-                raise RunError(f"{table}.{encoded.column} is no longer there: train again.")
-            moved = EncodedColumn(
-                table, encoded.column, encoded.kind, encoded.center, encoded.levels, encoded.part
-            )
-            found.setdefault(table, []).append(moved)
-        return tuple(keys), sizes, found
-
-    def _read_timed(self, saved: dict[str, Any]) -> dict[str, str]:
-        """The time column that each table had, if it still has it; an empty table needs none."""
-        if not isinstance(was := saved.get("timed"), dict):
-            return self.timed  # from before it was kept
-        renamed = {str(saved["history"]): self.history}
-        found = {renamed.get(str(name), str(name)): str(time) for name, time in was.items()}
-        changed = [
-            f"{name} (by {self.timed.get(name, 'no time')}, then by {found.get(name, 'no time')})"
-            for name in self.sizes
-            if self.timed.get(name) != found.get(name) and self.graph.num_rows.get(name)
-        ]
-        if changed:
-            raise RunError(
-                f"dated otherwise than when it was trained: {', '.join(changed)}. Undo that "
-                "(relfrog import --time), or train again."
-            )
-        return found
 
     def _label_outputs(self, about: dict[str, Any]) -> NDArray[np.float64]:
         labels = read_column(self.prepared.db.table_dict[self.history], "label")
@@ -347,6 +311,9 @@ class FeatureMaker:
         if encoded.kind == "label":
             return self._outputs[:, encoded.part] - encoded.center
         table = self.prepared.db.table_dict[encoded.table]
+        if isinstance(table, OverlayTable):
+            old = encoded.encode(read_cells(table.base, encoded.column))
+            return table.patched(old, encoded.encode(table.changes.column(encoded.column)))
         return encoded.encode(read_cells(table, encoded.column))
 
     # Parts of the features.
@@ -404,25 +371,11 @@ class FeatureMaker:
             return self._follow(rows, limits, (anchor.key,))
         return self._visible(anchor.table, latest[anchor.last][anchor.key], limits)
 
-    def _aggregate(
-        self, stream: Stream, owners: Ints, limits: Ints
-    ) -> tuple[Floats, dict[ForeignKey, Ints]]:
-        return self._opened().aggregate(stream, owners, limits)
-
     def _opened(self) -> Aggregator:
         if self._aggregator is None:
             self._aggregator = Aggregator(self.graph, self._arrays, self.horizon)
         return self._aggregator
 
 
-def _some(values: pd.Series | Coded, rows: Any) -> pd.Series | Coded:
-    return values.take(rows) if isinstance(values, Coded) else values[rows]
-
-
 def _few(encoded: EncodedColumn) -> bool:
     return encoded.kind == "category" and len(encoded.levels) < MOST_CODES
-
-
-def _renamed(key: ForeignKey, was: str, now: str) -> ForeignKey:
-    """Adapt a saved key to the current name of the label history, which depends on other tables."""
-    return ForeignKey(now, key.column, key.parent) if key.table == was else key

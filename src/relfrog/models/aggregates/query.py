@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -24,7 +25,9 @@ from numpy.typing import NDArray
 from relfrog.graph.relational import ForeignKey, RelationalGraph
 from relfrog.models.aggregates._running import running_sums
 from relfrog.models.aggregates.encoded_columns import EncodedColumn, days
-from relfrog.models.aggregates.feature_plan import WINDOWS, Measure, Stream
+from relfrog.models.aggregates.siblings import beside_siblings
+from relfrog.models.aggregates.statistic_sql import statistic_sql
+from relfrog.models.aggregates.streams import LAGS, WINDOWS, Measure, Stream
 from relfrog.support.arrays import unique_pairs
 from relfrog.support.duckdb import silence
 from relfrog.support.times import MISSING
@@ -68,6 +71,7 @@ class Aggregator:
         self._run("SET temp_directory = ?", [folder])
         silence(self._db)
         self._tables: dict[str, str] = {}
+        self._beside: dict[Measure, str] = {}
         self._streams: dict[Stream, str] = {}
         self._counted: set[Stream] = set()
         self._cached = self._made = 0
@@ -143,6 +147,24 @@ class Aggregator:
             self._tables[table] = name
         return self._tables[table]
 
+    def _load_beside(self, measure: Measure) -> str:
+        """Create a DuckDB table of place and number beside siblings; its name."""
+        assert measure.beside is not None
+        kind = replace(measure, stats=())
+        if kind not in self._beside:
+            name, table = f"b{len(self._beside)}", measure.encoded.table
+            own = self.graph.time(table)
+            tick = np.full(self.graph.num_rows[table], MISSING) if own is None else own
+            values = next(v for e, v in self._encodings[table] if e == measure.encoded)
+            parents = self.graph.parent(measure.beside).astype(np.int64)
+            found = beside_siblings(values, parents, tick, measure.form)
+            frame = pd.DataFrame({"place": np.arange(len(found)), "v": found})
+            self._db.register("frame", frame)
+            self._run(f"CREATE TEMP TABLE {name} AS FROM frame")
+            self._db.unregister("frame")
+            self._beside[kind] = name
+        return self._beside[kind]
+
     def _keys(self, table: str) -> list[ForeignKey]:
         return [key for key in self.graph.foreign_keys if key.table == table]
 
@@ -168,6 +190,13 @@ class Aggregator:
             tables += f" JOIN {middle} b ON b.place = {owner}"
             owner = f"b.{self._pointer(stream.keys[1])}"
             where, tick = f"{owner} >= 0", "greatest(a.tick, b.tick)"
+        elif stream.link is not None:
+            tables += f" ASOF JOIN ({self._linked(stream.link)}) b ON b.owner = {owner}"
+            # The label's window began a horizon before it closed, which is the time of its row.
+            begin = f"CASE WHEN a.tick > {MISSING} + {self.horizon} THEN a.tick - {self.horizon}"
+            tables += f" AND b.tick <= {begin} ELSE {MISSING} END"
+            owner = "b.other"
+            where = f"{owner} >= 0"
         joined: dict[ForeignKey, str] = {}
         for measure in stream.measures:
             if measure.via is not None and measure.via not in joined:
@@ -179,8 +208,13 @@ class Aggregator:
                 )
         columns = [f"{owner} AS owner, {tick} AS tick, a.place AS place"]
         for number, measure in enumerate(stream.measures):
-            side = "a" if measure.via is None else joined[measure.via]
-            value = f"{side}.{self._encoded(measure.encoded)}"
+            if measure.beside is not None:
+                side = f"x{number}"
+                tables += f" JOIN {self._load_beside(measure)} {side} ON {side}.place = a.place"
+                value = f"{side}.v"
+            else:
+                side = "a" if measure.via is None else joined[measure.via]
+                value = f"{side}.{self._encoded(measure.encoded)}"
             # NaN stands for NULL in NumPy.
             value = f"CASE WHEN NOT isnan({value}) THEN {value} END"
             if measure.level >= 0:
@@ -208,6 +242,14 @@ class Aggregator:
         self._run(f"DROP TABLE s{made}")
         self._streams[stream] = made
         return made
+
+    def _linked(self, link: tuple[ForeignKey, ForeignKey]) -> str:
+        """SQL for the other parent of each owner's latest row, by time."""
+        table, owner, other = self._load(link[0].table), *map(self._pointer, link)
+        return (
+            f"SELECT {owner} AS owner, tick, arg_max({other}, place) AS other FROM {table} "
+            f"WHERE {owner} >= 0 GROUP BY {owner}, tick"
+        )
 
     def _add_up(self, stream: Stream, made: str) -> None:
         """Make a table of running sums s.. and of squares q.., some rows at a time."""
@@ -246,6 +288,11 @@ class Aggregator:
             for stat in ("min", "max"):
                 if stat in measure.stats:
                     columns.append(f"{stat}({v}) OVER w AS {stat}{number}")
+            if "streak" in measure.stats:
+                columns.append(
+                    f"CASE WHEN {v} IS NOT NULL THEN (CASE WHEN {v} > 0 THEN 1 ELSE -1 END) * "
+                    f"(g + 1 - max(CASE WHEN {v}_new THEN g END) OVER w) END AS streak{number}"
+                )
         columns += [f"k{number}" for number in range(len(stream.codes))]
         for number in range(len(stream.pointers)):
             p = f"p{number}"
@@ -253,6 +300,12 @@ class Aggregator:
         firsts = "".join(
             f", row_number() OVER (PARTITION BY owner, p{number} ORDER BY g) AS p{number}_first"
             for number in range(len(stream.pointers))
+        )
+        firsts += "".join(
+            f", (v{number} > 0) IS DISTINCT FROM lag(v{number} > 0) OVER (PARTITION BY owner "
+            f"ORDER BY g) AS v{number}_new"
+            for number, measure in enumerate(stream.measures)
+            if "streak" in measure.stats
         )
         added = f"JOIN a{made} USING (g) " if stream.measures else ""
         return (
@@ -270,7 +323,9 @@ class Aggregator:
         ends = ", ".join(f"e{n}.g AS g{n}" for n in range(len(WINDOWS) + 1))
         # Prefixes to subtract: the rows before each window, and before the last few.
         lows = {f"w{n}": f"x.g{n}" for n in range(1, len(WINDOWS) + 1)}
-        lows |= {f"b{n}": f"CASE WHEN x.g0 - {n} >= x.first THEN x.g0 - {n} END" for n in (3, 10)}
+        lags = stream.ages or any(lag in m.stats for m in stream.measures for lag in LAGS)
+        back = (1, 2, 3, 10) if lags else (3, 10)
+        lows |= {f"b{n}": f"CASE WHEN x.g0 - {n} >= x.first THEN x.g0 - {n} END" for n in back}
         joins = "".join(f" LEFT JOIN r{made} {low} ON {low}.g = {g}" for low, g in lows.items())
         horizon = float(self.horizon)
         rows = [
@@ -284,8 +339,15 @@ class Aggregator:
             f"CASE WHEN x.g0 > x.first AND h.tick <> {MISSING} THEN "
             f"(h.tick::DOUBLE - h.t0::DOUBLE) / {horizon} / (x.g0 - x.first) END",
         ]
+        rows = rows if stream.counted else []
+        if stream.ages:
+            rows += [
+                f"CASE WHEN b{n}.tick <> {MISSING} THEN "
+                f"(x.l0::DOUBLE - b{n}.tick::DOUBLE) / {horizon} END"
+                for n in (1, 2)
+            ]
         for number, measure in enumerate(stream.measures):
-            rows += [_stat(stat, number, measure) for stat in measure.stats]
+            rows += [statistic_sql(stat, number, measure) for stat in measure.stats]
         rows += [f"h.k{number}" for number in range(len(stream.codes))]
         rows += [f"coalesce(h.u{number}, 0)" for number in range(len(stream.pointers))]
         columns = [f"({row})::FLOAT AS f{number}" for number, row in enumerate(rows)]
@@ -314,45 +376,6 @@ class Aggregator:
     def _run(self, sql: str, given: Any = None) -> list[Any]:
         """Run SQL and fetch all rows, as DuckDB accepts no new query before."""
         return list(self._db.execute(sql, given).fetchall())
-
-
-def _stat(stat: str, number: int, measure: Measure) -> str:
-    """SQL for a statistic, from the cumulative sums of the latest row and of a prefix."""
-    center = repr(0.0 if measure.level >= 0 else _center(measure))
-
-    def over(low: str | None) -> tuple[str, str]:
-        if low is None:
-            return f"h.n{number}", f"h.s{number}"
-        return tuple(f"(h.{c}{number} - coalesce({low}.{c}{number}, 0))" for c in "ns")  # type: ignore[return-value]
-
-    def mean(low: str | None) -> str:
-        n, s = over(low)
-        return f"(CASE WHEN {n} > 0 THEN {s} / {n} + {center} END)"
-
-    lows = {
-        "mean": None, "mean of last 3": "b3", "mean of last 10": "b10", "mean in 1": "w1",
-        "mean in 3": "w2", "mean in 12": "w3",
-    }  # fmt: skip
-    if stat in lows:
-        return mean(lows[stat])
-    if stat in ("last", "min", "max"):
-        return f"h.{'v' if stat == 'last' else stat}{number} + {center}"
-    if stat in ("sum", "sum in 3"):
-        n, s = over("w2" if stat == "sum in 3" else None)
-        return f"CASE WHEN {n} > 0 THEN {s} + {n} * {center} END"
-    if stat == "trend":
-        return f"{mean('b3')} - {mean('b10')}"
-    assert stat == "std", stat
-    n, s = over(None)
-    return (
-        f"CASE WHEN {n} > 1 THEN sqrt(greatest(h.q{number} / {n} - ({s} / {n}) * ({s} / {n}), 0)) "
-        "END"
-    )
-
-
-def _center(measure: Measure) -> float:
-    """The centre of a measure; moments in streams are relative already."""
-    return 0.0 if measure.encoded.kind == "moment" else measure.encoded.center
 
 
 def _column(table: dict[str, Any], name: str, kind: Any = np.float32) -> NDArray[Any]:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.aggregates.encoded_columns import EncodedColumn
-from relfrog.models.aggregates.feature_plan import WINDOWS, Anchor, Measure, Stream
 from relfrog.models.aggregates.features import FeatureMaker
+from relfrog.models.aggregates.streams import LAGS, WINDOWS, Anchor, Measure, Stream
 
 __all__ = ["CALENDAR", "FeatureSource", "feature_sources"]
 
@@ -25,6 +25,8 @@ Ints = NDArray[np.int64]
 
 #: Stands for a table, for features that come from the time of the prediction alone.
 CALENDAR = "the calendar"
+#: Labels one by one.
+LAG_WORDS = dict(zip(LAGS, ("second latest", "third latest"), strict=True))
 NO_ROWS: Ints = np.empty(0, np.int64)
 
 
@@ -129,6 +131,9 @@ def _visible_rows(maker: FeatureMaker, stream: Stream, owner: int, limit: int) -
         when = ticks
     elif owner < 0:
         return _Found(NO_ROWS, NO_ROWS, None)
+    elif stream.link is not None:
+        rows = _linked_rows(maker, stream, owner)
+        when = ticks[rows]
     else:
         parent = graph.parent(stream.keys[0])
         if len(stream.keys) == 1:
@@ -145,13 +150,37 @@ def _visible_rows(maker: FeatureMaker, stream: Stream, owner: int, limit: int) -
     return _Found(rows[order], when[order], None if middle is None else middle[order])
 
 
+def _linked_rows(maker: FeatureMaker, stream: Stream, owner: int) -> Ints:
+    """Labels of entities whose latest row led to the owner when the label's window began."""
+    assert stream.link is not None
+    graph, (mine, other) = maker.graph, stream.link
+    entities = graph.parent(stream.keys[0]).astype(np.int64)
+    belongs, leads = graph.parent(mine).astype(np.int64), graph.parent(other)
+    ticks, when = maker.effective(stream.table), maker.effective(mine.table)
+    labels = np.flatnonzero(np.isin(entities, belongs[leads == owner]))
+    begins = np.maximum(ticks[labels], np.iinfo(np.int64).min + maker.horizon) - maker.horizon
+    rows = np.flatnonzero(np.isin(belongs, entities[labels]))
+    # One number says whose row it is and when it came, so that the latest can be looked up.
+    moments = np.unique(when[rows])
+    places = belongs[rows] * (len(moments) + 1) + np.searchsorted(moments, when[rows])
+    order = np.lexsort((rows, places))
+    wanted = entities[labels] * (len(moments) + 1) + np.searchsorted(moments, begins, "right")
+    latest = np.searchsorted(places[order], wanted) - 1
+    found = rows[order][np.maximum(latest, 0)]
+    mine_too = (latest >= 0) & (belongs[found] == entities[labels]) & (leads[found] == owner)
+    return np.asarray(labels[mine_too])
+
+
 def _stream_sources(
     maker: FeatureMaker, anchor: Anchor, stream: Stream, seen: _Found, limit: int,
     classes: Sequence[Any] | None,
 ) -> list[FeatureSource]:  # fmt: skip
     """The sources of a stream's features, in the order of `Stream.features`."""
     hops = len(stream.keys) + (anchor.key is not None) * (1 if anchor.last is None else 2)
+    hops += stream.link is not None
     what, whose = _rows_in_words(maker, stream), _owner_in_words(anchor)
+    if stream.family == "peers":
+        whose = f"of the {maker.entity} {whose}"
 
     def source(words: str, chosen: slice | NDArray[np.bool_] = slice(None)) -> FeatureSource:
         middle = None if seen.middle is None else seen.middle[chosen]
@@ -168,13 +197,26 @@ def _stream_sources(
     dated = np.flatnonzero(seen.ticks != np.iinfo(np.int64).min)
     first = slice(dated[0], dated[0] + 1) if len(dated) else slice(0, 0)
     last = slice(max(len(seen.rows) - 1, 0), None)
-    found = [source(f"number of {what}")]
-    found += [source(f"number of {what} {_window(width)}", recent(width)) for width in WINDOWS]
-    found += [
-        source(f"horizons since the latest {_one(what)}", last),
-        source(f"horizons since the first {_one(what)}", first),
-        source(f"mean horizons between {what}"),
-    ]
+
+    def lag(number: int) -> slice:
+        """The row that many places before the end."""
+        at = len(seen.rows) - number
+        return slice(max(at, 0), max(at + 1, 0))
+
+    found = []
+    if stream.counted:
+        found = [source(f"number of {what}")]
+        found += [source(f"number of {what} {_window(width)}", recent(width)) for width in WINDOWS]
+        found += [
+            source(f"horizons since the latest {_one(what)}", last),
+            source(f"horizons since the first {_one(what)}", first),
+            source(f"mean horizons between {what}"),
+        ]
+    if stream.ages:
+        found += [
+            source(f"horizons since the {word} {_one(what)}", lag(number))
+            for number, word in enumerate(LAG_WORDS.values(), 2)
+        ]
     for measure in stream.measures:
         name, share = _measure(measure, stream), measure.level >= 0
         if measure.encoded.kind == "label" and classes is not None:
@@ -183,13 +225,17 @@ def _stream_sources(
             chosen: slice | NDArray[np.bool_] = slice(None)
             if stat == "last":
                 chosen = last
+            elif stat in LAG_WORDS:
+                chosen = lag(2 + list(LAG_WORDS).index(stat))
+            elif stat == "recent trend":
+                chosen = recent(12)
             elif stat.endswith((" of last 3", " of last 10")):
                 chosen = slice(max(len(seen.rows) - int(stat.split()[-1]), 0), None)
             elif stat == "trend":
                 chosen = slice(max(len(seen.rows) - 10, 0), None)
             elif stat.startswith(("mean in ", "sum in ")):
                 chosen = recent(int(stat.split()[-1]))
-            found.append(source(_stat(stat, name, share), chosen))
+            found.append(source(_stat(stat, name, share, _rows_of(maker, stream)), chosen))
     for code in stream.codes:
         found.append(source(f"latest {_column(code, stream.table)}", last))
     for key in stream.pointers:
@@ -214,6 +260,10 @@ def _column(encoded: EncodedColumn, table: str) -> str:
 def _measure(measure: Measure, stream: Stream) -> str:
     table = stream.table if measure.via is None else measure.via.parent
     name = _column(measure.encoded, table)
+    if measure.beside is not None:
+        same = f"the same {measure.beside.parent}"
+        difference = measure.form == "difference"
+        return f"{name} minus its mean in {same}" if difference else f"rank of {name} in {same}"
     if measure.encoded.kind == "moment":
         name = f"days since {name}"
     if measure.level >= 0:
@@ -221,18 +271,21 @@ def _measure(measure: Measure, stream: Stream) -> str:
     return name if measure.via is None else f"{name} of {stream.table}.{measure.via.column}"
 
 
-def _stat(stat: str, name: str, share: bool) -> str:
+def _stat(stat: str, name: str, share: bool, rows: str) -> str:
     """A statistic of a column, in words."""
     single, name = name, "earlier labels" if name == "earlier label" else name
     plain = {
         "last": f"latest {single}", "std": f"spread of {name}", "min": f"smallest {single}",
         "max": f"largest {single}", "sum": f"sum of {name}", "mean": f"mean of {name}",
         "trend": f"trend of {name} (the last 3 against the last 10)",
+        "recent trend": f"trend of {name} (the last 3 horizons against the last 12)",
+        "streak": f"how often in a row {single} (if negative, how often not)",
+        **{lag: f"{word} {single}" for lag, word in LAG_WORDS.items()},
     }  # fmt: skip
     if stat in plain:
         words = plain[stat]
     elif " of last " in stat:
-        words = f"mean of {name} over the last {stat.split()[-1]} rows"
+        words = f"mean of {name} over the last {stat.split()[-1]} {rows}"
     else:
         kind, _, width = stat.split()
         words = f"{kind} of {name} {_window(int(width))}"
@@ -243,7 +296,13 @@ def _rows_in_words(maker: FeatureMaker, stream: Stream) -> str:
     if not stream.keys:
         return "earlier labels of all"
     words = "earlier labels" if stream.table == maker.history else _by(maker, stream.keys[0])
+    if stream.family == "peers":
+        return words  # whose labels they are is said with the owner
     return words if len(stream.keys) == 1 else f"{words} of its {_by(maker, stream.keys[1])}"
+
+
+def _rows_of(maker: FeatureMaker, stream: Stream) -> str:
+    return "labels" if stream.table == maker.history else stream.table
 
 
 def _one(words: str) -> str:

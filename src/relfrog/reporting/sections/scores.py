@@ -130,12 +130,13 @@ def _blend_statement(m: Material, found: list[Verdict]) -> Markup:
     Never the member that happens to be best on test: nobody could have chosen it.
     """
     blend, (metric, higher) = m.blend or {}, m.metric
-    regime, weights = str(blend.get("regime", "rolling")), list(blend.get("weights") or {})
-    names = [model_name(name) for name in weights]
+    regime, shares = str(blend.get("regime", "rolling")), blend.get("weights") or {}
+    weights = list(shares)
     if len(weights) == 1:
-        parts = [f"auto answers with {names[0]} alone: it is the best on validation."]
+        parts = [f"auto answers with {model_name(weights[0])} alone: it is the best on validation."]
     else:
-        parts = [f"auto averages {' and '.join(names)}, the best on validation."]
+        names = [f"{model_name(name)} ({shares[name]:.0%})" for name in weights]
+        parts = [f"auto averages {', '.join(names)}, the best on validation."]
     on_val = {
         name: known["val"][regime][metric]
         for name, known in (blend.get("members") or {}).items()
@@ -148,7 +149,7 @@ def _blend_statement(m: Material, found: list[Verdict]) -> Markup:
             if one.name != model_name(best):
                 continue
             word = "ahead of" if one.gain > 0 else "behind"
-            which = "The next on validation" if len(weights) == 1 else "The better of them"
+            which = "The next on validation" if len(weights) == 1 else "The best of them"
             text = f"{which}, {one.name}, has {amount(one.value)} on test: auto is "
             text += f"{amount(abs(one.gain))} {metric_name(metric)} {word} it"
             parts.append(text + (", which may be noise." if not one.real else "."))

@@ -27,6 +27,7 @@ from relfrog.reporting.html import (
     tag,
 )
 from relfrog.reporting.material import Material
+from relfrog.reporting.sections.backtests import backtests
 
 __all__ = ["training"]
 
@@ -60,11 +61,12 @@ def training(m: Material) -> Markup:
         tag("p", f"{text}. Selection looks at validation alone ({m.run.config.regime})."),
         columns(_loss(frame, epochs, x), _metric(known, best, x, name, higher), _pairs(frame, x),
                 _gates(m, frame, epochs, x)),
+        backtests(m),
     ])  # fmt: skip
 
 
 def _trials(m: Material, frame: pd.DataFrame) -> Markup:
-    """What a model without epochs tried on validation: settings of LightGBM, numbers of labels."""
+    """What a model without epochs tried: settings of LightGBM, numbers of labels."""
     metric, higher = m.metric
     if not len(frame) or "val" not in frame:
         how = "was trained once, without epochs or trials"
@@ -87,9 +89,12 @@ def _trials(m: Material, frame: pd.DataFrame) -> Markup:
         mark = "best" if score is not None and score == best else ""
         rows.append([f"{number + 1}", words, (amount(score, 4), score or 0.0), mark])
     text = f"{len(rows)} trial{'' if len(rows) == 1 else 's'}"
+    tested = backtests(m)
+    by = "backtests" if tested else "validation alone"
     return join([
         tag("p", f"{text} on validation ({m.run.config.regime}); the best {name} was "
-            f"{amount(best, 4)}. Selection looks at validation alone."),
+            f"{amount(best, 4)}. Selection looks at {by}."),
+        tested,
         sheet(["trial", "settings", f"{name} on validation", ""], rows, numbers=[0, 2],
               label="Trials", sorts=True),
     ])  # fmt: skip

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from relfrog.experiments import pool
-from relfrog.experiments.pool import run_jobs
+from relfrog.cluster import processes
+from relfrog.cluster.processes import run_jobs
 from small_store import QUICK
 
 
@@ -87,11 +87,11 @@ def test_who_stops_listening_interrupts_the_jobs_in_progress(tmp_path: Path) -> 
 SCRIPT = """
 import sys
 from pathlib import Path
-from tests.experiments.test_pool import work
-from relfrog.experiments import pool
-pool.PRELOAD = ["relfrog.experiments.pool"]
+from tests.cluster.test_processes import work
+from relfrog.cluster import processes
+processes.PRELOAD = ["relfrog.cluster.processes"]
 jobs = [{"do": "wait", "file": sys.argv[1]}]
-print(list(pool.run_jobs(work, jobs, 1, 1, Path(sys.argv[1] + ".log"))))
+print(list(processes.run_jobs(work, jobs, 1, 1, Path(sys.argv[1] + ".log"))))
 """
 
 
@@ -129,6 +129,6 @@ print(len(found["runs"]), found["failed"])
 """)
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(pool.__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(processes.__file__).parents[2])},
     )  # fmt: skip
     assert (done.stdout, done.returncode) == ("begin\n4 []\n", 0), done.stderr

@@ -1,8 +1,8 @@
-"""A process pool for training runs, each process with a bounded number of threads.
+"""A pool of processes on this machine, each with a bounded number of threads.
 
 Every job runs in its own process, forked from a server with the libraries preloaded: its memory is
 freed with it, and a job that is killed affects no other. If the parent process dies, running jobs
-end as well; their run folders can be resumed.
+end as well; what they had begun can be resumed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import os
 import signal
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from multiprocessing.connection import Connection, wait
@@ -21,14 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import msgspec
+from relfrog.cluster.guarded import Answer, Job, Work, guarded
 
-from relfrog.errors import RelFrogError, RunError, UsageError
-from relfrog.models.run_folder import is_run
-from relfrog.support.files import write_json
-from relfrog.support.forms import read_json
-
-__all__ = ["DifferencesFile", "is_complete", "run_job", "run_jobs"]
+__all__ = ["run_jobs"]
 
 #: Modules to preload: they take seconds to import and start no threads.
 PRELOAD = ["relfrog.runs.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
@@ -38,18 +32,18 @@ GRACE = 30.0
 
 
 def run_jobs(
-    run: Callable[[dict[str, Any]], dict[str, Any]],
-    jobs: Sequence[dict[str, Any]],
+    run: Work,
+    jobs: Sequence[Job],
     processes: int,
     threads: int,
     log: Path,
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[tuple[int, Answer]]:
     """Run jobs; yield the index and the result of each as soon as it is done.
 
     Closing the generator, or Ctrl-C, interrupts the running jobs.
 
     Args:
-        run: runs a job, such as `run_job`; a module-level function.
+        run: runs a job; a module-level function.
         jobs: its arguments.
         processes: number of processes at a time.
         threads: threads per process.
@@ -108,10 +102,10 @@ def _without_script() -> Iterator[None]:
         sys.modules["__main__"] = script
 
 
-def _answer(ready: Connection, process: Any) -> dict[str, Any]:
+def _answer(ready: Connection, process: Any) -> Answer:
     try:
         with ready:
-            answer: dict[str, Any] = ready.recv()
+            answer: Answer = ready.recv()
         return answer
     except EOFError:
         process.join()
@@ -122,7 +116,7 @@ def _answer(ready: Connection, process: Any) -> dict[str, Any]:
 
 
 def _work(
-    run: Callable[[dict[str, Any]], dict[str, Any]], job: dict[str, Any], sent: Connection,
+    run: Work, job: Job, sent: Connection,
     environment: Mapping[str, str], threads: int, log: str,
 ) -> None:  # fmt: skip
     """Entry point of a worker process: run one job and send its result."""
@@ -138,7 +132,7 @@ def _work(
         os.dup2(file.fileno(), 2)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with threadpool_limits(threads), suppress(BrokenPipeError):
-        sent.send(run(job))
+        sent.send(guarded(run, job))
 
 
 def _end_with_parent() -> None:
@@ -146,93 +140,3 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGINT)
-
-
-def is_complete(folder: Path) -> bool:
-    """Whether a folder holds a complete run."""
-    if not is_run(folder) or not (folder / "metrics.json").is_file():
-        return False
-    return bool(read_json(folder / "run.json", dict[str, Any]).get("status") == "complete")
-
-
-def run_job(job: dict[str, Any]) -> dict[str, Any]:
-    """Train or resume a run; then analyse its embedding space, if the job asks for it.
-
-    Args:
-        job: `dataset`, `task`, `folder`; `settings`, `preset`, `size`, `seed`, `gates`, `members`
-            as for `train`; `differences`: a file for the result of `relfrog.analysis.fd_space`.
-
-    Returns:
-        `{}`, or an `error` message, with `unfit` if the settings do not fit the task.
-    """
-    try:
-        _train(job)
-        if job.get("differences"):
-            _look_into(job)
-    except UsageError as error:
-        return {"error": str(error), "unfit": True}
-    except RelFrogError as error:
-        return {"error": f"{type(error).__name__}: {error}"}
-    except KeyboardInterrupt:
-        return {"error": "interrupted"}
-    except Exception as error:
-        traceback.print_exc()
-        return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
-    return {}
-
-
-def _train(job: dict[str, Any]) -> None:
-    from relfrog.runs.train import train
-
-    folder = Path(job["folder"])
-    if is_complete(folder):
-        return
-    options = {
-        "roles": job.get("gates"), "size": job["size"], "preset": job.get("preset"),
-        "settings": job["settings"], "seed": job["seed"], "baselines": False,
-        "members": job.get("members"),
-    }  # fmt: skip
-    if is_run(folder):
-        try:
-            train(job["dataset"], job["task"], folder, resume=True, **options)
-            return
-        except (RunError, UsageError):
-            # The unfinished run is damaged or from an older version: start again.
-            pass
-    train(job["dataset"], job["task"], folder, overwrite=True, **options)
-
-
-class DifferencesFile(msgspec.Struct):
-    """What is kept of `relfrog.analysis.fd_space` for a run; null where a number is not defined."""
-
-    points: list[tuple[float, float]]
-    key: list[str]
-    matched: list[bool]
-    separation: dict[str, float | None]
-    scored: dict[str, float | None]
-    silhouette: float | None
-    explained: float | None
-
-    def __post_init__(self) -> None:
-        if not len(self.points) == len(self.key) == len(self.matched):
-            raise ValueError("points of different lengths")
-
-
-def _look_into(job: dict[str, Any]) -> None:
-    from relfrog.analysis.fd_space import differences
-    from relfrog.runs.run import load_run
-
-    file = Path(job["differences"])
-    if file.is_file():
-        return
-    found = differences(load_run(job["folder"]))
-    write_json(
-        file,
-        {
-            "points": [[round(float(x), 4) for x in point] for point in found.points],
-            "key": found.key, "matched": found.matched.tolist(),
-            "separation": found.separation, "scored": found.scored,
-            "silhouette": found.silhouette,
-            "explained": found.explained,
-        },
-    )  # fmt: skip

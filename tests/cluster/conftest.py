@@ -1,0 +1,81 @@
+"""A Ray cluster of three nodes on this machine, each with a disk of its own."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import small_store
+
+
+class Nodes:
+    """The nodes of a cluster; those beside the head can be killed and replaced."""
+
+    def __init__(self, cluster: Any, base: Path) -> None:
+        self.cluster, self.base = cluster, base
+        self.workers: dict[str, Any] = {}
+        self.address = str(cluster.address)
+
+    def add(self, name: str) -> None:
+        """Start a node with a cache folder of its own, which is all its disk here."""
+        disk = self.base / name
+        disk.mkdir(exist_ok=True)
+        self.workers[name] = self.cluster.add_node(
+            num_cpus=1, env_vars={"RELFROG_CACHE": str(disk)}, resources={name: 1}
+        )
+
+    def kill(self, name: str) -> None:
+        """Kill a node with everything that runs there."""
+        self.cluster.remove_node(self.workers.pop(name), allow_graceful=False)
+
+    def disk(self, name: str) -> Path:
+        """The cache folder of a node."""
+        return self.base / name
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Three nodes of one core each: the head, on whose disk the tests are, and two others."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'relfrog[ray]'")
+    from relfrog.cluster.ray_cluster import import_ray
+
+    ray = import_ray()
+    if ray.is_initialized():
+        ray.shutdown()
+    from ray.cluster_utils import Cluster
+
+    base = tmp_path_factory.mktemp("nodes")
+    # Nodes here have their memory in common with everything else that runs on this machine.
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")
+        warnings.simplefilter("ignore")
+        cluster = Cluster(
+            initialize_head=True,
+            head_node_args={"num_cpus": 1, "include_dashboard": False,
+                            "env_vars": {"RELFROG_CACHE": os.environ.get("RELFROG_CACHE", "")}},
+        )  # fmt: skip
+        found = Nodes(cluster, base)
+        try:
+            for name in ("second", "third"):
+                found.add(name)
+            yield found
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+
+
+@pytest.fixture(scope="session")
+def trained(once) -> Path:
+    """The small store, with a run of FROG and one of LightGBM."""
+
+    def make(folder: Path) -> None:
+        store = small_store.make_store(folder)
+        small_store.fit(store, folder / "frog")
+        small_store.fit(store, folder / "trees", model="lightgbm", trials=1)
+
+    return once("trained", make)

@@ -1,0 +1,195 @@
+"""Several processes of one machine: the same weights, one error, and nobody is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import relfrog
+from relfrog.cluster.local_team import LocalTeam
+from relfrog.cluster.team import check_shards
+from relfrog.config import resolve
+from relfrog.datasets.tasks import load_task
+from relfrog.errors import ClusterError, UsageError
+from relfrog.training.callbacks import Callback
+from relfrog.training.opened_task import OpenedTask
+from relfrog.training.sharded_trainer import ShardedTrainer
+from relfrog.training.trainer import Trainer
+from small_store import QUICK, fit, make_shop, weights
+
+#: As the authors have the regulariser: in a pass of its own, in which gates move.
+PASS = {"fd_every": "epoch", "fd_training": True, "fd_final": True, "fd_seeds": 8}
+#: Every task type, learned roles, both phases in a step and in a pass of their own.
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("buys", {"dropout": 0.3, "average": 0.9}), ("buys", PASS), ("spends", {"loss": "squared"}),
+    ("wants", {}), ("sorts", {}), ("list", {"batch_size": 32, "steps_per_epoch": 3}),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shop(once: Any, store: Path) -> Path:
+    """The store with one more task, a list."""
+    return once("sharded-shop", lambda folder: make_shop(store, folder)) / "copy"
+
+
+def sharded(shop: Path, folder: Path, task: str, settings: dict[str, Any]) -> ShardedTrainer:
+    loaded = load_task(relfrog.open_dataset(shop), task)
+    opened = OpenedTask(loaded.dataset, loaded)
+    given = {"model": "frog", **QUICK, "layers": 2, "shards": 8, "loss": "l1", **settings}
+    folder.mkdir(parents=True)
+    prepared = opened.prepare(resolve(100, settings=given, kind=opened.kind))
+    return ShardedTrainer(prepared, folder)
+
+
+@pytest.mark.slow
+def test_three_processes_learn_what_one_does(shop: Path, tmp_path: Path) -> None:
+    with LocalTeam(3, shop, "buys") as team:
+        for number, (task, settings) in enumerate(CASES):
+            alone = sharded(shop, tmp_path / f"{number}-1", task, settings)
+            alone.fit()
+            team.task = task
+            trainer = sharded(shop, tmp_path / f"{number}-3", task, settings)
+            team.fit(trainer, team.job(trainer, "cpu", with_validation=False))
+            assert trainer.collective.size == 3
+            assert trainer.at.best == alone.at.best
+            assert weights(tmp_path / f"{number}-3") == weights(tmp_path / f"{number}-1"), task
+        pids = [child.process.pid for child in team._children]
+        assert all(alive(pid) for pid in pids)
+    assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process, and not only what is left of it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children(pid: int) -> list[int]:
+    """The workers that a process has started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            words = (path.parent / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if parent == pid and b"relfrog.cluster" in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def until(there: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """Wait for something."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := there():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not come")
+
+
+class KillWorker(Callback):
+    """Kill a worker after so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def on_step(self, trainer: Trainer, loss: float) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(children(os.getpid())[0], signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_named_and_the_run_goes_on_with_others(
+    shop: Path, tmp_path: Path
+) -> None:
+    settings = {"epochs": 3, "refit": True, "average": 0.9}
+    whole = fit(shop, tmp_path / "whole", workers=1, **settings)
+    assert whole.config.shards == 8
+    with pytest.raises(ClusterError) as failed:
+        fit(shop, tmp_path / "run", workers=2, callbacks=[KillWorker(4)], **settings)
+    text = str(failed.value)
+    assert "worker 1 of 2 on " in text
+    assert "killed by signal 9; out of memory?" in text
+    assert text.endswith(f"--out {tmp_path / 'run'} --resume")
+    assert children(os.getpid()) == []
+    run = fit(shop, tmp_path / "run", resume=True, workers=3, **settings)
+    assert children(os.getpid()) == []
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+    assert weights(tmp_path / "run" / "chosen") == weights(tmp_path / "whole" / "chosen")
+    pd.testing.assert_frame_equal(run.predict(), whole.predict(), check_exact=True)
+
+
+@pytest.mark.slow
+def test_nobody_is_left_when_the_first_process_ends(shop: Path, tmp_path: Path) -> None:
+    """Ctrl-C, and a kill that nobody can do anything about."""
+    quick = [f"--set={name}={value}" for name, value in QUICK.items() if name != "epochs"]
+    command = [
+        sys.executable, "-m", "relfrog", "train", str(shop), "buys", "--out", str(tmp_path / "run"),
+        "--model", "frog", "--workers", "2", "--no-baselines", "--no-report", *quick,
+        "--set=epochs=100000", "--set=patience=100000",
+    ]  # fmt: skip
+    for number in (signal.SIGINT, signal.SIGKILL):
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        history = tmp_path / "run" / "history.jsonl"
+        before = len(history.read_text().splitlines()) if history.exists() else 0
+        until(lambda: history.exists() and len(history.read_text().splitlines()) > before)  # noqa: B023
+        (worker,) = children(process.pid)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        until(lambda: not alive(worker), 10)  # noqa: B023
+        if number == signal.SIGINT:
+            assert process.returncode == 130
+            assert said.splitlines()[-1].startswith("Interrupted. Go on with: relfrog train")
+            assert "Traceback" not in said
+            command.append("--resume")
+
+
+@pytest.mark.slow
+def test_the_network_of_auto_is_trained_by_all(shop: Path, tmp_path: Path) -> None:
+    settings = {"model": "auto", "trials": 1, "minutes": 30, "epochs": 1}
+    for workers in (1, 2):
+        run = fit(shop, tmp_path / str(workers), workers=workers, **settings)
+        assert set(run.fitted.members) <= {"frog", "lightgbm", "recent", "mean", "median",
+                                           "global-mean", "global-median"}  # fmt: skip
+    one, two = (weights(tmp_path / name / "members" / "frog") for name in ("1", "2"))
+    assert one == two
+    blends = [json.loads((tmp_path / n / "blend.json").read_text())["weights"] for n in ("1", "2")]
+    assert blends[0] == blends[1]
+
+
+@pytest.mark.slow
+def test_what_a_worker_cannot_do_is_said_in_its_words(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own error, not that it is gone."""
+    with LocalTeam(2, tmp_path / "nowhere", "buys") as team:
+        trainer = sharded(shop, tmp_path / "run", "buys", {})
+        with pytest.raises(ClusterError, match=r"worker 1 of 2 on .* failed: .*nowhere"):
+            team.fit(trainer, team.job(trainer, "cpu", with_validation=False))
+
+
+def test_workers_without_work_are_refused(shop: Path, tmp_path: Path) -> None:
+    check_shards(8, 8)
+    with pytest.raises(UsageError, match=r"9 workers .* shards=8: at most 8.*--set shards=9"):
+        check_shards(9, 8)
+    with pytest.raises(UsageError, match="workers must be 1 or more"):
+        fit(shop, tmp_path / "run", workers=0)
+    fit(shop, tmp_path / "alone")
+    about = json.loads((tmp_path / "alone" / "run.json").read_text())
+    (tmp_path / "alone" / "run.json").write_text(json.dumps({**about, "status": "training"}))
+    with pytest.raises(UsageError, match=r"2 workers .* shards=1: one worker"):
+        fit(shop, tmp_path / "alone", workers=2, resume=True)

@@ -1,0 +1,177 @@
+"""Predictions, studies and members on a real cluster of three nodes."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from relfrog.cluster.folders import MeetingPlace
+from relfrog.cluster.ray_cluster import connect, node_name
+from relfrog.cluster.workers import LocalWorkers, RayWorkers
+from relfrog.errors import ClusterError, UsageError
+from relfrog.experiments import experiment
+from relfrog.models import distributed_trees
+from relfrog.models.distributed_trees import train_shares
+from relfrog.runs.predict_parts import Request, predict_to, read_parts
+from relfrog.runs.run import load_run
+from small_store import QUICK, fit
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def workers(nodes, tmp_path_factory):
+    """Joined once: processes that have imported everything are used again."""
+    with connect(nodes.address) as cluster:
+        yield RayWorkers(cluster, tmp_path_factory.mktemp("log") / "log")
+
+
+def predictions(folder: Path) -> pd.DataFrame:
+    return read_parts(folder).drop(columns="made_at")
+
+
+def waiting_job(folder: Path) -> Any:
+    """Predicts, but not before a file is there; and says where it began."""
+
+    def predict_job(job: dict[str, Any]) -> dict[str, Any]:
+        import os
+        import time
+        from pathlib import Path
+
+        from relfrog.runs.predict_job import predict_job
+
+        (folder / f"begun-{Path(os.environ['RELFROG_CACHE']).name}").write_text(str(os.getpid()))
+        while not (folder / "go").exists():
+            time.sleep(0.05)
+        return predict_job(job)
+
+    return predict_job
+
+
+def appears(path: Path, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, path
+        time.sleep(0.05)
+
+
+def test_predictions_are_the_same_for_one_two_and_three_workers(nodes, trained, workers, tmp_path):
+    run, request = load_run(trained / "frog"), Request(everyone=True)
+    predict_to(run, tmp_path / "one", request, size=3)
+    predict_to(run, tmp_path / "two", request, size=3, workers=LocalWorkers(2, tmp_path / "log"))
+    assert [node.cpus for node in workers.cluster.nodes()] == [1, 1, 1]
+    assert workers.count == 3
+    predict_to(run, tmp_path / "three", request, size=3, workers=workers)
+    for other in ("two", "three"):
+        pd.testing.assert_frame_equal(
+            predictions(tmp_path / other), predictions(tmp_path / "one"), check_exact=True
+        )
+    copies = [list((nodes.disk(name) / "parts").glob("copy-*/store/manifest.yaml"))
+              for name in ("second", "third")]  # fmt: skip
+    assert [len(found) for found in copies] == [1, 1], "every node has a copy on its own disk"
+    assert all(list((nodes.disk(name) / "parts").glob("graph-*")) for name in ("second", "third"))
+
+
+def test_an_error_names_the_node_and_ends_the_rest(trained, workers, tmp_path, monkeypatch):
+    def predict_job(job: dict[str, Any]) -> dict[str, Any]:
+        from relfrog.errors import RunError
+
+        raise RunError("the model is damaged.")
+
+    monkeypatch.setattr("relfrog.runs.predict_parts.predict_job", predict_job)
+    words = rf"on {node_name()}: RunError: the model is damaged\. What is predicted so far is kept"
+    with pytest.raises(ClusterError, match=words):
+        predict_to(load_run(trained / "frog"), tmp_path / "o", Request(), workers=workers)
+
+
+def test_no_node_is_large_enough(workers):
+    with pytest.raises(ClusterError, match=r"nodes has 1 cores for Ray, and a job wants 2"):
+        list(replace(workers, threads=2).run(len, [{}]))
+
+
+def test_a_study_gives_the_same_results(nodes, trained, workers, tmp_path):
+    options = {
+        "datasets": [trained / "store"], "tasks": ["buys"], "models": ["mean", "recent"],
+        "seeds": 1, "settings": QUICK,
+    }  # fmt: skip
+    here = experiment("main", out=tmp_path / "here", **options)
+    there = experiment("main", out=tmp_path / "there", cluster=nodes.address, **options)
+
+    def scores(results: dict[str, Any]) -> list[Any]:
+        return [
+            {k: run[k] for k in ("variant", "regime", "metrics", "val_metrics", "settings", "run")}
+            for run in results["runs"]
+        ]
+
+    assert scores(here) == scores(there)
+    assert not there["failed"]
+    runs = [load_run(path) for path in (tmp_path / "there" / "runs").iterdir() if path.is_dir()]
+    assert {run.about["dataset"] for run in runs} == {str(trained / "store")}
+    assert not list((tmp_path / "there" / "runs").glob(".seen-*"))
+
+
+def test_trees_are_grown_from_all_shares(workers):
+    """In the first share labels rise with x, in the second, ten times as large, they fall.
+
+    Whoever knows the first share alone ranks everything the wrong way round.
+    """
+    rng = np.random.default_rng(0)
+    few, many = rng.random((300, 2)), rng.random((3000, 2))
+    shares = [(few, (few[:, 0] > 0.5) * 1.0), (many, (many[:, 0] <= 0.5) * 1.0)]
+    settings = {"objective": "binary", "verbosity": -1, "num_leaves": 4, "seed": 0, "metric": "auc"}
+    model = train_shares(workers, settings, shares, (many[:9], many[:9, 0]), [], 20, 0)
+    x, y = many[:, :], many[:, 0] <= 0.5
+    alone = lightgbm.train(settings, lightgbm.Dataset(*shares[0]), 20)
+    assert roc_auc_score(y, alone.predict(x)) < 0.05
+    assert roc_auc_score(y, model.predict(x)) > 0.95
+    # Rows of both are counted in the first tree.
+    assert model.dump_model()["tree_info"][0]["tree_structure"]["internal_count"] == 3300
+
+
+def test_lightgbm_learns_on_all_nodes_if_asked(nodes, trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("relfrog.models.distributed_trees.FEWEST", 50)
+    dealt, deal = [], distributed_trees.deal
+    monkeypatch.setattr(
+        distributed_trees, "deal", lambda *given: dealt.append(deal(*given)) or dealt[-1]
+    )
+    options = {"model": "lightgbm", "trials": 1, "distributed": True}
+    run = fit(trained / "store", tmp_path / "run", cluster=nodes.address, **options)
+    assert [len(shares) for shares in dealt] == [3]
+    here = load_run(trained / "trees").metrics["val"]["rolling"]["roc_auc"]
+    assert abs(run.metrics["val"]["rolling"]["roc_auc"] - here) < 0.1
+    pd.testing.assert_frame_equal(load_run(tmp_path / "run").predict(), run.predict())
+    with pytest.raises(UsageError, match=r"distributed=true needs .* a Ray cluster: add --cluster"):
+        fit(trained / "store", tmp_path / "other", **options)
+
+
+def test_a_node_that_dies_while_it_predicts_is_replaced(
+    nodes, trained, workers, tmp_path, monkeypatch
+):
+    """And what nodes that do not see our folder predict is sent to us."""
+    run, request = load_run(trained / "trees"), Request(everyone=True)
+    predict_to(run, tmp_path / "one", request, size=3)
+    monkeypatch.setattr("relfrog.runs.predict_parts.predict_job", waiting_job(tmp_path))
+    hidden = nullcontext(MeetingPlace("/nowhere", "mark"))
+    monkeypatch.setattr("relfrog.runs.predict_parts.meeting_place", lambda folder: hidden)
+    with ThreadPoolExecutor(1) as aside:
+        done = aside.submit(predict_to, run, tmp_path / "other", request, size=3, workers=workers)
+        try:
+            for name in ("second", "third"):
+                appears(tmp_path / f"begun-{name}")
+            nodes.kill("second")
+        finally:
+            (tmp_path / "go").touch()
+        done.result()
+    pd.testing.assert_frame_equal(
+        predictions(tmp_path / "other"), predictions(tmp_path / "one"), check_exact=True
+    )
