@@ -128,7 +128,8 @@ def without_sql(dataset: Path, task: str) -> None:
     """Leave a task's labels and take its SQL away: labels that differ from it are refused."""
     path = dataset / "tasks" / task / "manifest.yaml"
     manifest = yaml.safe_load(path.read_text())
-    manifest.pop("sql", None)
+    for name in ("sql", "source_sql"):  # the latter: SQL that RelBench could not run
+        manifest.pop(name, None)
     path.write_text(yaml.safe_dump({**manifest, "kind": "external"}, sort_keys=False))
 
 
