@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from cluster_tables import billions, cluster
+from database_tables import databases, losses, time_budget
 from question_tables import relbench_questions
 from relfrog.config import Config
 from scale_tables import paper_scale, scale
@@ -328,76 +328,6 @@ def defaults() -> str:
     )
 
 
-#: Columns of the table of databases.
-DATABASE_COLUMNS = {
-    "auto": "`train`", "frog": "FROG", "sage": "plain GNN", "lightgbm": "LightGBM",
-    "recent": "recent", "mean": "mean", "median": "median", "global-mean": "global mean",
-    "global-median": "global median", "popularity": "popularity", "past-visit": "past visit",
-}  # fmt: skip
-
-
-def databases() -> str:
-    """The default model beside all others, on databases as their users have them."""
-    found = json.loads((HERE / "databases.json").read_text(encoding="utf-8"))
-    tasks: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for run in found["runs"]:
-        tasks.setdefault((run["database"], run["task"]), []).append(run)
-    seeds = {len(runs) for runs in tasks.values()}
-    if len(seeds) != 1:
-        raise SystemExit(f"benchmarks/databases.json: tasks with {sorted(seeds)} seeds")
-    names = [
-        name for name in DATABASE_COLUMNS
-        if any(name in run["scores"] for run in found["runs"])
-    ]  # fmt: skip
-    lines = [
-        f"Test scores, rolling, mean ± standard deviation over {seeds.pop()} seeds "
-        f"(`{found['command']}`, at most {found['settings']['minutes']} minutes a run). ROC-AUC "
-        "and MAP in %, higher is better; RMSE and MAE, lower is better. In brackets under `train`: "
-        "the 95 % range of seed 0 over entities, and what answers. Bold: the best.",
-        "",
-        f"| | labels: train, test | metric | {' | '.join(DATABASE_COLUMNS[n] for n in names)} |",
-        f"|---|--:|---|{'--:|' * len(names)}",
-    ]
-    for (database, task), runs in tasks.items():
-        metric, higher = runs[0]["metric"], runs[0]["higher"]
-        scores = {
-            name: [run["scores"][name]["test"] for run in runs if name in run["scores"]]
-            for name in names
-        }
-        means = {name: statistics.fmean(values) for name, values in scores.items() if values}
-        best = (max if higher else min)(means.values())
-        cells = []
-        for name in names:
-            text = _database_score(scores[name], metric)
-            text = f"**{text}**" if means.get(name) == best else text
-            cells.append(f"{text} ({_database_answer(runs, metric)})" if name == "auto" else text)
-        counts = f"{runs[0]['training_labels']:,}, {runs[0]['labels']:,}"
-        title = f"{database}, {task}"
-        words = metric.upper().replace("_", "-")
-        lines.append(f"| {title} | {counts} | {words} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _database_score(values: list[float], metric: str) -> str:
-    if not values:
-        return ""
-    scale, digits = (100, 1) if metric in ("roc_auc", "map") else (1, 2)
-    text = f"{scale * statistics.fmean(values):.{digits}f}"
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{text} ± {scale * spread:.{digits}f}" if spread else text
-
-
-def _database_answer(runs: list[dict[str, Any]], metric: str) -> str:
-    """The range of the first seed, and which models answered with how many seeds."""
-    scale, digits = (100, 1) if metric in ("roc_auc", "map") else (1, 2)
-    low, high = (f"{scale * value:.{digits}f}" for value in runs[0]["range"])
-    answers = Counter(" + ".join(run["answers"]) for run in runs)
-    said = ", ".join(
-        name if count == len(runs) else f"{count}x {name}" for name, count in answers.most_common()
-    )
-    return f"{low} to {high}; {said}"
-
-
 def when_roles_matter() -> str:
     """Made-up databases: which network can say what."""
     results = json.loads((EXPERIMENTS / "when-roles-matter.json").read_text(encoding="utf-8"))
@@ -499,6 +429,7 @@ def everyone() -> str:
 MAKERS = {
     "summary": summary, "rel-f1": formula_one, "importing": importing, "sampling": sampling,
     "training": training, "whole-runs": defaults, "databases": databases, "scale": scale,
+    "losses": losses, "time-budget": time_budget,
     "paper-scale": paper_scale, "everyone": everyone, "certify": certify, "first-step": first_step,
     "when-roles-matter": when_roles_matter, "relbench-questions": relbench_questions,
     "cluster": cluster, "billions": billions,

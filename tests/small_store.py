@@ -124,6 +124,14 @@ def from_the_first_row(dataset: Path, task: str) -> None:
     )
 
 
+def without_sql(dataset: Path, task: str) -> None:
+    """Leave a task's labels and take its SQL away: labels that differ from it are refused."""
+    path = dataset / "tasks" / task / "manifest.yaml"
+    manifest = yaml.safe_load(path.read_text())
+    manifest.pop("sql", None)
+    path.write_text(yaml.safe_dump({**manifest, "kind": "external"}, sort_keys=False))
+
+
 def _day(number: int, seconds: int = 0) -> str:
     when = pd.Timestamp("2020-01-01") + pd.Timedelta(number, "D") + pd.Timedelta(seconds, "s")
     return f"{when:%Y-%m-%d %H:%M:%S}"

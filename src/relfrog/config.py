@@ -140,9 +140,10 @@ class Config:
         distributed: whether LightGBM learns on all nodes of a cluster, each from its share of the
             rows, instead of on one machine. For data that one machine cannot hold: trees differ a
             little, as each node finds the bins of some features in its own rows.
-        minutes: time budget of "auto", from the reading of the data to the report. Nine tenths are
-            for its members: none starts after that; LightGBM uses half of the time left when it
-            starts; the network stops early enough to be scored in time. A refit comes on top.
+        minutes: time budget of "auto", from the reading of the data to the report. A tenth, on a
+            busy machine up to a quarter, is kept for scores and the report: no member starts after
+            that; LightGBM uses half of the time left when it starts; the network stops early
+            enough to be scored in time. A refit comes on top.
         calibration: whether probabilities are calibrated on validation: "auto" (where that helps
             on labels it was not fitted to) or "none".
         threshold: from which probability on a decision is yes: "f1" (the highest F1 on

@@ -305,7 +305,7 @@ def test_training_says_how_far_it_is_and_what_came_out(
     lines = err.splitlines()
     assert lines[0].startswith("284 training seeds, ")
     assert [line.split("  ")[0] for line in lines if line.startswith("epoch")] == ["epoch"] * 2
-    assert lines[-3].startswith("kept: epoch ")
+    assert lines[-3].startswith("keeping epoch ")
     assert lines[-2].startswith("baselines ")
     assert lines[-1] == f"Report written to {out}/report.html: open it in a browser."
     assert (tmp_path / "a run" / "report.html").is_file()

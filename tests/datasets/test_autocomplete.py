@@ -147,6 +147,7 @@ def test_what_is_missing_is_filled_in(
     asked = run.predict(entities=[missing[0][0], 7 if table == "orders" else 4])
     assert len(asked) == 2
     assert run.predict().equals(found)
+    assert set(run.predict(stamped=True)["horizon"]) == {""}  # nothing lies ahead
     page = run.report().read_text(encoding="utf-8")
     assert f"What is {column} of {table} where it is missing?" in page
 

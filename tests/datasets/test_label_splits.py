@@ -119,7 +119,7 @@ def test_coarse_scores_are_told_with_what_would_help(club: Path) -> None:
     GROUP BY ALL"""
     added = add_task(club, "visits", sql, **FILE)
     (note,) = [n for n in added.notes if "coarse" in n]
-    assert "10 positive labels only" in note
+    assert "only 10 positive labels" in note
     assert "There is room for --eval-times 7, which gives 7 times as many" in note
     more = add_task(club, "visits", sql, **FILE, eval_times=7, overwrite=True)
     assert more.stats["val"].rows == 7 * added.stats["val"].rows

@@ -35,7 +35,7 @@ def test_tasks_are_kept_where_they_still_work(
     address = str(tmp_path / "csv")
     code, out, _ = inside(capfd, "import", address, str(folder), "--overwrite")
     assert code == 0
-    assert "Tasks kept, with labels made anew: chosen, long, plain" in out
+    assert "Tasks kept, with new labels: chosen, long, plain" in out
     assert "Task town no longer works: label SQL failed" in " ".join(out.split())
     dataset = relbench.load_dataset(folder)
     for name in ("chosen", "long"):  # RelBench finds the labels of splits that are not its own

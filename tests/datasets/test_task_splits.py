@@ -119,7 +119,7 @@ def test_where_training_begins_is_where_events_begin(tmp_path: Path) -> None:
     added = add_task(folder, "buys", BUYS, **TASK)
     assert added.manifest.train_from == "2020-01-01 00:00:00"
     assert added.stats["train"].label["positive"] > 0.3
-    assert any("training times begin at 2020-01-01" in note for note in added.notes)
+    assert any("training begins at 2020-01-01" in note for note in added.notes)
     # Label history begins there, too.
     opened = open_task(folder, "buys")
     history = opened.shown(True).table_dict[opened.history].df

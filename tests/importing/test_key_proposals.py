@@ -366,6 +366,27 @@ def test_one_large_key_makes_no_key_of_other_numbers(tmp_path: Path) -> None:
     assert [k.parent for k in tables["orders"].used_keys()] == ["people"]
 
 
+def test_keys_with_gaps_are_known_by_their_values(tmp_path: Path) -> None:
+    address = csv_folder(
+        tmp_path / "garage",
+        mechanics="mechanic_no,name\n" + "".join(f"{1000 + 7 * i},m{i}\n" for i in range(9)),
+        jobs="job_no,done_by,assisted,hours,price\n"
+        + "".join(
+            f"{50_000 + 3 * i},{1000 + 7 * (i % 9)},{1000 + 7 * (5 * i % 9) if i % 2 else ''},{i % 9},"
+            f"{1000 + i % 60}\n"
+            for i in range(200)
+        ),
+        job_notes="job_no,text\n" + "".join(f"{50_000 + 3 * i},t{i}\n" for i in range(0, 200, 2)),
+    )
+    tables = plan_import(address).mapping.tables
+    # "done by" names somebody, and nine numbers that are all keys are no chance.
+    assert [str(k) for k in tables["jobs"].used_keys()] == ["done_by -> mechanics.mechanic_no"]
+    # A name that says nothing is suggested if chance cannot do it; numbers in between are not.
+    assert {k.columns[0] for k in tables["jobs"].foreign_keys} == {"done_by", "assisted"}
+    # A table that has another's key as its own is about that other.
+    assert [str(k) for k in tables["job_notes"].used_keys()] == ["job_no -> jobs.job_no"]
+
+
 def test_two_tables_of_people_leave_a_doubt(office: str) -> None:
     Path(office, "users.csv").write_text(
         "user_id,name\n" + "".join(f"{i},u{i}\n" for i in range(1, 9))

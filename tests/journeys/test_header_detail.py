@@ -148,3 +148,28 @@ def test_reports_say_which_times_are_inherited_and_what_is_always_visible(
     assert _certificates(tmp_path) == [
         ("certificate of evaluate-test-rolling", "certified, except for rows of products (30)")
     ]
+
+
+@pytest.mark.slow
+def test_splits_that_move_with_the_data_leave_a_run_as_it_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Proposed splits are proposed anew with every import; a run keeps those it was trained with."""
+    address = write_trade(tmp_path / "trade.db", make_trade(5))
+    dataset = tmp_path / "trade"
+    relfrog.import_database(address, dataset)
+    relfrog.add_task(
+        dataset, "units", UNITS, type="regression", entity="products", horizon="10 days",
+        eval_times=2,
+    )  # fmt: skip
+    run = trained(dataset, tmp_path / "run", "lightgbm")
+    time, before = "2020-08-20", relfrog.open_dataset(dataset).test_timestamp
+    known = run.predict(time)
+    (tmp_path / "trade.db").unlink()
+    write_trade(tmp_path / "trade.db", without_future(make_trade(5), time))
+    code, said, _ = inside(capfd, "import", address, str(dataset), "--overwrite")
+    assert code == 0
+    assert "Tasks kept, with new labels: units" in said
+    assert relfrog.open_dataset(dataset).test_timestamp < before
+    then = relfrog.load_run(tmp_path / "run")
+    pd.testing.assert_frame_equal(then.predict(time), known, check_exact=True)

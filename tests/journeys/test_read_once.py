@@ -116,6 +116,7 @@ def test_each_split_is_predicted_once(
     model: str, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the model and by each baseline, in the first command that asks, whatever comes later."""
+    monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "cache"))  # which no other run has filled
     data = Path(shutil.copytree(shop, tmp_path / "data"))
     path = data / "tasks" / "buys" / "manifest.yaml"
     manifest = yaml.safe_load(path.read_text())

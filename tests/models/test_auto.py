@@ -56,8 +56,8 @@ def test_auto_keeps_to_its_time(store: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("relfrog.training.budget.time.monotonic", iter(range(0, 10**6, 100)).__next__)
         run = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
-    assert list(run.blend["members"]) == ["mean"]
-    assert "frog" in run.blend["skipped"]
+    assert list(run.blend["members"]) == ["mean", "global-mean", "recent"]
+    assert list(run.blend["skipped"]) == ["lightgbm", "frog"]
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_auto_leaves_time_for_the_network(
 
     class Watch(Callback):
         def on_epoch(self, trainer: Any, record: Any) -> None:
-            ends.setdefault("frog", trainer.budget.until)
+            ends.setdefault("frog", monotonic() + trainer.budget.left)
             if record.epoch == 1:
                 trainer.budget = Budget(0.0)
 

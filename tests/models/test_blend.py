@@ -63,6 +63,13 @@ def test_the_blend_is_never_worse_than_the_best_quick_model() -> None:
 
 def test_labels_that_say_nothing() -> None:
     few = choose(BINARY, np.array([0, 1]), {"a": np.zeros(2), "b": np.ones(2)})
-    assert few.weights == pytest.approx({"a": 0.5, "b": 0.5})
+    assert sum(few.weights.values()) == pytest.approx(1)
     never = choose(BINARY, np.ones(3), {"a": np.zeros(3), "b": np.ones(3)})
     assert np.isnan(never.score)
+
+
+def test_a_constant_has_no_weight_where_ranks_are_scored() -> None:
+    rng = np.random.default_rng(0)
+    truth = (rng.random(400) < 0.3).astype(float)
+    models = {"good": truth + rng.normal(size=400), "constant": np.full(400, 0.3)}
+    assert choose(BINARY, truth, models).weights == {"good": 1.0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -74,7 +75,7 @@ def test_what_was_asked_before_is_not_learned_again(
     assert len(told["predictions"]) == 10
     assert told["baselines"][0].keys() >= {"mean"}
     code, said, _ = inside(capfd, "ask", str(folder / "shop"), QUERY, "--out", out, "--no-report")
-    assert "predictions, such as" in said
+    assert "predictions, of which 10 are shown:" in said
     assert f"The run is {out}. Try next:" in said  # there is no report to point to
     other = QUERY.replace("> 2", "> 3")
     with pytest.raises(UsageError, match="another question"):
@@ -104,8 +105,26 @@ def test_where_a_dataset_comes_from(
     with pytest.raises(UsageError, match="leave --dataset out"):
         find_dataset(bare_shop, tmp_path / "x")
     (tmp_path / "csv").mkdir()
-    with pytest.raises(DatasetError, match="does not come from"):
+    with pytest.raises(DatasetError, match=r"was imported from sqlite:.*, not from .*csv\."):
         find_dataset(tmp_path / "csv", bare_shop)
+
+
+@pytest.mark.parametrize(
+    "address", ["shop.db", "./shop.db", "sqlite:///shop.db", "sqlite:///{folder}/shop.db"]
+)
+def test_a_source_is_recognised_however_it_is_written(
+    address: str, bare_shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = json.loads((bare_shop / "import.json").read_text())["source"]
+    shutil.copy(recorded.removeprefix("sqlite:///"), tmp_path / "shop.db")
+    shutil.copy(tmp_path / "shop.db", tmp_path / "other.db")
+    monkeypatch.chdir(tmp_path)
+    assert find_dataset("shop.db")[0] == Path("shop")
+    folder, (said,) = find_dataset(address.format(folder=tmp_path))
+    assert folder == Path("shop")
+    assert said.startswith("using shop, imported from sqlite:///shop.db before")
+    with pytest.raises(DatasetError, match=r"was imported from sqlite:///shop.db, not from other"):
+        find_dataset("other.db", "shop")
 
 
 def test_a_wrong_question_costs_nothing(bare_shop: Path, tmp_path: Path) -> None:

@@ -42,14 +42,15 @@ def verdict(run: Run) -> list[str]:
     chosen = float(scores[best]["val"][regime][metric] or 0.0)
     ours = run.metrics["val"][regime][metric]
     if best in run.model.members and len(run.model.members) == 1:
-        said.append(f"It is {best}: no other model was better on validation.")
+        said.append(f"The answers are those of {best}, which is best on validation.")
     elif theirs is not None:
         gain = own.value - theirs if kind.higher else theirs - own.value
         noise = np.isnan(own.low) or own.low <= theirs <= own.high
-        word = "no different from" if not gain else "better than" if gain > 0 else "worse than"
+        word = "the same as" if not gain else "better than" if gain > 0 else "worse than"
+        doubt = "but the difference may be noise" if noise else "and by more than noise"
         said.append(
-            f"That is {word} {best}, the best quick baseline on validation ({theirs:.4f} on test), "
-            + ("but it may be noise." if noise else "by more than noise.")
+            f"That is {word} {best}, the best quick baseline on validation ({theirs:.4f} on test)"
+            + (f", {doubt}." if gain else ".")
         )
     if kind.better(chosen, ours):
         said.append(

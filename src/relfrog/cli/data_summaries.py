@@ -81,7 +81,7 @@ def import_summary(result: ImportResult, tasks: Mapping[str, str] | None = None)
     if tasks:
         works = [name for name in tasks if name not in broken]
         if works:
-            lines.append(wrapped(f"Tasks kept, with labels made anew: {', '.join(works)}"))
+            lines.append(wrapped(f"Tasks kept, with new labels: {', '.join(works)}"))
         for name, text in broken.items():
             said = wrapped(f"Task {name} no longer works: {text}")
             lines.append(styled(said, "yellow"))
@@ -154,7 +154,7 @@ def inspection(found: dict[str, Any]) -> str:
         f"{len(found['foreign_keys'])} foreign keys, {routes['co_occurrence']} co-occurrence "
         f"routes, {routes['completion']} completion routes"
     )
-    lines.append(_keys_in_sql(found["keys_in_sql"]))
+    lines.append(wrapped(_keys_in_sql(found["keys_in_sql"])))
     if found["tasks"]:
         lines += ["", _task_table(found["tasks"])]
         own = [
@@ -165,7 +165,7 @@ def inspection(found: dict[str, Any]) -> str:
         ]
         lines += ["", *own] if own else []
     else:
-        lines += ["", "No tasks yet. Add one: relfrog task DATASET NAME --sql FILE"]
+        lines += ["", "No tasks yet. For questions worth asking: relfrog suggest DATASET"]
     return "\n".join(lines)
 
 
@@ -221,13 +221,13 @@ def check_lines(report: CheckReport) -> str:
 def _keys_in_sql(about: dict[str, Any]) -> str:
     """Which values one writes for keys in label SQL."""
     if about["values"] == "rows":
-        return "Keys in label SQL are row numbers: 0, 1, 2, ..."
+        return "Keys in label SQL are row numbers: 0, 1, 2, and so on."
     shown = [
         " AND ".join(f"{table}.{column} = {value!r}" for column, value in key.items())
         for table, key in list(about["examples"].items())[:3]
     ]
     examples = f", such as {'; '.join(shown)}" if shown else ""
-    return f"Keys in label SQL are those of the source{examples}"
+    return f"Keys in label SQL are those of the source{examples}."
 
 
 def task_summary(dataset: str, added: AddedTask) -> str:

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from relfrog.cli.terminal import table, wrapped
-from relfrog.support.text import horizon, percent
+from relfrog.support.text import counted, horizon, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,8 +80,10 @@ def answer_lines(found: Run | Forecast, question: str, rows: int) -> str:
     if len(runs) > 1:
         lines += [f"These are the scores of the first of {len(runs)} windows.", ""]
     said = answer(found, question)
-    lines += [f"{len(said.predictions):,} predictions, such as", ""]
-    lines += [frame_table(shown_rows(said.predictions, rows, ranked=not said.chosen)), ""]
+    shown = shown_rows(said.predictions, rows, ranked=not said.chosen)
+    part = f", of which {len(shown)} are shown" if len(shown) < len(said.predictions) else ""
+    lines += [f"{counted(len(said.predictions), 'prediction')}{part}:", ""]
+    lines += [frame_table(shown), ""]
     if said.population is not None and (said.population.others or said.population.rule != "sql"):
         lines += [population_words(said.population), ""]
     if said.words:

@@ -88,12 +88,12 @@ def _decision_words(run: Run) -> list[str]:
     if len(thresholds) != 1:
         return []
     evidence = run.postprocessing.evidence["threshold"]
-    why = f"as {evidence['problem']}" if "problem" in evidence else evidence["words"]
-    text = f"Decisions are yes from a probability of {thresholds[0]:.3f} on ({why})."
+    why = f"since {evidence['problem']}" if "problem" in evidence else evidence["words"]
+    text = f"The decision is yes for probabilities of {thresholds[0]:.3f} or more ({why})."
     if not run.metrics["test"]["rolling"]["f1"]:
         text += (
-            " On test none of these is right: F1 is 0. Try another rule: --set threshold=cost:5, "
-            "or --set threshold=top:10%."
+            " On test none of these decisions is right: F1 is 0. Try another rule: --set "
+            "threshold=cost:5, or --set threshold=top:10%."
         )
     return [wrapped(text), ""]
 

@@ -158,7 +158,7 @@ def _show_certificate(run: CertifyingRun, path: Path) -> None:
 
     if not run.certificate.holds:
         raise RunError(f"{run.certificate.sentence} See {path}.")
-    click.echo(f"{run.certificate.sentence}; {path}", err=True)
+    click.echo(f"{run.certificate.sentence}. Details are in {path}.", err=True)
 
 
 #: Predictions that are printed where no file is given.

@@ -105,7 +105,7 @@ def add_column_task(
     missing = len(rows_to_fill(opened, task, full))
     notes = [f"{missing:,} rows of {table} have no {target}: predict fills them in"]
     if not missing:
-        notes = [f"every row of {table} has a {target}: predict needs to be told --entities"]
+        notes = [f"every row of {table} has a {target}: tell predict for whom, with --entities"]
     if found.time_col is None:
         notes.append(
             f"{table} has no times: splits are by the hash of the key, and everything in the "

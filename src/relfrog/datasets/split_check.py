@@ -79,8 +79,8 @@ def coarse_scores(task: Task, frames: Mapping[str, pd.DataFrame], fitting: int) 
     ):
         return ""
     return (
-        f"the {few} split has {counted(rarer, which)} only, so that scores, and the choice of a "
-        f"model by them, are coarse. {_more_times(task, fitting)}"
+        f"the {few} split has only {counted(rarer, which)}: scores, and the choice of a model by "
+        f"them, are coarse. {_more_times(task, fitting)}"
     )
 
 
@@ -100,17 +100,18 @@ def _rarer(task: Task, frame: pd.DataFrame) -> tuple[int, str]:
 
 
 def _too_few(task: Task, split: str, frame: pd.DataFrame, fitting: int) -> SplitProblem | None:
-    remedy = f"Scores will be chance. {_OTHER_SPLITS}"
+    remedy = f"Scores will be a matter of chance. {_OTHER_SPLITS}"
     if task.completes and task.dataset.manifest.tables[task.entity_table].time_col is None:
-        remedy = "Scores will be chance: more rows with a value are needed."
+        remedy = "Scores will be a matter of chance: more rows with a value are needed."
     if task.sql is not None and fitting >= 2 * task.num_eval_timestamps:
-        remedy = f"Scores will be chance. {_more_times(task, fitting)}; or choose --val and --test"
+        more = _more_times(task, fitting)
+        remedy = f"Scores will be a matter of chance. {more}; or choose --val and --test"
     if len(frame) < _FEW:
-        text = f"the {split} split has {counted(len(frame), 'label')} only"
+        text = f"the {split} split has only {counted(len(frame), 'label')}"
         return SplitProblem(10, text, remedy)
     rarer, which = _rarer(task, frame)
     if which != "label" and rarer < _FEW_RARE:
-        text = f"the {split} split has {counted(rarer, which)} of {len(frame):,}"
+        text = f"the {split} split has only {counted(rarer, which)} among {len(frame):,}"
         return SplitProblem(10, text, remedy)
     return None
 

@@ -14,11 +14,11 @@ from relbench.base import Database, Table
 from relbench.manifest import KIND_AUTOCOMPLETE, KIND_EXTERNAL, KIND_FORECAST, TaskManifest
 
 from relfrog.datasets.manifest_forms import read_task_form
-from relfrog.datasets.protocols import Dataset
+from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, unknown
 
 __all__ = [
-    "LABELS_FILE", "BegunDatabase", "TaskFile", "read_task_manifest", "task_names",
+    "LABELS_FILE", "BegunDatabase", "TaskFile", "read_task_manifest", "splits_of", "task_names",
     "with_own_splits",
 ]  # fmt: skip
 
@@ -180,6 +180,15 @@ def with_own_splits(dataset: Dataset, manifest: TaskManifest) -> Dataset:
             f"{other.test_timestamp}"
         )
     return other
+
+
+def splits_of(task: Task) -> dict[str, str | None]:
+    """The split times of a task, its own or the dataset's, in the words of its manifest."""
+    times = {
+        "val_timestamp": task.dataset.val_timestamp, "test_timestamp": task.dataset.test_timestamp,
+        "train_from": task.train_from,
+    }  # fmt: skip
+    return {key: None if time is None else str(time) for key, time in times.items()}
 
 
 class BegunDatabase(Database):

@@ -20,6 +20,7 @@ from relfrog.datasets.task_file import TaskFile
 from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError
 from relfrog.importing.split_proposal import main_part, place_splits
+from relfrog.support.text import counted
 
 __all__ = ["FittedTask", "fit_splits", "need_times", "place_windows"]
 
@@ -215,9 +216,9 @@ def _attempt(
             manifest = replace(manifest, train_from=str(begin))
             task = task_from(dataset, manifest)
             notes.append(
-                f"training times begin at {shown_time(begin)}, with the first rows of "
-                f"{', '.join(events.tables)}; {before:,} earlier ones, back to "
-                f"{shown_time(first)}, have no label to learn from"
+                f"training begins at {shown_time(begin)}, with the first rows of "
+                f"{' and '.join(events.tables)}; {counted(before, 'earlier seed time')}, back to "
+                f"{shown_time(first)}, would have no label to learn from"
             )
             first = begin
     count = int((val - first) / step) if first is not pd.NaT else 0

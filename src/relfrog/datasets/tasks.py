@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +33,7 @@ from relfrog.datasets.task_file import (
     BegunDatabase,
     TaskFile,
     read_task_manifest,
+    splits_of,
     task_names,
     with_own_splits,
 )
@@ -417,16 +419,31 @@ def task_from(
         raise TaskError(f"task {manifest.name}: {error}") from None
 
 
-def load_task(dataset: Dataset, name: str, *, regenerate: bool = False) -> Task:
+def load_task(
+    dataset: Dataset,
+    name: str,
+    *,
+    regenerate: bool = False,
+    splits: Mapping[str, str | None] | None = None,
+) -> Task:
     """Load a task of an opened dataset.
 
     Args:
         dataset: The result of `open_dataset`.
         name: The name of the task.
         regenerate: Whether to run the label SQL even if labels are stored.
+        splits: The task's split times as `splits_of` gave them once; they count where labels come
+            from SQL, also if the task has others now.
 
     Raises:
         TaskError: There is no such task, or its manifest is wrong.
     """
     manifest, folder = read_task_manifest(dataset, name)
-    return task_from(dataset, manifest, folder, regenerate)
+    task = task_from(dataset, manifest, folder, regenerate)
+    if splits is None or task.sql is None or splits == splits_of(task):
+        return task
+    other = replace(
+        TaskFile(**vars(manifest)), val_timestamp=splits["val_timestamp"],
+        test_timestamp=splits["test_timestamp"], train_from=splits["train_from"],
+    )  # fmt: skip
+    return task_from(dataset, other, folder, True)

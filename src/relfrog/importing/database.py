@@ -22,7 +22,7 @@ from relfrog.importing.result import ImportResult, check_split, time_span, write
 from relfrog.importing.selection import Catalog, Selection, select_tables
 from relfrog.importing.staging import StagedTable, Staging, is_out_of_space
 from relfrog.importing.writer import write_tables
-from relfrog.io.sources import Source, SourceTable, open_source, scrub
+from relfrog.io.sources import Source, SourceTable, local_path, open_source, scrub
 from relfrog.support.files import atomic_folder, recover
 from relfrog.support.forms import read_yaml
 
@@ -293,9 +293,8 @@ def _stage(
 
 def _check_disjoint(source: str, dest: Path) -> None:
     """Check that neither source nor destination is inside the other."""
-    stem = re.sub(r"^(sqlite|duckdb)(\+\w+)?:///?", "", source, flags=re.I)
-    path = Path(stem).expanduser()
-    if not path.exists():
+    path = local_path(source)
+    if path is None:
         return
     inner, outer = dest.expanduser().resolve(), path.resolve()
     if inner.is_relative_to(outer):
@@ -335,5 +334,5 @@ def _keep_tasks(dest: Path, folder: Path, plan: ImportPlan) -> None:
         shutil.copytree(dest / "tasks", folder / "tasks", symlinks=True, ignore=leave_out)
     names = sorted(p.parent.name for p in folder.glob("tasks/*/manifest.yaml"))
     if names:
-        text = f"kept the tasks {', '.join(names)}; their labels are made from the rows of now"
+        text = f"tasks kept, with labels made from the rows as they are now: {', '.join(names)}"
         plan.notices.append(Notice("note", "", "", text))

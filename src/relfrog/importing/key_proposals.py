@@ -10,7 +10,12 @@ from dataclasses import replace
 
 from relfrog.importing.column_types import type_sql
 from relfrog.importing.key_checks import Evidence, TypedTable, check_unique, match_keys
-from relfrog.importing.reference_words import acts_through, is_people, names_a_person
+from relfrog.importing.reference_words import (
+    acts_through,
+    is_people,
+    names_a_person,
+    says_by_whom,
+)
 from relfrog.importing.staging import Staging
 from relfrog.support.text import singular, words
 
@@ -254,13 +259,14 @@ def propose_foreign_keys(
             strength = _reference_name(child, name, parent, key)
             if not strength and parent is people and names_a_person(child.words[name]):
                 strength = 2
-            if (name,) == tuple(own_key) and strength < 4:
+            # A row that has another's key as its own says more about that one: order_no of a
+            # table of order notes.
+            if (name,) == tuple(own_key) and not _is_own_key(child.words[name], parent.noun):
                 continue
             candidate = _candidate(staging, child, name, parent, key, strength)
             if candidate is not None:
                 candidates.append((strength, candidate.share, parent_name, candidate))
-        named = child.words[name] and child.words[name][-1] in _KEY_WORDS
-        if not candidates and named and (name,) != tuple(own_key):
+        if not candidates and (name,) != tuple(own_key):
             found += _by_values(staging, child, name, parents)
         if candidates:
             strength, share, parent_name, evidence = max(
@@ -278,8 +284,9 @@ def propose_foreign_keys(
 
 #: A key is unlike other numbers if it begins no lower, or has no more of the numbers in between.
 _LOWEST, _DENSEST = 1000, 0.2
-#: The fewest different values that cannot all be in such a key by chance.
-_FEWEST_VALUES = 10
+#: The fewest different values that cannot all be in a key without gaps by chance; and how likely
+#: that may be in one with gaps.
+_FEWEST_VALUES, _BY_CHANCE = 10, 1e-6
 
 
 def _by_values(
@@ -288,34 +295,47 @@ def _by_values(
     name: str,
     parents: Mapping[str, tuple[TypedTable, str]],
 ) -> list[tuple[str, str, Evidence, bool]]:
-    """The one table whose key has all values of a column that is named like a key.
+    """The one table whose key has all values of a column.
 
-    Only keys count that are unlike other numbers: 10248 to 11077, not 1 to 77.
+    Only keys count that are unlike other numbers: 1000, 1007, 1014; and, for a column that is
+    named like a key, 10248 to 11077, but not 1 to 77. It holds if the name says that the column
+    refers to something, be it by whom something was done.
     """
     if child.types[name].name != "integer":
         return []
-    if child.column(name).facts.distinct < _FEWEST_VALUES:
-        return []
-
+    named = bool(_KEY_WORDS & set(child.words[name][-1:]))
+    distinct = child.column(name).facts.distinct
     value = type_sql(child.column(name), child.types[name])
     low, high = staging.row(f"SELECT min({value}), max({value}) FROM {child.staged.sql}")
     found = []
     for other, (parent, key) in parents.items():
-        integer = parent.types[key].name == "integer" and parent.column(key).facts.present
-        if other == child.name or not integer:
+        if other == child.name or not _may_hold(parent, key, low, high, named):
             continue
         value = type_sql(parent.column(key), parent.types[key])
-        first, last, between = staging.row(
-            f"SELECT min({value}), max({value}), count(*) FILTER (WHERE {value} BETWEEN {low} AND "
-            f"{high}) FROM {parent.staged.sql}"
+        first, between = staging.row(
+            f"SELECT min({value}), count(*) FILTER (WHERE {value} BETWEEN {low} AND {high}) "
+            f"FROM {parent.staged.sql}"
         )
         # Among the column's own numbers: one key far away makes no other sparse.
-        sparse = between < _DENSEST * (high - low + 1)
-        if (first >= _LOWEST or sparse) and first <= low and high <= last:
+        density = between / (high - low + 1)
+        sparse = density < _DENSEST and density**distinct < _BY_CHANCE
+        if sparse or (named and first >= _LOWEST and distinct >= _FEWEST_VALUES):
             evidence = match_keys(staging, child, [name], parent, [key])
             if evidence.share == 1:
-                found.append((name, other, evidence, True))
+                holds = named or says_by_whom(child.words[name])
+                found.append((name, other, evidence, holds))
     return found if len(found) == 1 else []
+
+
+def _may_hold(parent: TypedTable, key: str, low: int, high: int, named: bool) -> bool:
+    """Whether all whole numbers of a column may be in a key, by what is known of it already."""
+    facts = parent.column(key).facts
+    if parent.types[key].name != "integer" or not facts.present:
+        return False
+    if not isinstance(facts.low, int) or not isinstance(facts.high, int):
+        return True
+    gaps = facts.present < _DENSEST * (facts.high - facts.low + 1)
+    return facts.low <= low and high <= facts.high and (named or gaps)
 
 
 def _candidate(

@@ -72,6 +72,8 @@ def make_import_plan(
     for name, proposal in proposals.items():
         _plan_time(staging, plan, name, corrections.tables.get(name), proposal)
     plan_inherited_times(staging, plan, corrections)
+    for name, proposal in proposals.items():
+        _note_refused(plan, name, corrections.tables.get(name), proposal)
     for name, table in by_name.items():
         _leave_out(plan, table, corrections.tables.get(name, TableCorrections()))
     _plan_split(staging, plan, corrections)
@@ -209,9 +211,6 @@ def _plan_time(
             raise unknown(f"column in table {name}", given.time, table.types)
         entry.time_reason = f"instead of {entry.time} ({entry.time_origin})" if entry.time else ""
         entry.time, entry.time_origin = given.time, "chosen"
-    if entry.time_reason.startswith("not taken"):
-        text = f"no time column ({entry.time_reason}). To choose one: --time {name}.COLUMN"
-        plan.notices.append(Notice("note", name, "", text))
     if entry.time is None or not table.staged.rows:
         # RelBench fails on the minimum of no rows, and an empty table needs no time.
         entry.time = None
@@ -232,6 +231,19 @@ def _plan_time(
             "Choose another: --time TABLE.COLUMN"
         )
     plan.untimed[name] = missing
+
+
+def _note_refused(
+    plan: ImportPlan, name: str, given: TableCorrections | None, proposal: TimeProposal
+) -> None:
+    """Say why columns that hold times are not the table's time, unless the user decided that."""
+    entry = plan.mapping.tables[name]
+    decided = given is not None and (given.no_time or given.inherited_from is not None)
+    if decided or entry.time is not None or not proposal.reason.startswith("not taken"):
+        return
+    own = "no time column of its own" if entry.time_keys else "no time column"
+    text = f"{own} ({proposal.reason}). To choose one: --time {name}.COLUMN"
+    plan.notices.append(Notice("note", name, "", text))
 
 
 def _as_time(

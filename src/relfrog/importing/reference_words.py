@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from relfrog.support.text import singular
 
-__all__ = ["acts_through", "is_people", "names_a_person"]
+__all__ = ["acts_through", "is_people", "names_a_person", "says_by_whom"]
 
 #: People who act in the name of a business, as a role; their tables are `_PEOPLE`.
 _ROLES = {
@@ -27,6 +27,7 @@ _PEOPLE = {singular(word) for word in _PEOPLE}
 _KEY = {"id", "uuid", "guid", "key", "ref", "fk"}
 #: What somebody did, before "by", "to" or "via".
 _BY = {"by", "to"}
+_IRREGULAR = {"bought", "brought", "built", "led", "made", "paid", "sent", "sold", "taught", "won"}
 _WAYS = {"via", "by", "through", "with", "to", "from"}
 #: Verbs are words of some length, so that "up_to" and "due_by" are none.
 _SHORTEST = 4
@@ -42,6 +43,8 @@ def names_a_person(name: tuple[str, ...]) -> bool:
 
     >>> names_a_person(("support", "rep", "id")), names_a_person(("created", "by"))
     (True, True)
+    >>> names_a_person(("sold", "by")), names_a_person(("paid", "to"))
+    (True, False)
     >>> names_a_person(("up", "to")), names_a_person(("lead", "time"))
     (False, False)
     """
@@ -50,7 +53,16 @@ def names_a_person(name: tuple[str, ...]) -> bool:
     if name[-1] in _KEY:
         return name[-2] in _ROLES or names_a_person(name[:-1])
     done = name[-2].endswith(("ed", "en")) and len(name[-2]) >= _SHORTEST
-    return name[-1] in _BY and done
+    return (name[-1] in _BY and done) or (name[-1] == "by" and name[-2] in _IRREGULAR)
+
+
+def says_by_whom(name: tuple[str, ...]) -> bool:
+    """Whether a column says by whom or by what way something was done, whatever that was.
+
+    >>> says_by_whom(("done", "by")), says_by_whom(("ship", "via")), says_by_whom(("size",))
+    (True, True, False)
+    """
+    return names_a_person(name) or (len(name) > 1 and name[-1] in ("by", "via"))
 
 
 def acts_through(name: tuple[str, ...], noun: tuple[str, ...]) -> bool:

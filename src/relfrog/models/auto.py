@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ class AutoModel(Model):
             self._take_over(Path(source), folder / MEMBERS / name, name, about)
             for name, source in self.finished.items()
         ]
-        budget = Budget(min(budget.until, Budget.of_minutes(config.minutes).until))
+        budget = replace(budget, until=min(budget.until, Budget.of_minutes(config.minutes).until))
         records: dict[str, dict[str, Any]] = {}
         skipped = self._fit_elsewhere(folder, about, budget, callbacks)
         for name, why in skipped.items():
@@ -114,11 +114,12 @@ class AutoModel(Model):
             place = folder / MEMBERS / name
             if name in skipped:
                 continue
-            if self._members and not is_run(place) and budget.over:
+            # Quick models cost nothing, and the answer is to be no worse than theirs.
+            if MODELS[name].learns and self._members and not is_run(place) and budget.over:
                 skipped[name] = f"the {config.minutes:g} minutes were over"
                 announce(callbacks, f"auto: {name} left out: {skipped[name]}")
                 continue
-            announce(callbacks, f"auto: {name}")
+            announce(callbacks, f"auto: training {name}")
             # A search may use half of the remaining time, as the network comes last.
             own = budget if MODELS[name].network else budget.share(2)
             try:

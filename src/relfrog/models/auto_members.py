@@ -120,7 +120,7 @@ def run_members(
     seconds = budget.left
     common: Job = {
         "dataset": str(dataset), "replica": None, "device": device,
-        "about": {name: about.get(name) for name in ("dataset", "task", "gates")},
+        "about": {name: about.get(name) for name in ("dataset", "task", "gates", "splits")},
         "deadline": None if seconds == float("inf") else time.time() + seconds,
     }  # fmt: skip
     if workers.elsewhere:
@@ -156,7 +156,7 @@ def member_job(job: Job) -> Answer:
     budget = UNLIMITED
     if job["deadline"] is not None:
         budget = Budget(time.monotonic() + job["deadline"] - time.time())
-    opened = open_task(dataset, about["task"], **job["config"])
+    opened = open_task(dataset, about["task"], about.get("splits"), **job["config"])
     options = {"budget": budget, "device": job["device"]}
     if place is None or place.is_seen():
         fit_member(opened, config, Path(job["folder"]), about, **options)

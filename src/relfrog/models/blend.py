@@ -17,6 +17,8 @@ __all__ = ["Blend", "choose"]
 
 #: Bootstrap samples of the validation seeds, and the most seeds in each.
 DRAWS, DRAWN = 60, 5_000
+#: The share of samples that a blend must lose to be clearly worse than the best model.
+CLEARLY = 0.9
 #: The most members of a blend, the steps from 0 to 1 of weights that are tried, and the least
 #: weight of a member.
 MOST, STEPS, LEAST = 3, 4, 0.1
@@ -43,8 +45,8 @@ class Blend:
         """Who answers, and how sure it is that this is better than the best model alone."""
         parts = [f"{name} {weight:.2f}" for name, weight in self.weights.items()]
         if len(parts) == 1:
-            return ", ".join(parts)
-        return f"{', '.join(parts)}; better than {self.best} alone in {self.sure:.0%} of samples"
+            return f"{self.best} answers"
+        return f"{', '.join(parts)} answer; better than {self.best} alone in {self.sure:.0%} of samples"
 
 
 def choose(
@@ -96,7 +98,10 @@ def choose(
     blended = score(mixed)
     if any(kind.better(alone[name], blended) for name in quick):
         return plain
-    won = [kind.better(score(mixed, rows), score(every[0], rows)) for rows in draws]
+    pairs = [(score(mixed, rows), score(every[0], rows)) for rows in draws]
+    if np.mean([kind.better(theirs, ours) for ours, theirs in pairs]) >= CLEARLY:
+        return plain
+    won = [kind.better(ours, theirs) for ours, theirs in pairs]
     kept = {
         names[n]: round(float(weights[n]), 4) for n in np.argsort(-weights, kind="stable")
         if weights[n] > 0
@@ -108,20 +113,23 @@ def choose(
 def _best_weights(
     score: Any, every: NDArray[np.float64], rows: NDArray[np.int64], higher: bool
 ) -> NDArray[np.float64]:
-    """The weights whose mean prediction is best for some seeds; the mean of them, if several are.
+    """The weights whose mean prediction is best for some seeds.
+
+    Among equals those with the most weight on the first models: one that predicts the same for all
+    leaves ranks as they are, and has no weight.
 
     Args:
         score: the metric of predictions for seeds.
-        every: predictions. Shape [models, seeds, ...].
+        every: predictions, the best model's first. Shape [models, seeds, ...].
         rows: the seeds.
         higher: whether higher scores are better.
     """
     count = len(every)
-    grid = [w for w in product(range(STEPS + 1), repeat=count) if sum(w) == STEPS]
+    grid = [w for w in product(range(STEPS, -1, -1), repeat=count) if sum(w) == STEPS]
     shares = np.array(grid, float) / STEPS
     found = np.array([score(np.tensordot(w, every, 1), rows) for w in shares])
     if np.isnan(found).all():
         return np.full(count, 1.0 / count)
     found = found if higher else -found
     best = np.nanmax(found)
-    return np.asarray(shares[found >= best - 1e-12 * abs(best)].mean(axis=0))
+    return np.asarray(shares[np.argmax(found >= best - 1e-12 * abs(best))])

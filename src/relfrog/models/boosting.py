@@ -151,7 +151,7 @@ class BoostedTrees(Model):
         self.models = [found[n].models for n in best]
         some_only = len(search.learned) < len(x)
         del search  # it holds all features
-        if some_only and not budget.over:
+        if config.distributed or (some_only and not budget.over):
             tell(f"lightgbm: the best settings with all {len(x):,} seeds")
             stop = (seen, self._targets(val))
             self.models = [self._train(found[n].settings, x, y, stop, budget) for n in best]

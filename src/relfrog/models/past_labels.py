@@ -256,5 +256,6 @@ class RecentMean(PastModel):
             self.trials.append({"last": last, "regime": regime, "val": scores})
             if self.kind.better(scores[metric], best):
                 best, self.last = scores[metric], last
-        chosen = f"the last {self.last or 'of all'} labels"
-        announce(callbacks, f"recent: {chosen}, val {metric} {best:.4f}")
+        chosen = f"the last {self.last} labels" if self.last else "all labels"
+        chosen = "the last label" if self.last == 1 else chosen
+        announce(callbacks, f"recent: mean of {chosen}, val {metric} {best:.4f}")

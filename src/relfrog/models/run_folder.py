@@ -43,6 +43,7 @@ import pandas as pd
 from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
 from relfrog.datasets.known_from import inherited_keys
+from relfrog.datasets.task_file import splits_of
 from relfrog.datasets.tasks import read_task_manifest
 from relfrog.errors import DatasetError, RunError, UsageError
 from relfrog.models.run_forms import LABELS, CompleteRun, RunFile
@@ -110,7 +111,7 @@ def begin(
     whole = {
         "format": FORMAT, "relfrog": __version__, "status": "training", **about,
         "task_type": prepared.kind, "schema": schema_fingerprint(prepared),
-        "versions": versions(config),
+        "versions": versions(config), "splits": splits_of(prepared.task),
     }  # fmt: skip
     try:
         with atomic_folder(folder, overwrite, objection) as partial:

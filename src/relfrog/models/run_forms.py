@@ -80,6 +80,12 @@ class _Refit(msgspec.Struct):
     epochs: Count | None = None
 
 
+class _Splits(msgspec.Struct):
+    val_timestamp: str
+    test_timestamp: str
+    train_from: str | None = None
+
+
 class RunFile(msgspec.Struct):
     """`run.json` while a run is being trained."""
 
@@ -95,6 +101,7 @@ class RunFile(msgspec.Struct):
     gates: dict[str, Share] | None = None
     schema: str = ""
     versions: dict[str, str] | None = None
+    splits: _Splits | None = None
 
 
 class CompleteRun(RunFile, kw_only=True):

@@ -12,6 +12,7 @@ from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, Ro
 from relfrog.nn.roles import role_of
 from relfrog.reporting.html import Markup, amount, asset, gate_colour, join, standalone, tag
 from relfrog.reporting.schema_layout import Box, Join, Line, Placement, place
+from relfrog.support.text import counted
 
 __all__ = ["LEGIBLE", "Schema", "draw_schema", "read_schema", "schema_svg"]
 
@@ -282,7 +283,9 @@ def _table(name: str, box: Box, schema: Schema, static: bool) -> Markup:
         times = ", no time column"
     if parents := sorted({key["parent"] for key in table.get("time_inherited_from") or ()}):
         times += f", inherited from {', '.join(parents)}"
-    text = f"{name}: {rows}, {table.get('columns', 0)} columns{times}"
+    count = table.get("columns")  # not known of models that encode none
+    columns = "" if count is None else f", {counted(count, 'column')}"
+    text = f"{name}: {rows}{columns}{times}"
     lines = [
         tag("text", shown, x=f"{middle:.1f}", y=f"{centre - 3:.1f}", class_="name"),
         tag("text", rows, x=f"{middle:.1f}", y=f"{centre + 13:.1f}", class_="rows"),

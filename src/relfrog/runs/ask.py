@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from relfrog.datasets.task_file import read_task_manifest, task_names
 from relfrog.errors import DatasetError, RelFrogError, UsageError
 from relfrog.importing.database import import_database
 from relfrog.io.secrets import hide_password
+from relfrog.io.sources import same_source
 from relfrog.kinds import MODELS
 from relfrog.models.auto import member_names
 from relfrog.models.model import Model
@@ -206,12 +208,15 @@ def find_dataset(
         )
     folder = Path(dataset).expanduser() if dataset is not None else Path(_folder_name(text))
     if (folder / "manifest.yaml").is_file():
-        if _imported_from(folder) != hide_password(text):
+        shown, known = hide_password(text), _imported_from(folder)
+        if known is None or not same_source(known, text):
+            origin = "was not imported" if known is None else f"was imported from {known}"
             raise DatasetError(
-                f"{folder} is there already, and does not come from {hide_password(text)}. Choose "
-                "another folder: --dataset FOLDER"
+                f"{folder} is there already, but {origin}, not from {shown}. Choose another "
+                "folder: --dataset FOLDER"
             )
-        return folder, (f"{folder} was imported before; relfrog import ... --overwrite renews it",)
+        renew = f"relfrog import {shlex.quote(shown)} {shlex.quote(str(folder))} --overwrite"
+        return folder, (f"using {folder}, imported from {known} before; to read it again: {renew}",)
     result = import_database(text, folder, progress=progress)
     return folder, (f"imported {len(result.tables)} tables into {folder}",)
 

@@ -9,7 +9,6 @@ import pandas as pd
 from markupsafe import Markup
 
 from relfrog.errors import RelFrogError
-from relfrog.kinds import TASK_KINDS
 from relfrog.support.notebook import Bar, bars, html_table
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ def _what(run: Run) -> str:
 
 
 def _score(run: Run) -> str:
-    metric = TASK_KINDS[run.about["task_type"]].metric
     try:
+        metric = run.kind.metric
         return f", test {metric} {run.metrics['test']['rolling'][metric]:.4f}"
     except (RelFrogError, KeyError):  # a folder that is gone must not break a repr
         return ""

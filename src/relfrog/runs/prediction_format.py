@@ -117,12 +117,15 @@ def now() -> pd.Timestamp:
 
 
 def stamp(
-    frame: pd.DataFrame, folder: Path, ahead: pd.Timedelta, made_at: pd.Timestamp | None = None
+    frame: pd.DataFrame,
+    folder: Path,
+    ahead: pd.Timedelta | None,
+    made_at: pd.Timestamp | None = None,
 ) -> pd.DataFrame:
-    """Add to each prediction its run, its horizon, and when it was made (in UTC)."""
+    """Add to each prediction its run, its horizon if any, and when it was made (in UTC)."""
     taken = {str(column).lower() for column in frame}
     values = {
-        "run": str(folder), "horizon": horizon(ahead.total_seconds()),
+        "run": str(folder), "horizon": "" if ahead is None else horizon(ahead.total_seconds()),
         "made_at": now() if made_at is None else made_at,
     }  # fmt: skip
     return frame.assign(**{free_name(name, taken): value for name, value in values.items()})

@@ -177,7 +177,8 @@ class Run:
             other = supposed_run(self, suppose, seeds)
             supposed = other.predict_range(keys, seeds, k, targets, exclude_known)
             frame = beside(frame, supposed, self.kind.ranks)
-        horizon = self.prepared.task.timedelta
+        task = self.prepared.task
+        horizon = None if task.completes else task.timedelta  # a value is filled in as of now
         return stamp(frame, self.folder, horizon) if stamped else frame
 
     def predict_range(
@@ -283,7 +284,10 @@ class Run:
                 return self.of.model.members[self.folder.name]
             opened = self.of.prepared.opened
         if opened is None:
-            opened = open_task(self.about["dataset"], self.about["task"], **asdict(self.config))
+            about = self.about
+            opened = open_task(
+                about["dataset"], about["task"], about.get("splits"), **asdict(self.config)
+            )
         return load_model(
             self.folder, self.about, self.config, opened, device=self.device,
             selected=bool(self.part),

@@ -49,8 +49,8 @@ from relfrog.training.progress import TrainingProgress, is_watched
 __all__ = ["RunInterrupted", "train"]
 
 
-#: The share of the minutes of `auto` for its members; the rest is for scores and the report.
-TRAINING_SHARE = 0.9
+#: What the scores and the report of `auto` take of the processor, in seconds.
+AFTERWARDS = 10.0
 
 
 def train(
@@ -118,7 +118,7 @@ def train(
                 baselines=baselines, members=members, callbacks=[progress], workers=workers,
                 cluster=cluster,
             )  # fmt: skip
-    callbacks, begun = callbacks or (), time.monotonic()
+    callbacks, begun = callbacks or (), (time.monotonic(), time.process_time())
     folder = Path(out).expanduser()
     gates = None if roles is None else _read_roles(roles)
     named = {"model": model, "seed": seed, "roles": roles if roles is None else str(roles)}
@@ -199,7 +199,7 @@ def _start(
     team: Team | None,
     hands: Workers | None,
     overwrite: bool,
-    begun: float,
+    begun: tuple[float, float],
 ) -> Run:
     """Begin a run, and fit its model."""
     # Before anything is read, nobody knows how many seeds there are: the largest batch counts.
@@ -265,7 +265,7 @@ def _fit(
     team: Team | None,
     hands: Workers | None,
     resume: bool = False,
-    begun: float | None = None,
+    begun: tuple[float, float] | None = None,
 ) -> Run:
     """Fit the model of a run, and score quick baselines."""
     model = make_model(prepared, about, device)
@@ -274,9 +274,8 @@ def _fit(
     if isinstance(model, AutoModel):
         model.finished = members
         # Reading the data counts, and so do the scores and the report that follow.
-        now = time.monotonic()
-        minutes = TRAINING_SHARE * prepared.config.minutes
-        budget = Budget((now if begun is None else begun) + 60 * minutes)
+        since = begun or (time.monotonic(), time.process_time())
+        budget = Budget(since[0] + 60 * prepared.config.minutes, AFTERWARDS, since)
     try:
         about = fit_model(model, folder, about, budget=budget, callbacks=callbacks, resume=resume)
     except ClusterError as error:
@@ -336,7 +335,7 @@ def _resume(
         return load_run(folder, device=chosen_device(device))
     if team is not None:
         check_shards(team.size, config.shards)
-    opened = open_task(dataset, task, **asdict(config))
+    opened = open_task(dataset, task, about.get("splits"), **asdict(config))
     prepared = prepare_for(opened, config)
     if schema_fingerprint(prepared) != about["schema"]:
         raise RunError(f"{folder}: the dataset's tables or columns have changed since. Train anew.")

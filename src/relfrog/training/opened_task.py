@@ -8,6 +8,7 @@ what is computed: the members of `auto`, a network and its baselines.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -40,12 +41,15 @@ from relfrog.training.task_store import TaskStore, digest, is_stored
 __all__ = ["OpenedTask", "open_task"]
 
 
-def open_task(dataset: str | Path, task: str, **settings: Any) -> OpenedTask:
+def open_task(
+    dataset: str | Path, task: str, splits: Mapping[str, str | None] | None = None, **settings: Any
+) -> OpenedTask:
     """Open a dataset and one of its tasks; only file headers are read.
 
     Args:
         dataset: a dataset folder, or the name of a dataset that RelBench hosts.
         task: one of its tasks.
+        splits: the split times that a run has, which are its own for good; see `load_task`.
         settings: settings of the model, to estimate the memory it needs.
 
     Raises:
@@ -54,7 +58,7 @@ def open_task(dataset: str | Path, task: str, **settings: Any) -> OpenedTask:
     """
     opened = open_dataset(dataset)
     check_room(str(dataset), read_tables(opened), **settings)
-    loaded = load_task(opened, task)
+    loaded = load_task(opened, task, splits=splits)
     # Its splits may be the task's own.
     return OpenedTask(loaded.dataset, loaded)
 

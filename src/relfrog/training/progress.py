@@ -90,13 +90,17 @@ class TrainingProgress(Callback):
             step = (time.monotonic() - self._first) / max(self._steps - 1, 1)
             val = len(trainer.val_seeds) / trainer.config.batch_size * self.VALIDATE
             epoch = step * (trainer.steps_per_epoch + (val if trainer.last is None else 0))
+            whole, left = epoch * trainer.epochs, trainer.budget.left
+            limit = ""
+            if left < whole:
+                limit = f", but only {duration(max(left, 0.0))} of the time budget is left"
             stops = (
-                f"; it stops earlier after {trainer.config.patience} epochs without a better "
-                "validation"
+                f"; training stops early after {trainer.config.patience} epochs without a better "
+                "validation score"
             )
             self._say(
                 f"an epoch takes about {duration(epoch)}, all {trainer.epochs} about "
-                f"{duration(epoch * trainer.epochs)}{stops if trainer.last is None else ''}"
+                f"{duration(whole)}{limit}{stops if trainer.last is None else ''}"
             )
         if self._bar is not None:
             speed = trainer.at.sums[0] / max(time.monotonic() - self._first, 1e-9)
@@ -117,6 +121,7 @@ class TrainingProgress(Callback):
             self._last = f"val {metric} {record.val[metric]:.4f}"
         # An epoch that was resumed took less; then its training alone is the better guess.
         left = (trainer.epochs - record.epoch - 1) * max(took, record.seconds)
+        left = max(min(left, trainer.budget.left), 0.0)
         mark = " *" if record.best and most else "  "
         self._say(
             f"epoch {record.epoch:>3}  loss {record.loss:.4f}  {self._last}{mark}  "
@@ -128,7 +133,7 @@ class TrainingProgress(Callback):
         self._stop()
         if trainer.last is None:
             score = f"{trainer.kind.metric} {trainer.at.best:.4f}"
-            self._say(f"kept: epoch {trainer.at.best_epoch}, val {score}")
+            self._say(f"keeping epoch {trainer.at.best_epoch}, val {score}")
 
     def on_message(self, text: str) -> None:
         """Say it."""

@@ -6,8 +6,10 @@ RelFrog knows which sources exist.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 from relfrog.errors import SourceError
 from relfrog.io.secrets import hide_password, scrub
@@ -26,7 +28,9 @@ __all__ = [
     "SourceKey",
     "SourceTable",
     "hide_password",
+    "local_path",
     "open_source",
+    "same_source",
     "scrub",
 ]
 
@@ -74,3 +78,21 @@ def _no_tables(folder: Path) -> str:
         f"{folder} holds no CSV or Parquet files to import (it holds {shown}). Give a folder that "
         "does, or a database."
     )
+
+
+def local_path(address: str) -> Path | None:
+    """The file or folder that an address names; None if there is none, as of a server."""
+    stem = re.sub(r"^(sqlite|duckdb)(\+\w+)?:///?", "", address, flags=re.I)
+    for text in (stem, unquote(stem)):
+        path = Path(text).expanduser()
+        if path.exists():
+            return path
+    return None
+
+
+def same_source(one: str, other: str) -> bool:
+    """Whether two addresses name the same database: ``shop.db`` and ``sqlite:///shop.db`` do."""
+    paths = local_path(one), local_path(other)
+    if paths[0] is not None and paths[1] is not None:
+        return paths[0].samefile(paths[1])
+    return hide_password(one) == hide_password(other)

@@ -16,6 +16,7 @@ from relfrog.cluster.guarded import Answer, Job
 from relfrog.cluster.replica import obtain, replicate
 from relfrog.cluster.workers import Workers
 from relfrog.config import Config
+from relfrog.datasets.task_file import splits_of
 from relfrog.errors import ClusterError
 from relfrog.models.aggregates.encoded_tables import Trail
 from relfrog.models.aggregates.features import FeatureMaker
@@ -50,7 +51,10 @@ def features_elsewhere(
     folder = Path(prepared.dataset.dataset_dir)
     common = {
         "dataset": str(folder), "task": task, "config": asdict(prepared.config),
-        "about": json.dumps({"labels": maker.labels, "saved": maker.to_json()}, default=str),
+        "about": json.dumps(
+            {"labels": maker.labels, "saved": maker.to_json(),
+             "splits": splits_of(maker.prepared.task)}, default=str,
+        ),
         "replica": None,
     }  # fmt: skip
     if workers.elsewhere:
@@ -92,5 +96,6 @@ def _maker(dataset: str, task: str, settings: str, about: str) -> FeatureMaker:
     """The same features as in the process that asks; a process makes them for several ranges."""
     config = Config(**json.loads(settings))
     told: dict[str, Any] = json.loads(about)
-    prepared = open_task(dataset, task, **asdict(config)).prepare(config, encode=False)
+    opened = open_task(dataset, task, told["splits"], **asdict(config))
+    prepared = opened.prepare(config, encode=False)
     return FeatureMaker(prepared, told["labels"], told["saved"])
