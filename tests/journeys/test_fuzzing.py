@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from fuzz import CASES, Outcome, try_case
 from fuzz_changes import OWNED
-from fuzz_formats import make_formats
+from fuzz_formats import MENDED, make_formats
 from oracles.dirty_journeys import Journey, journeys, run_journey
 from relfrog import RelFrogError
 
@@ -36,7 +36,7 @@ def test_some_changed_files_of_every_format(
     """Read or refused in words; no file is made. The same ones each time."""
     monkeypatch.chdir(tmp_path)
     formats = make_formats(tmp_path / "formats", STORED)
-    assert len(formats) >= 20
+    assert len(formats) >= 56
     for name, form in formats.items():
         refused = 0
         for number in range(25):
@@ -44,7 +44,8 @@ def test_some_changed_files_of_every_format(
                 form.try_case(random.Random(f"{name} {number}"))
             except RelFrogError:
                 refused += 1
-        assert refused >= 3, name
+        form.put_back()
+        assert refused >= 3 or name in MENDED, name
     assert not list(tmp_path.rglob(OWNED))
 
 
