@@ -37,7 +37,7 @@ from relfrog.runs.run import Run
 from relfrog.support.files import load_tensors
 from relfrog.support.forms import read_json
 
-__all__ = ["FORMATS", "Format", "make_formats", "tiny_dataset"]
+__all__ = ["FORMATS", "MENDED", "Format", "make_formats", "tiny_dataset"]
 
 
 @dataclass
@@ -124,6 +124,13 @@ FORMATS = (
     "given labels.parquet", "keys.parquet", "task labels.parquet", "kept mapping.yaml",
     "checkpoint.safetensors", "shown.json", "shown.safetensors", "tune.journal", "source.csv",
     "source.csv.gz", "source.parquet", "source.db", "source.duckdb",
+)  # fmt: skip
+
+
+#: Formats of which what is damaged is left out or made anew, so that nothing is refused.
+MENDED = (
+    "certificate.json", ".relfrog-written.json", "fingerprint.json", "trail.json", "table.json",
+    "predicted.npy", "part.json", "encoded.json", "codes.npy", "parents.npy", "kept mapping.yaml",
 )  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.warns(RelFrogWarning, match="cannot be written"):
+    with pytest.warns(RelFrogWarning, match="cannot be used"):
         store = open_store()
     assert store.use("k", {}, write(), read) == "x"
 

@@ -106,7 +106,7 @@ def as_labels(values: pd.Series, type: str) -> pd.Series:
     Raises:
         TaskError: A label is no number where the task needs one.
     """
-    missing = values.isna() | (values.astype(str).str.strip() == "")
+    missing = values.isna() | (values.map(str).astype(object).str.strip() == "")
     if missing.any():
         raise TaskError(
             f"{int(missing.sum()):,} of {len(values):,} rows have no label. Remove them."
@@ -115,7 +115,7 @@ def as_labels(values: pd.Series, type: str) -> pd.Series:
         return values.infer_objects()
     if values.dtype == object or isinstance(values.dtype, pd.StringDtype):
         truths = {"true": "1", "false": "0"}
-        texts = values.astype(str).str.strip()
+        texts = values.map(str).astype(object).str.strip()  # astype would decode bytes
         values = pd.to_numeric(texts.map(lambda t: truths.get(t.lower(), t)), errors="coerce")
         if values.isna().any():
             odd = texts[values.isna()].iloc[0]

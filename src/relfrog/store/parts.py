@@ -203,8 +203,7 @@ class Store:
         folder = self._there(name)
         if folder is None:
             raise StoreError(f"{self.folder} has no complete part {name}.")
-        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
-        return {file: (int(size), str(digest)) for file, (size, digest) in header["files"].items()}
+        return {file: (size, digest) for file, (size, digest) in _header(folder)["files"].items()}
 
     def adopt(self, part: Part, copy: Callable[[Path], None]) -> Path:
         """Put a part of another store here, unless it is here already.

@@ -123,7 +123,11 @@ class SQLite(RowDatabase):
             as_text = [replace(columns[n], kind="text") for n in group]
             relation = self._select(table, as_text).subquery()
             types = sa.select(*(sa.func.typeof(c) for c in relation.c)).distinct()
-            found = list(zip(*self._connection.execute(types).fetchall(), strict=True))
+            try:
+                found = list(zip(*self._connection.execute(types).fetchall(), strict=True))
+            except self._driver_errors() as error:  # a damaged page
+                text = self._error_text(error)
+                raise SourceError(f"table {table.name} cannot be read: {text}") from None
             for name, seen in zip(group, found, strict=False):
                 kind, by_row = _stored_kind(set(seen) - {"null"}, columns[name].kind)
                 if by_row:
