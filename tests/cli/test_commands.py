@@ -447,7 +447,7 @@ def test_predictions_into_files_and_databases(
         (["evaluate", "run", "--split", "train"], 2, "--split"),
         (["evaluate", "run", "--regime", "warm"], 2, "--regime"),
         (["evaluate", "run", "--device", "abacus"], 2, "device 'abacus'"),
-        (["predict", "run"], 2, "Missing option '--out'"),
+        (["predict", "run", "--certify"], 2, "--certify needs a file: --out FILE"),
         (["predict", "run", "--out", "x.xlsx"], 2, ".parquet"),
         (["predict", "run", "--out", "new.csv", "--table", "t"], 2, "is a file"),
         (["predict", "run", "--out", "who.csv"], 1, "already exists"),

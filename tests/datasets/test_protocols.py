@@ -163,5 +163,5 @@ def test_the_protocols_hold_nothing_that_is_not_used() -> None:
     for protocol in (Dataset, Task):
         members = {n for n in [*vars(protocol), *protocol.__annotations__] if not n.startswith("_")}
         assert len(members) > 8
-        for name in members:
+        for name in members - {"get_db"}:  # which users call
             assert any(re.search(rf"\b(task|dataset|opened)\.{name}\b", s) for s in sources), name

@@ -87,7 +87,7 @@ REVIEWED = {
     "checks/tables.py": {"key", "pkey", "child_time", "parent_time", "child_rows", "parent_rows"},
     "datasets/demo.py": {"name", "marks"},
     "datasets/key_views.py": {"joined"},
-    "datasets/label_sql.py": {"', '.join(columns) or 'NULL'", "name"},
+    "datasets/label_sql.py": {"', '.join(columns) or 'NULL'", "name", "columns", "number"},
     "datasets/overview.py": {"time"},
     "datasets/sql_job.py": {"', '.join(casts)", "setting", "value"},
     "importing/inherited.py": {"timed[0]", "timed[1]"},

@@ -50,8 +50,8 @@ def test_nothing_that_runs_what_it_reads_is_called(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
             name = called(node.func)
-            if (path.stem, name) == ("sandbox", "subprocess.Popen"):  # of our own code
-                continue
+            if path.stem in ("sandbox", "local_team") and name == "subprocess.Popen":
+                continue  # of our own code
             assert name not in FORBIDDEN, f"{path.name}:{node.lineno}: {name}"
             for keyword in node.keywords:
                 if keyword.arg == "allow_pickle":

@@ -43,7 +43,8 @@ def built(docs: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 
 def copied(folder: Path) -> Path:
-    shutil.copytree(ROOT / "experiments", folder / "experiments")  # pictures that pages show
+    for name in ("experiments", "examples"):  # pictures that pages show, files that they name
+        shutil.copytree(ROOT / name, folder / name)
     return Path(shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("_build")))
 
 

@@ -238,7 +238,8 @@ def _note_refused(
 ) -> None:
     """Say why columns that hold times are not the table's time, unless the user decided that."""
     entry = plan.mapping.tables[name]
-    decided = given is not None and (given.no_time or given.inherited_from is not None)
+    # A mapping that only repeats what is proposed decides nothing.
+    decided = given is not None and (given.no_time or entry.time_origin == "chosen")
     if decided or entry.time is not None or not proposal.reason.startswith("not taken"):
         return
     own = "no time column of its own" if entry.time_keys else "no time column"

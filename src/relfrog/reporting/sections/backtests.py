@@ -34,8 +34,8 @@ def backtests(m: Material) -> Markup | None:
         sheet(["trained at", "labels scored", f"{name}, first settings", f"{name}, chosen"], rows,
               numbers=[1, 2, 3], label="Backtests"),
     ]  # fmt: skip
-    if found["families"]:
-        gone = set(found["dropped"])
+    if found.get("families"):
+        gone = set(found.get("dropped", ()))
         families = [
             [family, "left out" if family in gone else "kept", _comparison(known).words]
             for family, known in found["families"].items()
