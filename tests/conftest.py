@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -18,6 +19,11 @@ from hypothesis import settings
 
 # As the command line does: see relfrog.cli.main.
 os.environ.setdefault("GOMP_SPINCOUNT", "100000")
+
+# A shell that runs the tests in the background lets them ignore Ctrl-C, and so every process that
+# they start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Chosen by --hypothesis-profile; helpers.examples scales what a test asks for with max_examples.
 settings.register_profile("ci", deadline=None, print_blob=True, max_examples=70)

@@ -109,16 +109,18 @@ def test_nothing_is_left_when_its_parent_ends(job: str, tmp_path: Path, number: 
             print(_helper()._process.pid, folder, flush=True)
             run_job("odd_jobs", folder, Limits(60, 1 << 28, 1 << 20), what="hang")
     """
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert process.stdout is not None
-    helper, folder = process.stdout.readline().decode().split()
-    deadline = time.monotonic() + 20
-    process.send_signal(number)
-    assert process.wait(timeout=10) != 0
-    process.stdout.close()
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        helper, folder = process.stdout.readline().decode().split()
+        deadline = time.monotonic() + 20
+        process.send_signal(number)
+        try:
+            assert process.wait(timeout=10) != 0
+        finally:
+            process.kill()  # or a later test would be blamed for it
     while Path(folder).exists() or is_running(helper):
         assert time.monotonic() < deadline, "something goes on"
         time.sleep(0.02)

@@ -985,6 +985,8 @@ def test_a_budget_ends_training_within_an_epoch(store: Path, tmp_path: Path) -> 
 def test_validation_is_predicted_once_and_as_the_loaded_run_predicts_it(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Not even predictions of the same network by another test are known.
+    monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "cache"))
     asked = []
     predict = NetworkModel.predict
 
