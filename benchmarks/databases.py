@@ -218,6 +218,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=HERE / "databases.json")
     parser.add_argument("--only", nargs="*", default=[*MADE, *BENCHMARKS])
+    parser.add_argument("--seeds", nargs="*", type=int, default=SEEDS)
     given = parser.parse_args()
     about: dict[str, Any] = {
         "command": "python benchmarks/databases.py --sources ../shared/sources --data "
@@ -238,7 +239,7 @@ def main() -> None:
                 tasks += [(name, dataset, question.name) for question in questions]
             else:
                 tasks += [(name, given.data.resolve() / name, task) for task in BENCHMARKS[name]]
-        for seed in SEEDS:
+        for seed in given.seeds:
             for name, dataset, task in tasks:
                 if (name, task, seed) in done:
                     continue

@@ -432,3 +432,103 @@ def test_a_key_that_is_declared_twice_is_one_key(tmp_path: Path) -> None:
     result = import_database(sqlite(tmp_path / "s.db", script), tmp_path / "ds")
     assert [k.columns for k in result.mapping.tables["cities"].foreign_keys] == [("country_id",)]
     assert list(pd.read_parquet(tmp_path / "ds" / "db" / "cities.parquet")) == ["id", "country_id"]
+
+
+def dates(tmp_path: Path, column: str, values: list[str]) -> str:
+    """How a column of a CSV file is read."""
+    lines = "".join(f"{i},{value}\n" for i, value in enumerate(values))
+    source = csv_folder(tmp_path / "source", things=f"thing_id,{column}\n{lines}")
+    return str(plan_import(source).mapping.tables["things"].columns[column])
+
+
+DAYS = pd.date_range("1993-02-11", periods=60, freq="37D")
+
+
+@pytest.mark.parametrize(
+    ("column", "form", "read"),
+    [
+        ("date", "%y%m%d", "time %y%m%d"),
+        ("date", "%Y%m%d", "time %Y%m%d"),
+        ("created", "%Y%m%d%H%M%S", "time %Y%m%d%H%M%S"),
+        ("issued", "%y%m%d 00:00:00", "time %y%m%d %H:%M:%S"),
+        ("note", "%Y%m%dT101500", "time %Y%m%dT%H%M%S"),
+        ("sold", "%m/%d/%y", "time %m/%d/%y"),
+        ("sold", "%d-%b-%y", "time %d-%b-%y"),
+        ("sold", "%d %B %Y", "time %d %B %Y"),
+        ("sold", '"%b %d, %Y"', "time %b %d, %Y"),
+        ("serial", "%y%m%d", "integer"),
+        ("sold", "%d-%b-%Y", "time %d-%b-%Y"),
+    ],
+)
+def test_dates_as_people_write_them(column: str, form: str, read: str, tmp_path: Path) -> None:
+    assert dates(tmp_path, column, [f"{day:{form}}" for day in DAYS]) == read
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [str(517 + 100 * i) for i in range(12)],  # times of day: 5:17, 6:17
+        [str(101 + i) for i in range(28)],  # days of a month, or codes
+        [str(930132 + i) for i in range(60)],  # no day is the 32nd
+    ],
+)
+def test_numbers_that_are_no_dates_stay_numbers(values: list[str], tmp_path: Path) -> None:
+    assert dates(tmp_path, "time", values) == "integer"
+
+
+def test_text_with_packed_dates_where_zeros_mean_none(tmp_path: Path) -> None:
+    path = tmp_path / "erp.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE docs (doc_id INTEGER PRIMARY KEY, budat TEXT, erdat_date TEXT)"
+        )
+        rows = [
+            (i, f"{day:%Y%m%d}", f"{day:%Y%m%d}" if i % 4 else "00000000")
+            for i, day in enumerate(DAYS)
+        ]
+        connection.executemany("INSERT INTO docs VALUES (?, ?, ?)", rows)
+    columns = plan_import(f"sqlite:///{path}").mapping.tables["docs"].columns
+    assert str(columns["erdat_date"]) == "time %Y%m%d"
+    assert str(columns["budat"]) == "text"  # nothing says that these digits are dates
+
+
+def test_a_primary_key_is_known_by_who_refers_to_it(tmp_path: Path) -> None:
+    """District.A1 says nothing, but account.district_id refers to districts by its values."""
+    source = csv_folder(
+        tmp_path / "bank",
+        district="A1,A2,A4\n" + "".join(f"{i},town {i},{1000 * i}\n" for i in range(1, 31)),
+        account="account_id,district_id\n" + "".join(f"{7 * i},{1 + i % 30}\n" for i in range(90)),
+        region="R1,R2\n" + "".join(f"{i + 50},r{i}\n" for i in range(5)),
+        branch="branch_id,region_id\n" + "".join(f"{3 * i},{1 + i % 5}\n" for i in range(20)),
+    )
+    tables = plan_import(source).mapping.tables
+    assert tables["district"].primary_key == ("A1",)
+    assert "account.district_id has no others" in tables["district"].primary_key_evidence
+    assert [(k.columns, k.parent) for k in tables["account"].used_keys()] == [
+        (("district_id",), "district")
+    ]
+    assert tables["region"].primary_key == ()  # its values are others
+
+
+def test_tables_that_share_a_parent_and_a_day_do_not_refer_to_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "firm.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            """CREATE TABLE people (no INTEGER PRIMARY KEY, hired DATE);
+            CREATE TABLE titles (no INTEGER REFERENCES people(no), title TEXT, from_date DATE,
+                PRIMARY KEY (no, from_date));
+            CREATE TABLE salaries (no INTEGER REFERENCES people(no), salary INTEGER,
+                from_date DATE, PRIMARY KEY (no, from_date));
+            CREATE TABLE bonuses (no INTEGER REFERENCES people(no), from_date DATE, part INTEGER);"""
+        )
+        for i, day in enumerate(DAYS):
+            begin = f"{day:%Y-%m-%d}"
+            connection.execute("INSERT INTO people VALUES (?, ?)", (i, begin))
+            connection.execute("INSERT INTO titles VALUES (?, 'a', ?)", (i, begin))
+            for year in range(3):
+                later = f"{day + pd.Timedelta(days=365 * year):%Y-%m-%d}"
+                connection.execute("INSERT INTO salaries VALUES (?, ?, ?)", (i, 9, later))
+            connection.execute("INSERT INTO bonuses VALUES (?, ?, 1)", (i, begin))
+    tables = plan_import(f"sqlite:///{path}").mapping.tables
+    for name in ("titles", "bonuses"):
+        assert {key.parent for key in tables[name].used_keys()} == {"people"}

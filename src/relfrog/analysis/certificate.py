@@ -22,6 +22,7 @@ from relfrog.analysis.reservations import always_visible, sentence, visible_too_
 from relfrog.analysis.rows_used import rows_behind, rows_visible
 from relfrog.analysis.trial import Ask, try_futures
 from relfrog.datasets.entities import key_frame
+from relfrog.datasets.late_columns import find_late_columns
 from relfrog.errors import OutputError, UsageError
 from relfrog.graph.popularity import ListRequest
 from relfrog.models.network_model import NetworkModel
@@ -247,6 +248,7 @@ def _certificate(
         "rows_are": _meaning(run), "tables": tables,
         "always_visible": always_visible(graph, task.entity_table),
         "visible_too_early": visible_too_early(ready.db),
+        "written_later": [column.place for column in find_late_columns(ready.db)],
         "later_rows_used": late, "trial": trial, "holds": not late and trial["identical"],
     }  # fmt: skip
     return Certificate(about, frame)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relbench.base import Database
@@ -57,11 +57,17 @@ def sentence(about: Mapping[str, Any]) -> str:
 
 def _reservation(about: Mapping[str, Any]) -> str:
     """What a certificate cannot vouch for, as a part of its sentence."""
-    if not about["always_visible"]:
-        return ""
-    named = [f"{name} ({rows:,})" for name, rows in about["always_visible"].items()]
-    listed = " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
-    return f", except for rows of {listed}, which are always visible"
+    parts = []
+    if about["always_visible"]:
+        named = [f"{name} ({rows:,})" for name, rows in about["always_visible"].items()]
+        parts.append(f"rows of {_listed(named)}, which are always visible")
+    if about["written_later"]:
+        parts.append(f"{_listed(about['written_later'])}, later than the rows that hold them")
+    return f", except for {', and for '.join(parts)}" if parts else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _complaint(about: Mapping[str, Any]) -> str:

@@ -230,10 +230,12 @@ def check_command(dataset: str, task: str | None, as_json: bool) -> None:
 @click.option("--test", metavar="TIME", help="The task's own test time.  [default: likewise]")
 @click.option("--description", help="The task in words.")
 @click.option("--hide", multiple=True, metavar="TABLE.COL", help="Column the model must not see.")
+@click.option("--show", multiple=True, metavar="TABLE.COL", help="Column that it may see though "
+              "it is later than its row, as it was planned.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace a task of this name.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was added as JSON.")
 def task_command(
-    dataset: str, name: str, sql: Any, type_: str | None, hide: Any, as_json: bool,
+    dataset: str, name: str, sql: Any, type_: str | None, hide: Any, show: Any, as_json: bool,
     query: str | None, explain: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Add a prediction task, after trying it on all splits.
@@ -255,7 +257,7 @@ def task_command(
         print_json(plan_record(plan)) if as_json else click.echo(plan_lines(plan))
         return
     text = None if sql is None else sql.read()
-    given = {"type": type_, "hide": tuple(hide), **options}
+    given = {"type": type_, "hide": tuple(hide), "show": tuple(show), **options}
     if query is None:
         given["eval_times"] = given["eval_times"] or 1
         tasks = [add_task(dataset, name, text, **given)]

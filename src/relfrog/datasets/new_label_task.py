@@ -42,6 +42,7 @@ def add_column_task(
     type: str | None = None,
     description: str | None = None,
     hide: tuple[str, ...] = (),
+    show: tuple[str, ...] = (),
     val: str | None = None,
     test: str | None = None,
     overwrite: bool = False,
@@ -55,6 +56,7 @@ def add_column_task(
         type: The type of task; by default the one that suits the column's values.
         description: The task in words.
         hide: Further columns the model must not see, as ``table.column``.
+        show: Columns later than their rows that it may see all the same.
         val: Rows up to this time are for training; the dataset's validation time if None, or
             where rows with a value lie if a split has none.
         test: Rows up to this time are for validation, later ones for test; likewise.
@@ -72,6 +74,7 @@ def add_column_task(
     found = full.table_dict[table]
     suited = label_type(read_column(found, target)) if type is None else type
     spec = opened.manifest.tables[table]
+    hidden, late = hidden_columns(opened, full, hide, show, (table, target))
     manifest = TaskFile(
         name=name,
         kind=KIND_AUTOCOMPLETE,
@@ -79,7 +82,7 @@ def add_column_task(
         description=description,
         entity_table=table,
         target_col=target,
-        remove_columns=hidden_columns(opened, hide),
+        remove_columns=hidden,
     )
     if spec.time_col is None:
         if val is not None or test is not None:
@@ -111,7 +114,7 @@ def add_column_task(
             f"{table} has no times: splits are by the hash of the key, and everything in the "
             "database may be used"
         )
-    return _added(folder, manifest, task, frames, overwrite, (*chosen, *notes))
+    return _added(folder, manifest, task, frames, overwrite, (*chosen, *notes, *late))
 
 
 def _told_relbench(manifest: TaskFile, pkey: str | None, time: str) -> TaskFile:
@@ -203,6 +206,7 @@ def add_file_task(
     time: str = "timestamp",
     description: str | None = None,
     hide: tuple[str, ...] = (),
+    show: tuple[str, ...] = (),
     val: str | None = None,
     test: str | None = None,
     overwrite: bool = False,
@@ -220,6 +224,7 @@ def add_file_task(
         time: The column with the time.
         description: The task in words.
         hide: Columns the model must not see, as ``table.column``.
+        show: Columns later than their rows that it may see all the same.
         val: The task's own validation time; the dataset's if None, or where the labels lie if a
             split has none of them.
         test: The task's own test time, likewise.
@@ -236,6 +241,7 @@ def add_file_task(
     table, pkey = entity_end(opened, entity)
     asked, values = read_label_table(opened, table, labels, time, label)
     target = str(values.name)
+    hidden, late = hidden_columns(opened, database_in_files(opened), hide, show)
     manifest = TaskFile(
         name=name,
         kind=KIND_EXTERNAL,
@@ -246,7 +252,7 @@ def add_file_task(
         time_col=time,
         target_col=target,
         timedelta=horizon,
-        remove_columns=hidden_columns(opened, hide),
+        remove_columns=hidden,
         keys="source",
         labels="file",
     )
@@ -273,7 +279,7 @@ def add_file_task(
             "the validation or test time",
         )
     given = asked.keys.assign(**{time: asked.times.to_numpy(), target: values.to_numpy()})
-    return _added(folder, manifest, task, frames, overwrite, notes, given)
+    return _added(folder, manifest, task, frames, overwrite, notes + late, given)
 
 
 def _file_frames(

@@ -57,6 +57,7 @@ def add_task(
     k: int | None = None,
     description: str | None = None,
     hide: tuple[str, ...] = (),
+    show: tuple[str, ...] = (),
     val: str | None = None,
     test: str | None = None,
     overwrite: bool = False,
@@ -88,7 +89,10 @@ def add_task(
         eval_times: Seed times in validation and in test.
         k: For a recommendation: the length of the list.
         description: A description of the task.
-        hide: Columns the model must not see, as ``table.column``.
+        hide: Columns the model must not see, as ``table.column``. Columns of times later than
+            their rows, such as a date of leaving, are hidden by themselves, unless their names say
+            that they were planned.
+        show: Columns the model may see all the same, likewise.
         val: The task's own validation time. By default it is the dataset's, or where events lie
             if the dataset's splits do not suit the task: no labels in a split, too few, or label
             rates that are far apart.
@@ -101,7 +105,8 @@ def add_task(
         TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
     """
     about: _Common = {
-        "description": description, "hide": hide, "val": val, "test": test, "overwrite": overwrite,
+        "description": description, "hide": hide, "show": show, "val": val, "test": test,
+        "overwrite": overwrite,
     }  # fmt: skip
     if sum(given is not None for given in (sql, autocomplete, labels)) != 1:
         raise UsageError(
@@ -127,6 +132,8 @@ def add_task(
     opened, folder = new_folder(dataset, name, type, overwrite)
     _check_options(type, entity, source, target, k)
     need_times(opened)
+    full = database_in_files(opened)
+    hidden, notes = hidden_columns(opened, full, hide, show)
     manifest = TaskFile(
         name=name,
         kind=KIND_FORECAST,
@@ -135,7 +142,7 @@ def add_task(
         time_col=time,
         timedelta=horizon,
         num_eval_timestamps=eval_times,
-        remove_columns=hidden_columns(opened, hide),
+        remove_columns=hidden,
         sql=sql,
         keys="source" if find_source_keys(opened) is not None else None,
         query=query,
@@ -152,7 +159,6 @@ def add_task(
         assert entity is not None
         manifest.entity_table, manifest.entity_col = entity_end(opened, entity)
         manifest.target_col = label or "?"
-    full = database_in_files(opened)
     _complete(opened, manifest, full)
     fitted = fit_splits(opened, manifest, full, split_labels, val, test)
     task, manifest, frames = fitted.task, fitted.manifest, fitted.frames
@@ -169,12 +175,13 @@ def add_task(
     write_task(folder, manifest, frames, overwrite)
     remember_errors(opened, name, ())  # there would be none
     warnings = tuple(f"{p.text}. {p.remedy}" for p in fitted.problems)
-    return AddedTask(manifest, folder, stats, fitted.notes, warnings)
+    return AddedTask(manifest, folder, stats, fitted.notes + notes, warnings)
 
 
 class _Common(TypedDict):
     description: str | None
     hide: tuple[str, ...]
+    show: tuple[str, ...]
     val: str | None
     test: str | None
     overwrite: bool

@@ -8,9 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 from markupsafe import Markup
+from relbench.base import Database
 
 from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.labels import LabelStats
+from relfrog.datasets.late_columns import find_late_columns, hidden_note
 from relfrog.datasets.opened_dataset import OpenedDataset
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.task_file import LABELS_FILE, TaskFile
@@ -115,14 +117,43 @@ def entity_end(dataset: Dataset, text: str) -> tuple[str, str]:
     return table, column or pkey
 
 
-def hidden_columns(dataset: Dataset, hide: tuple[str, ...]) -> list[list[str]]:
-    """Columns the model must not see, given as ``TABLE.COLUMN``, as RelBench lists them."""
+def hidden_columns(
+    dataset: Dataset,
+    full: Database,
+    hide: tuple[str, ...],
+    show: tuple[str, ...],
+    label: tuple[str, str] | None = None,
+) -> tuple[list[list[str]], tuple[str, ...]]:
+    """Columns the model must not see: those that are named, and those later than their rows.
+
+    Args:
+        dataset: The dataset.
+        full: Its database.
+        hide: Columns to hide, as ``TABLE.COLUMN``.
+        show: Columns to show although they are later than their rows, likewise.
+        label: The label's own column, if it is one of them.
+
+    Returns:
+        The columns as RelBench lists them, and what to tell the user.
+    """
+    named, shown = _columns_named(dataset, "--hide", hide), _columns_named(dataset, "--show", show)
+    for pair in named:
+        if pair in shown:
+            raise UsageError(f"{'.'.join(pair)} is both to be hidden and to be shown")
+    kept = [*named, *shown, [] if label is None else [*label]]
+    late = [c for c in find_late_columns(full) if [c.table, c.column] not in kept]
+    notes = (hidden_note(late),) if late else ()
+    return [*named, *([c.table, c.column] for c in late)], notes
+
+
+def _columns_named(dataset: Dataset, flag: str, places: tuple[str, ...]) -> list[list[str]]:
+    """Columns given as ``TABLE.COLUMN``, as pairs."""
     tables = dataset.manifest.tables
     pairs = []
-    for text in hide:
+    for text in places:
         table, column = split_place(text, tables)
         if table not in tables or not column:
-            raise UsageError(f"--hide {text}: write it as TABLE.COLUMN")
+            raise UsageError(f"{flag} {text}: write it as TABLE.COLUMN")
         path = Path(dataset.db_dir) / f"{table}.parquet"
         known = pq.read_schema(path).names
         if column not in known:

@@ -34,17 +34,35 @@ _TRUE, _FALSE = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
 
 #: An integer column with one of these words in its name and a plausible size is a time.
 _TIME_WORDS = {"time", "date", "datetime", "timestamp", "ts", "at", "epoch", "created", "updated"}
-_TIME_WORDS |= {"utc", "when", "modified", "registered", "posted", "published", "day"}
+_TIME_WORDS |= {"utc", "when", "modified", "registered", "posted", "published", "day", "dt"}
+_TIME_WORDS |= {"issued", "opened", "closed"}
+#: Dates of six digits: so many different numbers that all are dates cannot be by chance, which one
+#: number in 27 is; and the least that the largest must be, to be no time of day or code.
+_FEWEST_DATES, _LARGEST_DATE = 10, 10_000
 
 _EPOCHS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": None}
 _1973, _2103 = 1e8, 4.2e9
 
 #: Formats to try on text that is not ISO 8601; if several fit, the column is ambiguous.
+_CLOCKS = (" %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 _FORMATS = [
     f"{day}{clock}"
-    for day in ("%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y")
-    for clock in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+    for day in (
+        "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y",
+        "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y",
+        "%B %d, %Y",
+    )
+    for clock in ("", *_CLOCKS)
+]  # fmt: skip
+#: Dates without a separator: with a clock, or in a column that is named like a time.
+_PACKED = [
+    f"{day}{clock}"
+    for day in ("%Y%m%d", "%y%m%d")
+    for clock in ("", "T%H%M%S", "%H%M%S", "%H%M", *_CLOCKS)
 ]
+#: What a text with a date looks like: 3/12/2020, 12-Mar-20, Mar 3, 2020; and without separators.
+_DATED = r"\d+[/. -]\w+[/., -]+\d+|^[A-Za-z]{3,9} \d+, \d{4}"
+_DIGITS, _DIGITS_AND_CLOCK = r"^\d{6,14}$", r"^\d{6}(\d\d)?[T ]\d"
 _SAMPLE = 1000
 
 
@@ -226,9 +244,24 @@ def _integer_type(staging: Staging, table: StagedTable, column: StagedColumn) ->
     """``integer``; or ``time``, if the name says so and the values are plausible."""
     if set(words(column.name)) & _TIME_WORDS and column.facts.present:
         for kind in number_times(staging, table, column):
-            if kind.form not in ("%Y", "%y%m%d") and _all_fit(staging, table, column, kind):
+            if kind.form == "%Y" or (kind.form == "%y%m%d" and not _may_be_dates(column)):
+                continue
+            if _all_fit(staging, table, column, kind):
                 return replace(kind, notice=True)
     return ColumnType("integer")
+
+
+def _may_be_dates(column: StagedColumn) -> bool:
+    """Whether so many six-digit numbers, and so large, can be told from other numbers."""
+    facts = column.facts
+    return facts.distinct >= _FEWEST_DATES and _as_number(facts.high) >= _LARGEST_DATE
+
+
+def _as_number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return 0.0
 
 
 def number_times(staging: Staging, table: StagedTable, column: StagedColumn) -> list[ColumnType]:
@@ -246,6 +279,7 @@ def number_times(staging: Staging, table: StagedTable, column: StagedColumn) -> 
     ]
     for form, least, most in (
         ("%Y%m%d", 10000101, 22001231),
+        ("%Y%m%d%H%M%S", 10000101000000, 22001231235959),
         ("%Y", 1000, 2200),
         ("%y%m%d", 101, 991231),
     ):
@@ -321,16 +355,21 @@ def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) ->
         return f"regexp_matches({text}, '{ISO}') AND ({iso_time(text)}) IS NOT NULL"
 
     def in_format(form: str) -> Callable[[str], str]:
-        return lambda text: f"try_strptime(trim({text}), '{form}') IS NOT NULL"
+        # %Y reads 94 as the year 94.
+        return lambda text: f"year(try_strptime(trim({text}), '{form}')) >= 1000"
 
     everything = f"(SELECT {name} FROM {table.sql} WHERE {known})"
     if fits(is_iso, sample) and fits(is_iso, everything):
         return ColumnType("time")
-    dated, count = staging.row(
-        f"SELECT count(*) FILTER (WHERE regexp_matches({name}, '\\d+[/.-]\\w+[/.-]\\d+')), "
+    packed = _DIGITS_AND_CLOCK
+    if set(words(column.name)) & _TIME_WORDS:
+        packed = f"{_DIGITS}|{packed}"
+    dated, digits, count = staging.row(
+        f"SELECT count(*) FILTER (WHERE regexp_matches(trim({name}), '{_DATED}')), "
+        f"count(*) FILTER (WHERE regexp_matches(trim({name}), '{packed}')), "
         f"count(*) FROM {sample}"
     )
-    if not count or dated < 0.5 * count:
+    if not count or max(dated, digits) < 0.5 * count:
         return None
     parsed, total, odd = staging.row(
         f"SELECT count({iso_time(name)}), count(*), any_value({name}) "
@@ -342,7 +381,12 @@ def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) ->
             "kept as text, unless it is made the table's time column: --time"
         )
         return ColumnType("text", reason=reason, notice=True)
-    fitting = [f for f in _FORMATS if fits(in_format(f), sample) and fits(in_format(f), everything)]
+    if digits > dated:  # zeros stand for no date
+        known += f" AND NOT regexp_full_match(trim({name}), '0+')"
+        sample = f"(SELECT {name} FROM {table.sql} WHERE {known} LIMIT {_SAMPLE})"
+        everything = f"(SELECT {name} FROM {table.sql} WHERE {known})"
+    forms = _PACKED if digits > dated else _FORMATS
+    fitting = [f for f in forms if fits(in_format(f), sample) and fits(in_format(f), everything)]
     if len(fitting) == 1:
         return ColumnType("time", fitting[0], f"written as {fitting[0]}", notice=True)
     if fitting:

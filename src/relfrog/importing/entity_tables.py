@@ -28,6 +28,8 @@ _KEY_WORDS = {"id", "uuid", "guid", "key"}
 _SHARED = 0.5
 #: A table with this share of all values is the table of these entities.
 _MOST = 0.9
+#: Fewer different values are kinds of something rather than entities.
+_FEWEST = 5
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,8 @@ def _may_name_entities(plan: ImportPlan, name: str, column: str) -> bool:
     if len(words) < 2 or words[-1] not in _KEY_WORDS or table.staged.rows < 2:
         return False
     if table.types[column].name not in ("integer", "text"):
+        return False
+    if table.column(column).facts.distinct < _FEWEST:
         return False
     return not any((column,) == key.columns for key in mapped.used_keys())
 

@@ -223,11 +223,33 @@ def _proposed_composites(
         same = columns == plan.mapping.tables[name].primary_key
         if not columns or columns in taken or (same and child.staged.rows >= mapped.rows):
             continue
+        if _are_siblings(plan, name, columns, other, key):
+            continue
         evidence = match_keys(staging, child, columns, plan.typed[other], key)
         if evidence.values and not evidence.dangling:
             keys.append(ForeignKeyMapping(columns, other, key, "proposed", str(evidence)))
             plan.evidence[name, columns] = evidence
     return keys
+
+
+def _are_siblings(
+    plan: ImportPlan, child: str, columns: tuple[str, ...], parent: str, key: tuple[str, ...]
+) -> bool:
+    """Whether two tables share no more than a declared parent and times.
+
+    An employee's first title and first salary begin on the same day, but are not one another's.
+    """
+    declared = {
+        name: {k.columns: k.parent for k in plan.typed[name].staged.source.foreign_keys}
+        for name in (child, parent)
+    }
+    rest = [
+        column
+        for column, own in zip(columns, key, strict=True)
+        if declared[child].get((column,), "") != declared[parent].get((own,), None)
+    ]
+    times = [plan.typed[child].types[column].name == "time" for column in rest]
+    return len(rest) < len(columns) and all(times)
 
 
 def _has_text(table: TypedTable, columns: Sequence[str]) -> bool:

@@ -68,7 +68,40 @@ def propose_primary_key(
         better = best is None or (score, -position) > (best[0], best[1])
         if score >= 2 and better and not check_unique(staging, table, [name]).duplicates:
             best = (score, -position, name, f"{rows:,} distinct values; {', '.join(reasons)}")
-    return ((best[2],), best[3]) if best else None
+    return ((best[2],), best[3]) if best else _key_by_references(staging, table, others)
+
+
+def _key_by_references(
+    staging: Staging, table: TypedTable, others: Iterable[TypedTable]
+) -> tuple[tuple[str, ...], str] | None:
+    """A column whatever its name, if another table's column is named like this table's key.
+
+    ``account.district_id`` refers to the column of ``district`` that has all of its values.
+    """
+    rows = table.staged.rows
+    named = [
+        (other, column)
+        for other in others
+        if other is not table
+        for column, name in other.words.items()
+        if _is_own_key(name, table.noun) and other.types[column].name in ("integer", "text")
+    ]
+    for name, column in table.staged.columns.items() if named else ():
+        kind = table.types[name].name
+        if not rows or column.facts.present < rows or column.facts.distinct < 0.8 * rows:
+            continue
+        if not any(other.types[c].name == kind for other, c in named):
+            continue
+        if check_unique(staging, table, [name]).duplicates:
+            continue
+        for other, reference in named:
+            if other.types[reference].name != kind:
+                continue
+            found = match_keys(staging, other, [reference], table, [name])
+            if found.distinct > 1 and not found.dangling:
+                place = f"{other.name}.{reference}"
+                return (name,), f"{rows:,} distinct values; {place} has no others"
+    return None
 
 
 def propose_composite_key(

@@ -103,7 +103,7 @@ def add_query_tasks(
         query: The question.
         plan: What `plan_query` made of it, if that is known already.
         options: Other arguments of `relfrog.add_task`: description, eval_times, val, test, hide,
-            overwrite.
+            show, overwrite.
 
     Raises:
         QueryError: The question cannot be read, or cannot be answered.
@@ -154,7 +154,7 @@ def add_task(
             customers.id``.
         options: Without a question: `type`, `entity` or `source` and `target`, `horizon`;
             `autocomplete`; or `labels`, a file or a frame. With or without: `eval_times`, `val`,
-            `test`, `hide`, `description`, `overwrite`.
+            `test`, `hide`, `show`, `description`, `overwrite`.
 
     Raises:
         QueryError: The question cannot be read, or cannot be answered.

@@ -206,5 +206,5 @@ def test_a_time_that_is_later_than_its_row(
     gap = pd.Timedelta(days, "D")
     change(folder, "orders", lambda f: f.assign(**{column: f["ordered_at"] + gap}))
     said = warnings_of(folder, "buys")
-    assert (f"orders.{column}: lies after ordered_at in" in said) == warned
+    assert (f"orders.{column} lies after ordered_at in" in said) == warned
     assert ("by 3 days at the median" in said) == warned

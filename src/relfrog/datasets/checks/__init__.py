@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport, Finding
-from relfrog.datasets.checks.leaks import check_later_times, check_update_times
+from relfrog.datasets.checks.leaks import check_update_times
 from relfrog.datasets.checks.records import check_records
 from relfrog.datasets.checks.refusal import remember_errors
 from relfrog.datasets.checks.tables import check_splits, check_tables
 from relfrog.datasets.checks.tasks import check_task
 from relfrog.datasets.dataset import open_dataset, read_tables
 from relfrog.datasets.files import database_in_files
+from relfrog.datasets.late_columns import LateColumn, find_late_columns
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import task_names
 from relfrog.errors import DatasetError, TaskError, unknown
@@ -60,9 +61,11 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
         full = database_in_files(opened)
         _check_resolution(full, report)
         check_update_times(full, report)
-        check_later_times(full, report)
+        late = find_late_columns(full)
+        if late and not names:
+            report.passed.append(_later(late))
         for name in names:
-            check_task(opened, name, full, report)
+            check_task(opened, name, full, report, late=late)
         check_records(opened, report)
         for name in names:
             others = {f"task {other}" for other in names if other != name}
@@ -70,6 +73,12 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
     elif names:
         report.warning("tasks", "not checked because of errors", "Fix the errors above first.")
     return report
+
+
+def _later(columns: list[LateColumn]) -> str:
+    """What is said of columns that no task shows."""
+    shown = ", ".join(column.place for column in columns)
+    return f"{shown}: later than the rows that hold them, so tasks will hide them"
 
 
 def _check_resolution(full: Database, report: CheckReport) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.labels import label_rows
+from relfrog.datasets.late_columns import LateColumn, other_times
 from relfrog.datasets.protocols import Task
-from relfrog.importing.time_proposals import is_foreseen
-from relfrog.store.file_table import column_names, holds_times, read_column
+from relfrog.store.file_table import column_names, read_column
 
-__all__ = ["check_later_times", "check_leaks", "check_update_times"]
+__all__ = ["check_late_columns", "check_leaks", "check_update_times"]
 
 #: From this ROC-AUC, accuracy or correlation on, a column is nearly the label.
 NEARLY = 0.98
@@ -254,29 +254,11 @@ def _first_trace(name: str, full: Database) -> NDArray[Any] | None:
     return first.view("datetime64[us]")
 
 
-# Other times of a row than its own.
-
-
-def _other_times(full: Database) -> Iterator[tuple[str, str, str, pd.Series]]:
-    """Each further column of times in tables with a time: by how much it is later.
-
-    Yields:
-        (table, its time column, the other column, differences)
-    """
-    for name, table in full.table_dict.items():
-        if table.time_col is None:
-            continue
-        for column in column_names(table):
-            if column == table.time_col or not holds_times(table, column):
-                continue
-            gap = (read_column(table, column) - read_column(table, table.time_col)).dropna()
-            if len(gap) >= FEWEST:
-                yield name, table.time_col, column, gap
-
-
 def check_update_times(full: Database, report: CheckReport) -> None:
     """Look for time columns with the last change, where another has the creation."""
-    for name, own, column, gap in _other_times(full):
+    for name, own, column, gap in other_times(full):
+        if own is None or len(gap) < FEWEST:
+            continue
         if not _UPDATE.search(own) or not _CREATE.search(column):
             continue
         earlier, later = (gap < pd.Timedelta(0)).mean(), (gap > pd.Timedelta(0)).mean()
@@ -291,20 +273,16 @@ def check_update_times(full: Database, report: CheckReport) -> None:
         )
 
 
-def check_later_times(full: Database, report: CheckReport) -> None:
-    """Look for columns of times later than the row's own: written after the row was created."""
-    for name, own, column, gap in _other_times(full):
-        later = gap[gap > pd.Timedelta(0)]
-        if len(later) < MANY * len(gap) or is_foreseen(column):
-            continue
-        report.warning(
-            f"{name}.{column}",
-            f"lies after {own} in {len(later):,} of {len(gap):,} rows, by "
-            f"{_shown(later.median())} at the median, but is visible from {own} on",
-            "Unless it was planned, leave it out of the import (drop, in the mapping file) or of "
-            f"tasks (--hide {name}.{column}), with everything else that was written that late.",
-        )
-
-
-def _shown(gap: pd.Timedelta) -> str:
-    return f"{gap.days:,} days" if gap.days > 1 else str(gap.round("s")).removeprefix("0 days ")
+def check_late_columns(
+    task: Task, late: Sequence[LateColumn], report: CheckReport, place: str
+) -> None:
+    """Name the columns later than their rows that a task lets the model see."""
+    hidden = set(map(tuple, task.hidden_columns()))
+    for column in late:
+        if (column.table, column.column) not in hidden:
+            report.warning(
+                place,
+                f"{column.place} {column.evidence}",
+                f"Unless it was planned, hide it, with everything else that was written that late: "
+                f"add the task again, which hides it, or with --hide {column.place}.",
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,12 @@ import pyarrow as pa
 from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport
-from relfrog.datasets.checks.leaks import check_leaks
+from relfrog.datasets.checks.leaks import check_late_columns, check_leaks
 from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.label_digests import digests
 from relfrog.datasets.label_events import label_events
 from relfrog.datasets.labels import SPLITS, fitting_times, label_stats, window_problems
+from relfrog.datasets.late_columns import LateColumn
 from relfrog.datasets.no_labels import why_no_labels
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.split_check import split_problems
@@ -28,7 +29,12 @@ __all__ = ["check_task"]
 
 
 def check_task(
-    opened: Dataset, name: str, full: Database, report: CheckReport, errors_only: bool = False
+    opened: Dataset,
+    name: str,
+    full: Database,
+    report: CheckReport,
+    errors_only: bool = False,
+    late: Sequence[LateColumn] = (),
 ) -> None:
     """Check one task: its manifest, its SQL, its labels and their window.
 
@@ -38,9 +44,10 @@ def check_task(
         full: The dataset's whole database.
         report: Receives the findings.
         errors_only: Whether to leave out what costs time and can only warn.
+        late: Columns of times later than their rows.
     """
     try:
-        _check_task(opened, name, full, report, errors_only)
+        _check_task(opened, name, full, report, errors_only, late)
     except Exception as error:
         line = (str(error).splitlines() or [""])[0]
         text = f"cannot be checked: {type(error).__name__}: {line}"
@@ -48,7 +55,12 @@ def check_task(
 
 
 def _check_task(
-    opened: Dataset, name: str, full: Database, report: CheckReport, errors_only: bool
+    opened: Dataset,
+    name: str,
+    full: Database,
+    report: CheckReport,
+    errors_only: bool,
+    late: Sequence[LateColumn],
 ) -> None:
     place = f"task {name}"
     try:
@@ -88,6 +100,7 @@ def _check_task(
             ):
                 report.warning(place, problem.text, problem.remedy)
         check_leaks(task, frames, full, report, place)
+        check_late_columns(task, late, report, place)
     except TaskError as error:
         report.error(place, str(error), "Fix the label SQL or the horizon.")
         return
