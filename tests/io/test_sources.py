@@ -224,6 +224,37 @@ def test_schemas_and_views_are_read_when_named(fresh_postgres: str, tmp_path: Pa
         import_database(fresh_postgres, tmp_path / "none", schema=["nowhere"])
 
 
+def test_other_schemas_are_read_where_the_default_one_is_empty(
+    fresh_postgres: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(fresh_postgres, autocommit=True) as connection:
+        for name in ("sales", "stock"):
+            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+            connection.execute(f"CREATE SCHEMA {name}")
+        connection.execute("CREATE TABLE stock.things (id INTEGER PRIMARY KEY)")
+        connection.execute(
+            "CREATE TABLE sales.orders (id INTEGER PRIMARY KEY, "
+            "thing INTEGER REFERENCES stock.things (id))"
+        )
+        found = import_database(fresh_postgres, tmp_path / "both")
+        assert [t.name for t in found.tables] == ["sales.orders", "stock.things"]
+        assert found.tables[0].fkeys == {"thing": "stock.things"}
+        connection.execute("DROP SCHEMA sales CASCADE")
+        alone = import_database(fresh_postgres, tmp_path / "one")
+        assert [t.name for t in alone.tables] == ["things"]
+        connection.execute("DROP SCHEMA stock CASCADE")
+        with pytest.raises(SourceError, match="no tables that this user may see"):
+            import_database(fresh_postgres, tmp_path / "none")
+
+
+def test_other_schemas_of_duckdb(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as connection:
+        connection.execute("CREATE SCHEMA s; CREATE TABLE s.t (id INTEGER PRIMARY KEY)")
+        connection.execute("CREATE SCHEMA r; CREATE TABLE r.t (id INTEGER PRIMARY KEY)")
+    found = import_database(f"duckdb:///{tmp_path / 'a.duckdb'}", tmp_path / "out")
+    assert [t.name for t in found.tables] == ["r.t", "s.t"]
+
+
 def test_declared_keys_of_duckdb(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "a.duckdb")) as connection:
         connection.execute("CREATE TABLE p (a INTEGER, b INTEGER, PRIMARY KEY (a, b))")

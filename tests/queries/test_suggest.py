@@ -44,6 +44,26 @@ def test_suggested_questions_become_tasks(bare_shop: Path) -> None:
     assert added.stats["val"].rows
 
 
+def test_numbers_that_name_rows_are_not_asked_about(tmp_path: Path) -> None:
+    """The running number of an order line has many values, but no meaning."""
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.executescript(
+            """CREATE TABLE shops (shopkey INTEGER PRIMARY KEY);
+            CREATE TABLE lines (orderkey INTEGER, lineitemid INTEGER, shopkey INTEGER REFERENCES
+                shops (shopkey), linedate DATE, weight INTEGER, PRIMARY KEY (orderkey, lineitemid));"""
+        )
+        connection.executemany("INSERT INTO shops VALUES (?)", [(n,) for n in range(1, 9)])
+        rows = [
+            (n // 3, 1000 + n, 1 + n % 8, str((T[0] + n % 400 * DAY).date()), n * n % 97)
+            for n in range(2000)
+        ]
+        connection.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?)", rows)
+    relfrog.import_database(f"sqlite:///{tmp_path / 'a.db'}", tmp_path / "a")
+    queries = [one.query for one in suggest(tmp_path / "a", limit=20)]
+    assert any("lines.weight" in query for query in queries)
+    assert not any("lineitemid" in query for query in queries)
+
+
 @pytest.mark.slow
 def test_the_command_prints_questions_to_ask(
     store: Path, capfd: pytest.CaptureFixture[str]

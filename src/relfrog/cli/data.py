@@ -22,7 +22,7 @@ __all__ = ["DATA_COMMANDS"]
 @click.argument("source")
 @click.argument("dest", required=False)
 @click.option("--schema", multiple=True, help="Schema to read (repeat for several).  "
-              "[default: the database's own]")  # fmt: skip
+              "[default: the database's own or, if that has no tables, all]")  # fmt: skip
 @click.option("--tables", multiple=True, metavar="NAME", help="Table or pattern to read (repeat).  "
               "[default: all]")  # fmt: skip
 @click.option("--exclude", multiple=True, metavar="NAME", help="Table or pattern to leave out.")

@@ -23,7 +23,7 @@ from relfrog.importing.staging import (
     sql_list,
     valid_time,
 )
-from relfrog.support.text import words
+from relfrog.support.text import time_words
 
 __all__ = ["ColumnType", "find_type", "period", "type_sql", "unusable"]
 
@@ -242,7 +242,7 @@ def find_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Col
 
 def _integer_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
     """``integer``; or ``time``, if the name says so and the values are plausible."""
-    if set(words(column.name)) & _TIME_WORDS and column.facts.present:
+    if time_words(column.name) & _TIME_WORDS and column.facts.present:
         for kind in number_times(staging, table, column):
             if kind.form == "%Y" or (kind.form == "%y%m%d" and not _may_be_dates(column)):
                 continue
@@ -362,7 +362,7 @@ def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) ->
     if fits(is_iso, sample) and fits(is_iso, everything):
         return ColumnType("time")
     packed = _DIGITS_AND_CLOCK
-    if set(words(column.name)) & _TIME_WORDS:
+    if time_words(column.name) & _TIME_WORDS:
         packed = f"{_DIGITS}|{packed}"
     dated, digits, count = staging.row(
         f"SELECT count(*) FILTER (WHERE regexp_matches(trim({name}), '{_DATED}')), "

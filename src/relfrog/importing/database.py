@@ -82,7 +82,8 @@ def import_database(
     Args:
         source: A database URL, a database file, or a folder of CSV or Parquet files.
         dest: The folder to write; it appears complete or not at all.
-        schema: Schemas to read; the database's default schema if empty.
+        schema: Schemas to read; if empty, the database's default schema or, if that has no tables,
+            all others.
         tables: Names or patterns (``order*``) of the tables to read; all if empty.
         exclude: Names or patterns of tables to leave out.
         mapping: A mapping file with corrections; :func:`plan_import` makes one to start from.

@@ -25,7 +25,8 @@ class Selection:
     """Names or patterns, as the flags of the same names give them.
 
     Attributes:
-        schema: The schemas to read; the database's default schema if empty.
+        schema: The schemas to read; if empty, the database's default schema or, if that has no
+            tables, all others.
         tables: The tables to read; all if empty.
         exclude: Tables and views to leave out.
         view: Views to read beside the tables.
@@ -138,7 +139,7 @@ def _choose(
     if not names and views:
         raise SourceError("there are no tables, only views. Read them: --views all")
     if not names:
-        raise SourceError("there are no tables. If they are in another schema, give it: --schema")
+        raise SourceError("there are no tables that this user may see")
     for pattern in (*selection.tables, *selection.exclude):
         if not matching([pattern], [*names, *views]):
             raise unknown("table", pattern, names)

@@ -10,7 +10,7 @@ from relfrog.importing.column_types import ColumnType, type_sql
 from relfrog.importing.key_checks import TypedTable
 from relfrog.importing.staging import Staging
 from relfrog.importing.time_evidence import load_time
-from relfrog.support.text import words
+from relfrog.support.text import time_words, words
 
 __all__ = ["TimeProposal", "is_foreseen", "propose_time", "propose_year"]
 
@@ -50,10 +50,10 @@ class TimeProposal:
 def is_foreseen(name: str) -> bool:
     """Whether a column's name says that its times were planned or expected, like due dates.
 
-    >>> is_foreseen("due_date"), is_foreseen("delivered_at")
-    (True, False)
+    >>> is_foreseen("due_date"), is_foreseen("duedate"), is_foreseen("delivered_at")
+    (True, True, False)
     """
-    return bool(set(words(name)) & _FUTURE)
+    return bool(time_words(name) & _FUTURE)
 
 
 def _rank(name: str, noun: tuple[str, ...] = ()) -> tuple[int, str]:
@@ -61,7 +61,7 @@ def _rank(name: str, noun: tuple[str, ...] = ()) -> tuple[int, str]:
 
     The table's own noun is ignored: ``order_approved_at`` is not when the order was placed.
     """
-    found = set(words(name))
+    found = time_words(name)
     found = found - set(noun) or found
     if found & _FUTURE:
         return 0, "is planned or expected, not past"

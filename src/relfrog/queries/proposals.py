@@ -169,12 +169,13 @@ def _numbers(
     schema: QuerySchema, table: QueryTable, facts: Mapping[tuple[str, str], ColumnFacts]
 ) -> list[str]:
     """The two numbers of a table with the most different values."""
-    none = ColumnFacts(0, 0)
-    found = [
-        (facts.get((table.name, column), none).distinct, column)
-        for column in _values(table)
-        if schema.kind(table, column) in ("number", "integer") and not _NAMES & set(words(column))
-    ]
+    found = []
+    for column in _values(table):
+        kind, known = schema.kind(table, column), facts.get((table.name, column), ColumnFacts(0, 0))
+        # Whole numbers that are all different count or name the rows.
+        names = kind == "integer" and known.distinct == known.present
+        if kind in ("number", "integer") and not names and not _NAMES & set(words(column)):
+            found.append((known.distinct, column))
     return [column for distinct, column in sorted(found, reverse=True)[:2] if distinct > 5]
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "size",
     "split_place",
     "text_digest",
+    "time_words",
     "to_identifier",
     "words",
 ]
@@ -39,6 +40,23 @@ def words(name: str) -> tuple[str, ...]:
     (('owner', 'user', 'id'), ('created', 'at'), ('http', 'code', '2'))
     """
     return tuple(word.lower() for word in _WORD.findall(name))
+
+
+_TIME_ENDINGS = ("timestamp", "datetime", "date", "time")
+
+
+def time_words(name: str) -> set[str]:
+    """The words of a time's name, and the parts of those written as one word.
+
+    >>> sorted(time_words("duedate")), sorted(time_words("OrderDate"))
+    (['date', 'due', 'duedate'], ['date', 'order'])
+    """
+    found = set(words(name))
+    for word in list(found):
+        ending = next((end for end in _TIME_ENDINGS if word.endswith(end) and word != end), None)
+        if ending is not None:
+            found |= {word.removesuffix(ending), ending}
+    return found
 
 
 _IRREGULAR = {"people": "person", "children": "child", "men": "man", "women": "woman"}

@@ -44,7 +44,8 @@ def open_source(address: str, schemas: Sequence[str] = ()) -> Source:
     Args:
         address: ``postgresql://``, ``mysql://``, ``mariadb://``, ``sqlite:///``, ``duckdb:///``,
             the path of a SQLite or DuckDB file, or a folder of CSV or of Parquet files.
-        schemas: The schemas to read; the database's default schema if empty.
+        schemas: The schemas to read; if empty, the database's default schema or, if that has no
+            tables, all others.
 
     Raises:
         SourceError: The address does not exist or cannot be opened.

@@ -149,7 +149,7 @@ class DuckDBFile(Source):
         """Tables from DuckDB's catalogue."""
         rows = self._relations()
         present = {schema for schema, _, _ in rows}
-        wanted = self.schemas or ("main",)
+        wanted = self._wanted(present)
         for schema in self.schemas:
             if schema not in present:
                 raise SourceError(
@@ -166,12 +166,19 @@ class DuckDBFile(Source):
 
     def views(self) -> list[str]:
         """The names of all views."""
-        wanted = self.schemas or ("main",)
+        rows = self._relations()
+        wanted = self._wanted({schema for schema, _, _ in rows})
         return sorted(
             f"{schema}.{local}" if len(wanted) > 1 else local
-            for schema, local, is_view in self._relations()
+            for schema, local, is_view in rows
             if is_view and schema in wanted
         )
+
+    def _wanted(self, present: set[str]) -> tuple[str, ...]:
+        """The schemas to read: those named, else the default one, else all there are."""
+        if self.schemas or "main" in present:
+            return self.schemas or ("main",)
+        return tuple(sorted(present))
 
     def _relations(self) -> list[tuple[str, str, bool]]:
         """All tables and views: schema, name, and whether it is a view."""

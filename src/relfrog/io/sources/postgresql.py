@@ -42,6 +42,13 @@ class PostgreSQL(SqlDatabase):
             connect_args={"options": options, "client_encoding": "utf8"},
         )
 
+    def _default_schemas(self) -> tuple[str, ...]:
+        """All schemas with tables or views, where the default one has none."""
+        if self._table_names(None) or self._view_names(None):
+            return ()
+        others = [n for n in self._inspector.get_schema_names() if n != "information_schema"]
+        return tuple(n for n in others if self._table_names(n) or self._view_names(n))
+
     def _table_names(self, schema: str | None) -> Sequence[str]:
         """Table names without partitions, whose rows are part of the partitioned table."""
         import sqlalchemy as sa

@@ -100,16 +100,21 @@ class SqlDatabase(Source):
         scheme, mark, rest = address.partition("://")
         address = f"{scheme.lower()}{mark}{rest}"
         self.schemas = schemas
-        self._prefixed = len(schemas) > 1
         try:
             self._engine = self._open(address)
             self._connection = self._engine.connect()
             self._begin()
             self._inspector = sa.inspect(self._connection)
+            self.schemas = schemas or self._default_schemas()
         except (sa.exc.SQLAlchemyError, OSError, TypeError, ValueError) as error:
             raise SourceError(
                 f"{self.label} cannot be opened: {self._error_text(error)}. {self._remedy}"
             ) from None
+        self._prefixed = len(self.schemas) > 1
+
+    def _default_schemas(self) -> tuple[str, ...]:
+        """The schemas to read if none is named; the connection's own if empty."""
+        return ()
 
     @abstractmethod
     def _open(self, address: str) -> sa.Engine:
