@@ -532,3 +532,35 @@ def test_tables_that_share_a_parent_and_a_day_do_not_refer_to_each_other(tmp_pat
     tables = plan_import(f"sqlite:///{path}").mapping.tables
     for name in ("titles", "bonuses"):
         assert {key.parent for key in tables[name].used_keys()} == {"people"}
+
+
+def films(tmp_path: Path, rated: int, **more: str) -> dict[str, Any]:
+    """Films known by a year, with their actors and, of some, their ratings under the same key."""
+    names = [f"tt{i:05d}" for i in range(90)]
+    source = csv_folder(
+        tmp_path / "films",
+        titles="tconst,startYear,minutes\n"
+        + "".join(f"{name},{1950 + i % 60},{i % 97}\n" for i, name in enumerate(names)),
+        ratings="tconst,stars\n" + "".join(f"{n},{len(n) % 5}\n" for n in names[:rated]),
+        actors="tconst,actor\n" + "".join(f"{n},a{i % 7} b\n" for i, n in enumerate(names * 2)),
+        **more,
+    )
+    return plan_import(source).mapping.tables
+
+
+def test_some_rows_that_have_the_key_of_others_refer_to_them(tmp_path: Path) -> None:
+    tables = films(tmp_path, 50)
+    keys = {(name, k.parent) for name, t in tables.items() for k in t.used_keys()}
+    assert keys == {("ratings", "titles"), ("actors", "titles")}
+
+
+def test_a_year_is_the_time_where_there_is_no_other(tmp_path: Path) -> None:
+    tables = films(tmp_path / "one", 50)
+    assert {name: t.time for name, t in tables.items()} == {
+        "titles": "startYear", "ratings": None, "actors": None
+    }  # fmt: skip
+    sold = "sale_id,tconst,sold_at\n" + "".join(
+        f"{i},tt{i % 90:05d},2021-03-{1 + i % 28:02d}\n" for i in range(200)
+    )
+    tables = films(tmp_path / "two", 50, sales=sold)
+    assert (tables["titles"].time, tables["sales"].time) == (None, "sold_at")

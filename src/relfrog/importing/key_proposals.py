@@ -293,9 +293,12 @@ def propose_foreign_keys(
             if not strength and parent is people and names_a_person(child.words[name]):
                 strength = 2
             # A row that has another's key as its own says more about that one: order_no of a
-            # table of order notes.
-            if (name,) == tuple(own_key) and not _is_own_key(child.words[name], parent.noun):
-                continue
+            # table of order notes. So it is if not all of the others have one.
+            same = child.words[name] == parent.words[key] and strength >= 2
+            fewer = same and child.staged.rows < parent.staged.rows
+            if (name,) == tuple(own_key) and not fewer:
+                if not _is_own_key(child.words[name], parent.noun):
+                    continue
             candidate = _candidate(staging, child, name, parent, key, strength)
             if candidate is not None:
                 candidates.append((strength, candidate.share, parent_name, candidate))

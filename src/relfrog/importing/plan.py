@@ -129,13 +129,15 @@ def _propose_times(
     # that refers to none, it is rather the year in which a thing was made; so too in one that rows
     # with better times refer to, such as films, which are rated before their year is over. As part
     # of a composite key it is a time in any case.
+    # In a database without any other time, such as one of films, the year has to do.
     tables = plan.mapping.tables
+    none = not any(proposal.column for proposal in found.values())
     better = {k.parent for name in found if found[name].column for k in tables[name].used_keys()}
     for name, table in plan.typed.items():
         year = None if found[name].column else propose_year(staging, table, now)
         records = tables[name].used_keys() and name not in better
         within = len(tables[name].primary_key) > 1 and year in tables[name].primary_key
-        if year is not None and (records or within):
+        if year is not None and (records or within or none):
             found[name] = TimeProposal(year, "the year a row is about")
     _withdraw_times(staging, plan, corrections, found, now, varied)
     return found
