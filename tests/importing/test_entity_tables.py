@@ -165,3 +165,24 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = inside(capfd, "import", address, str(tmp_path / "no"), "--entity-from", "x.y=z")
     assert code in (1, 2)
     assert "Traceback" not in err
+
+
+def test_a_column_that_names_the_same_things_again_and_again(tmp_path: Path) -> None:
+    """Visits have visitors, though there is no table of them, and only one that names them."""
+    source = csv_folder(
+        tmp_path / "shop",
+        events="visitorid,itemid,at,paid\n"
+        + "".join(f"{500 + i % 40},{900 + i % 30},2020-01-{1 + i % 28:02d},{i % 11}\n" for i in range(400)),
+        item_properties="itemid,colour,at\n"
+        + "".join(f"{900 + i % 30},c{i % 3},2020-01-{1 + i % 28:02d}\n" for i in range(90)),
+    )  # fmt: skip
+    told = [n.text for n in plan_import(source).notices if n.kind == "suggestion"]
+    assert any("--entity-from events.visitorid=visitors" in text for text in told)
+    assert any(
+        "--entity-from events.itemid=items --entity-from item_properties.itemid=items" in text
+        for text in told
+    )
+    assert len(told) == 2
+    made = ["events.visitorid=visitors", "events.itemid=items", "item_properties.itemid=items"]
+    result = import_database(source, tmp_path / "made", entity_from=made)
+    assert {"visitors", "items"} <= {t.name for t in result.tables}

@@ -30,6 +30,8 @@ _SHARED = 0.5
 _MOST = 0.9
 #: Fewer different values are kinds of something rather than entities.
 _FEWEST = 5
+#: Fewer letters before "id" are part of another word, such as paid, grid or valid.
+_SHORTEST = 4
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,10 @@ def stage_entity(
 
 
 def suggest_entities(staging: Staging, plan: ImportPlan) -> None:
-    """Suggest a table for keys that several tables share and none has all of."""
+    """Suggest a table for keys that name something without a table of its own.
+
+    Several tables share them and none has all of them; or one table repeats them.
+    """
     shared: dict[tuple[str, ...], list[tuple[str, str]]] = defaultdict(list)
     parts: dict[tuple[str, ...], list[tuple[str, str]]] = defaultdict(list)
     for name, table in plan.typed.items():
@@ -177,10 +182,10 @@ def suggest_entities(staging: Staging, plan: ImportPlan) -> None:
             if _may_name_entities(plan, name, column):
                 # Part of a longer key it may be counted anew in each parent: 1, 2, 3, ...
                 of = parts if _is_part(plan, name, column) else shared
-                of[table.words[column]].append((name, column))
+                of[_key_words(table.words[column])].append((name, column))
     for words, places in shared.items():
         keyed = [p for p in places if plan.mapping.tables[p[0]].primary_key == (p[1],)]
-        if len(places) < 2 or len(keyed) == len(places):
+        if len(keyed) == len(places) or (len(places) == 1 and not _repeats(plan, *places[0])):
             continue
         if any(_has_most(plan, table, places) for table, _ in keyed):
             continue  # a table that lacks a few of its rows, and a foreign key to it
@@ -191,17 +196,17 @@ def suggest_entities(staging: Staging, plan: ImportPlan) -> None:
         if name.casefold() in {table.casefold() for table in plan.mapping.tables}:
             name = f"all_{name}"
         flags = " ".join(f"--entity-from {table}.{column}={name}" for table, column in places)
-        text = (
-            f"shared by {', '.join(table for table, _ in places)}, but no table has all of its "
-            f"values as primary key. To make one: {flags}"
-        )
+        known = f"shared by {', '.join(table for table, _ in places)}, but"
+        if len(places) == 1:
+            known = "named like a key, but"
+        text = f"{known} no table has all of its values as primary key. To make one: {flags}"
         plan.notices.append(Notice("suggestion", *places[0], text))
 
 
 def _may_name_entities(plan: ImportPlan, name: str, column: str) -> bool:
     """Whether a column is named like a key and refers to nothing yet."""
     table, mapped = plan.typed[name], plan.mapping.tables[name]
-    words = table.words.get(column, ())
+    words = _key_words(table.words.get(column, ()))
     if len(words) < 2 or words[-1] not in _KEY_WORDS or table.staged.rows < 2:
         return False
     if table.types[column].name not in ("integer", "text"):
@@ -209,6 +214,22 @@ def _may_name_entities(plan: ImportPlan, name: str, column: str) -> bool:
     if table.column(column).facts.distinct < _FEWEST:
         return False
     return not any((column,) == key.columns for key in mapped.used_keys())
+
+
+def _key_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of a name, also of one written as a single word: ``visitorid``."""
+    for key in _KEY_WORDS if len(words) == 1 else ():
+        stem = words[0].removesuffix(key)
+        if words[0] != stem and len(stem) >= _SHORTEST:
+            return stem, key
+    return words
+
+
+def _repeats(plan: ImportPlan, name: str, column: str) -> bool:
+    """Whether a column of a table with times names the same thing again and again."""
+    table = plan.typed[name]
+    timed = any(kind.name == "time" for kind in table.types.values())
+    return timed and 2 * table.column(column).facts.distinct <= table.staged.rows
 
 
 def _is_part(plan: ImportPlan, name: str, column: str) -> bool:
