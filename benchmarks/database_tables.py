@@ -147,9 +147,8 @@ def time_budget() -> str:
     found = json.loads((HERE / "time_budget.json").read_text(encoding="utf-8"))
     lines = [
         f"`relfrog train` without `--model`, from the start of the command to its end, the report "
-        f"included (`{found['command']}`). The machine has {found['machine']['cores']} cores, and "
-        "others used it: the load is that before and after, and processor time shows how much of "
-        "it the command had.",
+        f"included (`{found['command']}`). The load of the machine, which has "
+        f"{found['machine']['cores']} cores, is that before and after.",
         "",
         "| | minutes asked | taken | of which members | processor time | load |",
         "|---|--:|--:|--:|--:|--:|",
