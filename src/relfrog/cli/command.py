@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from relfrog.cli.completion import completed
-from relfrog.cli.terminal import styled
+from relfrog.cli.terminal import styled, visible
 from relfrog.errors import RelFrogWarning, UsageError, without_passwords
 from relfrog.support.files import is_address, jsonable
 
@@ -60,7 +60,7 @@ class Command(click.Command):
 
 def _show(message: Warning | str, *_: Any, **__: Any) -> None:
     mark = styled("warning", "bold yellow", sys.stderr)
-    click.echo(f"{mark}: {without_passwords(' '.join(str(message).split()))}", err=True)
+    click.echo(f"{mark}: {visible(without_passwords(' '.join(str(message).split())))}", err=True)
 
 
 def print_json(data: object) -> None:
