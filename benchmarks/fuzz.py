@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shlex
 import shutil
 import sys
 import tempfile
@@ -343,7 +344,7 @@ def main() -> None:
 
     if options.formats:
         names = options.format or list(FORMATS)
-        command = " ".join(["python", *sys.argv])
+        command = shlex.join(["python", *sys.argv])
 
         def keep(name: str, found: dict[str, Any]) -> None:
             print(name, found, flush=True)
@@ -360,7 +361,7 @@ def main() -> None:
         print(json.dumps(result, indent=1, ensure_ascii=False))
         if options.out:
             before = json.loads(options.out.read_text()) if options.out.exists() else {}
-            entry = {"command": " ".join(["python", *sys.argv]), **result}
+            entry = {"command": shlex.join(["python", *sys.argv]), **result}
             content = {**before, "fitting": [*before.get("fitting", []), entry]}
             text = json.dumps(content, indent=1, ensure_ascii=False)
             options.out.write_text(text + "\n", encoding="utf-8")

@@ -222,7 +222,6 @@ def _store_files(folder: Path, dataset: Path) -> dict[str, Entry]:
     encodings = {"people": [EncodedColumn("people", "age", "number", 0.0, (), 0)]}
     of_task: Any = SimpleNamespace(opened=SimpleNamespace(parts=parts, db=db))
 
-
     def cells() -> None:
         with patch.object(fitted_encodings, "_fit", lambda *_: ({"people": 4}, encodings)):
             found = fitted_encodings.fit_encodings(of_task, "labels", 1)[1]

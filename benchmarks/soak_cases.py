@@ -185,6 +185,12 @@ def commands(folder: Path) -> dict[str, Command]:
         assert len(found) == 10, len(found)
         return found.drop(columns=[c for c in found if "made_at" in c]).to_csv()
 
+    def unfinished(place: Path) -> str:
+        """A folder of parts: those that are there would not be made again."""
+        if (place / MANIFEST).exists():
+            shutil.rmtree(place)
+        return str(place)
+
     def certified(path: Path) -> Any:
         return json.loads(path.read_text())["holds"] if path.exists() else None
 
@@ -274,16 +280,17 @@ def commands(folder: Path) -> dict[str, Command]:
             lambda p: [*predict, f"sqlite:///{p / 'out.db'}", "--table", "churn"],
             ("out.db", "out.db-journal"), lambda p: in_database(p / "out.db"),
             lambda p: in_database(p / "out.db"))  # fmt: skip
-    command("predict in parts", lambda p: [*predict, str(p / "parts"), "--workers", "2"],
+    command("predict in parts", lambda p: [*predict, unfinished(p / "parts"), "--workers", "2"],
             ("parts",), lambda p: whole_parts(p / "parts"),
             lambda p: whole_parts(p / "parts"))  # fmt: skip
     command("predict in parts to a file", lambda p: [*predict, str(p / "p.csv"), "--workers", "2"],
             ("p.csv", ".relfrog-written.json"), lambda p: table(p / "p.csv"),
             lambda p: table(p / "p.csv"))  # fmt: skip
     command("predict --certify", lambda p: [*predict, str(p / "p.csv"), "--certify"],
-            ("p.csv", "p.certificate.json", ".relfrog-written.json"),
-            lambda p: certified(p / "p.certificate.json"),
-            lambda p: certified(p / "p.certificate.json"))  # fmt: skip
+            ("p.csv", "p.csv.certificate.json", "p.csv.certificate.parquet",
+             ".relfrog-written.json"),
+            lambda p: certified(p / "p.csv.certificate.json"),
+            lambda p: certified(p / "p.csv.certificate.json"))  # fmt: skip
     command("roles --seeds", lambda p: ["roles", another(p / "run"), "--seeds", "2"], ("run",),
             lambda p: is_run(p / "run" / "seeds" / "1"),
             lambda p: weights(p / "run" / "seeds" / "1"))  # fmt: skip

@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import shlex
 import signal
 import sys
 import tempfile
@@ -65,6 +66,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="this command; may be repeated")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    options.out = options.out and options.out.resolve()
     warnings.simplefilter("ignore")
     rng, defects = random.Random(options.seed), []
     kills: Counter[str] = Counter()
@@ -111,7 +113,7 @@ def main() -> None:
                 defects.append(f"{name}: {left} is left after a command that ended")
     found = {
         name: {
-            "command": " ".join(["python", *sys.argv]), "kills": kills[name],
+            "command": shlex.join(["python", *sys.argv]), "kills": kills[name],
             "ended_before": ended[name], "seconds_undisturbed": round(seconds[name], 2),
             "defects": [text for text in defects if text.startswith(f"{name}: ")],
         }

@@ -235,5 +235,5 @@ def build_demo(
         progress=progress,
     )
     for task in DEMO_TASKS:
-        add_task(out / "flights", task.name, task.sql, **task.options)
+        add_task(out / "flights", task.name, task.sql, overwrite=overwrite, **task.options)
     return result
