@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shlex
 import shutil
 import sys
 import tempfile
@@ -179,17 +180,28 @@ def try_case(name: str, seed: int, store: Path, folder: Path) -> Outcome:
     return Outcome("success")
 
 
-def read_files(names: list[str], first: int, count: int, folder: str) -> None:
-    """Read changed files of some formats, and write what came of them; in a process of its own."""
+def read_files(names: list[str], first: int, count: int, folder: str, until: float) -> None:
+    """Read changed files of some formats, and write what came of them; in a process of its own.
+
+    Args:
+        names: The formats.
+        first: The number of the first file.
+        count: How many.
+        folder: Where to write.
+        until: When to stop, in seconds since 1970.
+    """
     import os
 
     place = Path(folder) / f"formats-{os.getpid()}"
     os.chdir(folder)
+    os.environ["RELFROG_CACHE"] = f"{folder}/cache-{os.getpid()}"
     formats = make_formats(place, STORED, names)
     for name in names:
         found: Counter[str] = Counter()
         slowest, defects = 0.0, []
         for number in range(first, first + count):
+            if time.time() > until:
+                break
             began = time.monotonic()
             try:
                 with warnings.catch_warnings():
@@ -204,6 +216,8 @@ def read_files(names: list[str], first: int, count: int, folder: str) -> None:
                 defects.append(f"{name} {number}: {type(error).__name__}: {error} at {where}"[:300])
             slowest = max(slowest, time.monotonic() - began)
         formats[name].put_back()
+        if time.time() > until and not found:
+            break
         if any(Path(folder).rglob(OWNED)):
             defects.append(f"{name}: a file was made")
         content = {**found, "slowest_seconds": round(slowest, 2), "defects": defects}
@@ -212,6 +226,8 @@ def read_files(names: list[str], first: int, count: int, folder: str) -> None:
         made.rename(made.with_suffix(".result"))
 
 
+#: Seconds after which a process that does not stop hangs.
+HANGS = 60
 STORED = Path(__file__).parents[1] / "tests" / "stored" / "format-1" / "run"
 
 
@@ -233,7 +249,8 @@ def try_formats(
 
     result: dict[str, Any] = {}
     spawn = multiprocessing.get_context("spawn")
-    end = time.monotonic() + 60 * minutes
+    until = time.time() + 60 * minutes
+    end = time.monotonic() + 60 * minutes + HANGS
     with tempfile.TemporaryDirectory() as folder:
         waiting = list(names)
 
@@ -242,8 +259,8 @@ def try_formats(
             waiting.remove(name)
             keep(name, content)
 
-        while waiting and time.monotonic() < end:
-            process = spawn.Process(target=read_files, args=(waiting, first, count, folder))
+        while waiting and time.time() < until:
+            process = spawn.Process(target=read_files, args=(waiting, first, count, folder, until))
             process.start()
             while process.is_alive() and time.monotonic() < end:
                 process.join(5.0)
@@ -253,7 +270,7 @@ def try_formats(
             if hangs:
                 process.kill()
                 process.join()
-            elif waiting:
+            elif waiting and process.exitcode:
                 name = waiting[0]
                 found(name, {"defects": [f"{name}: ended by {process.exitcode}"]})
     return result | {name: {"defects": [], "not_reached": True} for name in waiting}
@@ -327,7 +344,7 @@ def main() -> None:
 
     if options.formats:
         names = options.format or list(FORMATS)
-        command = " ".join(["python", *sys.argv])
+        command = shlex.join(["python", *sys.argv])
 
         def keep(name: str, found: dict[str, Any]) -> None:
             print(name, found, flush=True)
@@ -344,7 +361,7 @@ def main() -> None:
         print(json.dumps(result, indent=1, ensure_ascii=False))
         if options.out:
             before = json.loads(options.out.read_text()) if options.out.exists() else {}
-            entry = {"command": " ".join(["python", *sys.argv]), **result}
+            entry = {"command": shlex.join(["python", *sys.argv]), **result}
             content = {**before, "fitting": [*before.get("fitting", []), entry]}
             text = json.dumps(content, indent=1, ensure_ascii=False)
             options.out.write_text(text + "\n", encoding="utf-8")

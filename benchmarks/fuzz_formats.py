@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +18,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 import relfrog
 from fuzz_changes import as_booster, as_json, as_lines, as_parquet, as_safetensors, as_yaml
 from fuzz_given import given_formats
+from fuzz_kept import kept_formats
+from fuzz_samples import LABELS, add_lists, tiny_dataset
 from relfrog.config import Config
+from relfrog.datasets import label_sql
+from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.tasks import load_task
-from relfrog.features.columns import Columns
+from relfrog.features.columns import Columns, fit_columns
 from relfrog.graph.relational import build_graph, open_graph
 from relfrog.importing.corrections import read_corrections
 from relfrog.models.auto import read_blend
@@ -37,7 +41,7 @@ from relfrog.runs.run import Run
 from relfrog.support.files import load_tensors
 from relfrog.support.forms import read_json
 
-__all__ = ["FORMATS", "MENDED", "Format", "make_formats", "tiny_dataset"]
+__all__ = ["FORMATS", "LABELS", "MENDED", "Format", "make_formats", "tiny_dataset"]
 
 
 @dataclass
@@ -64,50 +68,6 @@ class Format:
         self.path.write_bytes(self.sample)
 
 
-#: Whether somebody orders within the horizon.
-LABELS = """SELECT t.timestamp, p.id, CAST(count(o.id) > 0 AS INTEGER) AS y
-    FROM timestamps t CROSS JOIN people p LEFT JOIN orders o ON o.who = p.id
-    AND o.at > t.timestamp AND o.at <= t.timestamp + INTERVAL '{timedelta}' GROUP BY 1, 2"""
-
-
-def tiny_dataset(folder: Path) -> Path:
-    """A dataset of two small tables and a task with stored labels."""
-    (folder / "db").mkdir(parents=True)
-    days = pd.date_range("2020-01-01", periods=12)
-    pd.DataFrame({"id": range(4), "name": list("abcd")}).to_parquet(folder / "db/people.parquet")
-    pd.DataFrame(
-        {"id": range(12), "who": pd.array([0, 1, 2, None] * 3, "Int64"), "at": days, "x": range(12)}
-    ).to_parquet(folder / "db/orders.parquet")
-    manifest = {
-        "name": "tiny", "val_timestamp": "2020-01-06", "test_timestamp": "2020-01-09",
-        "tables": {
-            "people": {"pkey": "id", "time_col": None, "fkeys": {}},
-            "orders": {"pkey": "id", "time_col": "at", "fkeys": {"who": "people"}},
-        },
-    }  # fmt: skip
-    (folder / "manifest.yaml").write_text(yaml.safe_dump(manifest))
-    task = folder / "tasks" / "buys"
-    task.mkdir(parents=True)
-    about = {
-        "name": "buys", "kind": "forecast", "task_type": "binary_classification",
-        "entity_table": "people", "entity_col": "id", "target_col": "y", "time_col": "timestamp",
-        "timedelta": "1 day", "num_eval_timestamps": 2, "sql": LABELS, "remove_columns": [],
-    }  # fmt: skip
-    (task / "manifest.yaml").write_text(yaml.safe_dump(about))
-    for split, days in (("train", range(1, 6)), ("val", (6, 7)), ("test", (9, 10))):
-        rows = [(pd.Timestamp(2020, 1, day), who, int(day % 4 == who < 3))
-                for day in days for who in range(4)]  # fmt: skip
-        frame = pd.DataFrame(rows, columns=["timestamp", "id", "y"])
-        frame.to_parquet(task / f"{split}.parquet")
-    columns = {c: {"source": [c], "role": "value"} for c in ("id", "who", "at", "x", "name")}
-    record = {name: {"key": ["id"], "columns": columns} for name in ("people", "orders")}
-    (folder / "keys").mkdir()
-    for name, rows in (("people", 4), ("orders", 12)):
-        pd.DataFrame({"id": range(rows)}).to_parquet(folder / "keys" / f"{name}.parquet")
-    (folder / "import.json").write_text(json.dumps({"tables": record}))
-    return folder
-
-
 #: All formats, the quickest first.
 FORMATS = (
     "roles.json", "metrics.json", "history.jsonl", "baselines.json", "blend.json",
@@ -116,14 +76,17 @@ FORMATS = (
     "columns.json", "columns.safetensors", "model.safetensors", "lightgbm.txt", "import.json",
     "run.json", "labels.parquet", "table.parquet", "task manifest.yaml", "dataset manifest.yaml",
     "mapping.yaml", "config.yaml",
-    # What users give, and what is kept between commands: `fuzz_given`.
+    # What users give, and what is kept between commands: `fuzz_given`, `fuzz_kept`.
     "unseen.json", "certificate.json", "ranker.json", "gates.json", "results.json",
     "differences.json", "facts.json", ".relfrog-written.json", "fingerprint.json", "trail.json",
     "table.json", "predicted.npy", "part.json", "encoded.json", "codes.npy", "parents.npy",
     "entities.csv", "given labels.csv", "given labels.csv.gz", "preset.yaml", "entities.parquet",
     "given labels.parquet", "keys.parquet", "task labels.parquet", "kept mapping.yaml",
     "checkpoint.safetensors", "shown.json", "shown.safetensors", "tune.journal", "source.csv",
-    "source.csv.gz", "source.parquet", "source.db", "source.duckdb",
+    "source.csv.gz", "source.parquet", "source.db", "source.duckdb", "errors.json", "cells.json",
+    "unfinished.json", "predicted manifest.json", "predicted part.parquet", "audited.csv",
+    "audited.parquet", "audited lists.csv", "audited ranks.csv", "list labels.parquet",
+    "features.json", "table in place.parquet",
 )  # fmt: skip
 
 
@@ -131,6 +94,7 @@ FORMATS = (
 MENDED = (
     "certificate.json", ".relfrog-written.json", "fingerprint.json", "trail.json", "table.json",
     "predicted.npy", "part.json", "encoded.json", "codes.npy", "parents.npy", "kept mapping.yaml",
+    "errors.json", "cells.json",
 )  # fmt: skip
 
 
@@ -153,7 +117,12 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
         "blend.json": {"weights": {"frog": 1.0}, "members": {"frog": by_split}},
         "postprocessing.json": {"thresholds": [0.5]},
         "baseline.json": {"constant": [0.5], "last": 3},
-        "lightgbm.json": {"models": 1, "parts": 1, "files": {"a": "b"}, "features": {}},
+        "lightgbm.json": {
+            "models": 1, "parts": 1, "files": {"a": "b"},
+            "features": {
+                "keys": [["a", "b", "c"]], "sizes": {"a": 1}, "cells": [], "history": "labels",
+            },
+        },
         "backtests.json": {
             "metric": "mae", "cuts": ["2020-01-01"], "labels": [9], "first": [0.5],
             "chosen": [0.4], "models": 3, "dropped": ["peers"],
@@ -170,7 +139,7 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
     for name, content in files.items():
         (run / name).write_text(json.dumps(content))
     (run / "config.yaml").write_text(Config().to_yaml())
-    dataset = tiny_dataset(folder / "tiny")
+    dataset = add_lists(tiny_dataset(folder / "tiny"))
     graph = folder / "graph"
     build_graph(relfrog.open_dataset(dataset).get_db()).save(graph)
     lightgbm = load_lightgbm()
@@ -187,13 +156,9 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
             raise relfrog.RelFrogError(str(error)) from None
         lightgbm.Booster(model_str=text).predict(x[:5])
 
-    def read_dataset() -> None:
-        found = relfrog.open_dataset(dataset)
-        found.get_db()
-
-    def read_task() -> None:
-        task = load_task(relfrog.open_dataset(dataset), "buys")
-        task.get_table("train")
+    # What does not depend on the file that is changed is opened once.
+    found = relfrog.open_dataset(dataset)
+    buys, likes = (load_task(found, name) for name in ("buys", "likes"))
 
     mapping = stored.parent / "dataset" / "mapping.yaml"
     shutil.copy(mapping, folder / "mapping.yaml")
@@ -232,18 +197,37 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
         ),
         "lightgbm.txt": (run / "model.txt", as_booster, read_booster),
         "graph.json": (graph / "graph.json", as_json, lambda: open_graph(graph)),
-        "dataset manifest.yaml": (dataset / "manifest.yaml", as_yaml, read_dataset),
-        "task manifest.yaml": (task / "manifest.yaml", as_yaml, read_task),
+        "dataset manifest.yaml": (
+            dataset / "manifest.yaml", as_yaml, lambda: relfrog.open_dataset(dataset).get_db()
+        ),
+        "task manifest.yaml": (
+            task / "manifest.yaml", as_yaml, lambda: load_task(found, "buys").get_table("train")
+        ),
         "import.json": (
-            dataset / "import.json", as_json,
-            lambda: find_source_keys(relfrog.open_dataset(dataset)),
+            dataset / "import.json", as_json, lambda: find_source_keys(found),
         ),
         "mapping.yaml": (
             folder / "mapping.yaml", as_yaml, lambda: read_corrections(folder / "mapping.yaml")
         ),
-        "table.parquet": (dataset / "db" / "orders.parquet", as_parquet, read_dataset),
-        "labels.parquet": (task / "train.parquet", as_parquet, read_task),
-        **given_formats(folder, dataset, opened),
+        "table.parquet": (dataset / "db" / "orders.parquet", as_parquet, found.get_db),
+        "table in place.parquet": (
+            dataset / "db" / "orders.parquet", as_parquet, lambda: read_in_place(found)
+        ),
+        "labels.parquet": (task / "train.parquet", as_parquet, lambda: buys.get_table("train")),
+        "list labels.parquet": (
+            dataset / "tasks" / "likes" / "train.parquet", as_parquet,
+            lambda: likes.get_table("train"),
+        ),
+        **given_formats(folder, dataset), **kept_formats(folder, dataset, opened),
     }  # fmt: skip
     assert set(read) == set(FORMATS)
     return {name: Format(*read[name]) for name in names}
+
+
+def read_in_place(dataset: Any) -> None:
+    """Read the tables as training does: in their files, column by column, and for label SQL."""
+    db = database_in_files(dataset)
+    fit_columns(db, before=pd.Timestamp("2020-01-06"))
+    for table in db.table_dict.values():
+        with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
+            label_sql._write(Path(file.name), table)

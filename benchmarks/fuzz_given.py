@@ -1,26 +1,20 @@
-"""Formats of what users give and what RelFrog keeps for itself: see `fuzz_formats`.
+"""Formats of what users give, by their own hand or a stranger's: see `fuzz_formats`.
 
-Databases and folders to import, lists of entities, labels, presets, gates; and what is kept between
-commands: the cache folder, checkpoints, the material of reports, searches.
+Databases and folders to import, lists of entities, labels, presets, gates, predictions to audit.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import random
 import sqlite3
-from collections.abc import Callable
+import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
-import numpy as np
 import pandas as pd
-import torch
 import yaml
-from relbench.base import Table
 
 import relfrog
 from fuzz_changes import (
@@ -28,67 +22,41 @@ from fuzz_changes import (
     as_database,
     as_gzip,
     as_json,
-    as_lines,
-    as_npy,
     as_parquet,
-    as_progress,
-    as_safetensors,
     as_yaml,
 )
-from relfrog.analysis.explained import Explanation, FeatureShare, Reason, TableShare
-from relfrog.analysis.fd_space import Differences
-from relfrog.analysis.importance import Importance, TableImportance
+from fuzz_kept import Entry
+from fuzz_samples import add_lists, tiny_dataset
+from relfrog.analysis.audit import audited
 from relfrog.config import Config, read_preset
 from relfrog.datasets.checks import CheckReport
 from relfrog.datasets.checks.records import check_records
 from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.entities import read_entities
 from relfrog.datasets.external import read_label_table, read_labels
-from relfrog.datasets.files import _read_facts, _unpacked, database_in_files
 from relfrog.datasets.tasks import load_task
-from relfrog.experiments.study_job import DifferencesFile
-from relfrog.experiments.study_run import _check_folder
-from relfrog.experiments.tune import open_search
-from relfrog.features.columns import fit_columns
-from relfrog.features.novelty import warn_of_new_categories
 from relfrog.importing.kept import read_kept
 from relfrog.io.marks import LIST, MARK, is_marked_file
 from relfrog.io.sources import ReadAgain, files, open_source
 from relfrog.io.sources.duck import memory_connection
-from relfrog.models.aggregates.encoded_tables import load_features, save_features
-from relfrog.models.run_forms import RankerFile
-from relfrog.reporting.gather import gather
-from relfrog.reporting.material import Answers, Material
-from relfrog.reporting.page import page
-from relfrog.reporting.saved import keep, recall
-from relfrog.reporting.sections.provenance import _certificates
-from relfrog.runs.run import Run
+from relfrog.kinds import MODELS
 from relfrog.runs.train import _read_roles
-from relfrog.store.parts import Store
 from relfrog.support.files import write_json
-from relfrog.support.forms import read_json
-from relfrog.training import checkpoint
-from relfrog.training.seeds import Seeds
-from relfrog.training.task_store import TaskStore
+from relfrog.training.opened_task import OpenedTask, open_task
 
 __all__ = ["given_formats"]
 
-#: A format: its sample, how it is changed, how it is read.
-Entry = tuple[Path, Callable[[random.Random, bytes], bytes], Callable[[], Any]]
 
-
-def given_formats(folder: Path, dataset: Path, run: Run) -> dict[str, Entry]:
+def given_formats(folder: Path, dataset: Path) -> dict[str, Entry]:
     """All formats of this module.
 
     Args:
         folder: Where their samples are written.
         dataset: A dataset folder.
-        run: A run.
     """
     return {
         **_sources(folder / "sources"), **_user_files(folder / "given", dataset),
-        **_dataset_files(dataset), **_run_files(run), **_studies(folder / "study"),
-        **_store_files(folder / "store", dataset),
+        **_dataset_files(dataset), **_audited(folder / "audited"),
     }  # fmt: skip
 
 
@@ -218,183 +186,39 @@ def _dataset_files(dataset: Path) -> dict[str, Entry]:
     }  # fmt: skip
 
 
-def _run_files(run: Run) -> dict[str, Entry]:
-    """What lies in a run folder beside what a model learned."""
-    folder = run.folder
-    write_json(folder / "unseen.json", {"people.city": ["Rom", "Oslo"]})
-    write_json(folder / "p.certificate.json", {"sentence": "No row was later."})
-    write_json(folder / "ranker.json", {"files": {"ranker.txt": "a" * 64}})
-    network = torch.nn.Linear(3, 2)
-    optimizer = torch.optim.AdamW(network.parameters())
+def _audited(folder: Path) -> dict[str, Entry]:
+    """Predictions that somebody made; the models to compare them with are trained once."""
+    dataset = add_lists(tiny_dataset(folder / "ds"))
+    opened = {name: open_task(dataset, name) for name in ("buys", "likes")}
+    audited.open_task = lambda _, name: opened[name]
+    audited._quick_models = lambda task: models[task.task.name]
+    models = {name: {"first": _counts(task)} for name, task in opened.items()}
+    times = pd.date_range("2020-01-09", periods=2)
+    asked = pd.DataFrame({"id": [0, 1, 2, 3] * 2, "timestamp": times.repeat(4)})
+    told = asked.assign(probability=[0.1, 0.9, 0.5, 0.5] * 2)
+    lists = asked[:4].assign(order=[json.dumps([1, 2])] * 4)
+    ranked = asked[:4].assign(rank=1, **{"orders.id": 3}, score=0.5)
+    for name, frame in (("told", told), ("lists", lists), ("ranked", ranked)):
+        frame.to_csv(folder / f"{name}.csv", index=False)
+    told.to_parquet(folder / "told.parquet", index=False)
 
-    def step() -> None:
-        network(torch.ones(1, 3)).sum().backward()
-        optimizer.step()
-
-    step()
-    trainer: Any = SimpleNamespace(
-        network=network, average=None, dependencies=None, device=torch.device("cpu"),
-        optimizers=lambda: {"optimizer": optimizer}, folder=folder / "begun",
-        at=checkpoint.TrainerState(),
-    )  # fmt: skip
-    trainer.folder.mkdir()
-    checkpoint.save(trainer)
-    sound = [{k: v.clone() for k, v in network.state_dict().items()}]
-
-    def resume() -> None:
-        network.load_state_dict(sound[0])
-        checkpoint.load(trainer)
-        step()
-
-    when = pd.Timestamp("2020-11-01")
-    count = 8
-    answers = Answers(
-        Seeds(np.arange(count), pd.Series([when] * count)), np.arange(count) % 2,
-        np.linspace(0.1, 0.9, count), np.arange(count), [f"P{i}" for i in range(count)],
-    )  # fmt: skip
-    reason = Reason("orders", "7", when, 1, 0.1, {"amount": "3"}, (-1,))
-    share = FeatureShare("count of orders", "orders", 2.0, 3, None, when, 0.2)
-    shown = Material(
-        run, answers=answers,
-        importance=Importance(
-            "roc_auc", 0.7, 8, 8, (TableImportance("orders", None, (0.1, 0.0, 0.2), None),)
-        ),
-        explanations=[
-            Explanation("people", "P1", when, 0.5, "probability",
-                        (TableShare("orders", 3, when, 0.1),), (reason,), 3, (share,), 0.3)
-        ],
-        differences=Differences(
-            np.zeros((2, 2)), ["orders.person -> people"] * 2, np.array([True, False]),
-            {"orders.person -> people": 0.7}, {"orders.person -> people": 0.7}, 0.1, 0.5
-        ),
-    )  # fmt: skip
-    keep(shown, deep=False)
-    drawn = [0]
-
-    def report() -> None:
-        found = Material(run)
-        if not recall(found, deep=False):
-            raise relfrog.RelFrogError("not recalled")
-        drawn[0] += 1
-        if drawn[0] % 500 == 1:  # half a second: what does not fit is computed again
-            try:
-                page(gather(run))
-            except Exception as error:
-                assert gather(run).kept
-                raise relfrog.RelFrogError("not drawn") from error
+    def entry(file: str, task: str, change: Any) -> Entry:
+        return folder / file, change, lambda: audited.audit(folder / file, dataset, task)
 
     return {
-        "unseen.json": (
-            folder / "unseen.json", as_json,
-            lambda: warn_of_new_categories({"people.city": ["Bonn"]}, folder),
-        ),
-        "certificate.json": (
-            folder / "p.certificate.json", as_json, lambda: _certificates(folder)
-        ),
-        "ranker.json": (
-            folder / "ranker.json", as_json, lambda: read_json(folder / "ranker.json", RankerFile)
-        ),
-        "checkpoint.safetensors": (trainer.folder / checkpoint.LAST, as_progress, resume),
-        "shown.json": (folder / "shown.json", as_json, report),
-        "shown.safetensors": (folder / "shown.safetensors", as_safetensors, report),
-    }  # fmt: skip
+        "audited.csv": entry("told.csv", "buys", as_csv),
+        "audited.parquet": entry("told.parquet", "buys", as_parquet),
+        "audited lists.csv": entry("lists.csv", "likes", as_csv),
+        "audited ranks.csv": entry("ranked.csv", "likes", as_csv),
+    }
 
 
-def _studies(folder: Path) -> dict[str, Entry]:
-    """What a study leaves for the next time."""
-    folder.mkdir(parents=True)
-    write_json(folder / "results.json", {"study": "main", "runs": []})
-    write_json(
-        folder / "differences.json",
-        {"points": [[0.0, 1.0]], "key": ["a"], "matched": [True], "separation": {"a": 0.5},
-         "scored": {"a": None}, "silhouette": None, "explained": 0.5},
-    )  # fmt: skip
-    journal = folder / "shop.journal"
-    study = open_search(journal, "shop", True)
-    import optuna
-
-    space = {"lr": optuna.distributions.CategoricalDistribution([0.1, 0.2])}
-    for _ in range(2):
-        study.tell(study.ask(space), 0.5)
-    return {
-        "results.json": (folder / "results.json", as_json, lambda: _check_folder(folder, "main")),
-        "differences.json": (
-            folder / "differences.json", as_json,
-            lambda: read_json(folder / "differences.json", DifferencesFile),
-        ),
-        "tune.journal": (journal, as_lines, lambda: open_search(journal, "shop", True)),
-    }  # fmt: skip
-
-
-def _store_files(folder: Path, dataset: Path) -> dict[str, Entry]:
-    """Parts in the cache folder: what is damaged is made anew, and the result is the same."""
-    folder.mkdir(parents=True)
-    store = Store(folder)
-    opened = relfrog.open_dataset(dataset)
-    db: Any = database_in_files(opened)
-    columns = fit_columns(db, before=pd.Timestamp("2020-01-06"))
-    values = np.arange(6.0)
-    parts = TaskStore(opened, load_task(opened, "buys"), store)
-
-    def encoded() -> None:
-        parts.encode("orders", db.table_dict["orders"], columns.tables["orders"])
-
-    def history() -> None:
-        parts.history(db, lambda: Table(pd.DataFrame({"y": [1]}), {"id": "people"}, None, None))
-
-    def part(kind: str, build: Any, load: Any) -> Any:
-        return lambda: store.use(kind, {"a": 1}, build, load)
-
-    def array() -> None:
-        found = part(
-            "predictions", lambda place: np.save(place / "predicted.npy", values),
-            lambda place: np.load(place / "predicted.npy", allow_pickle=False),
-        )()  # fmt: skip
-        assert found.dtype.kind in "biufcSUMmV"
-
-    features = part(
-        "features", lambda place: save_features(place, np.zeros((2, 3), np.float32), []),
-        load_features,
-    )  # fmt: skip
-
-    def header() -> None:
-        array()
-        list(store.parts())
-        store.damaged(file("predictions", "").name)
-
-    listed = folder / "listed.txt"
-    listed.write_text("x")
-
-    facts = folder / "facts.json"
-    write_json(
-        facts,
-        {"known_from": {"people": {"column": "k", "file": "known-0.parquet", "keys": ["who"]}},
-         "spans": {"orders": [[1, "us", None], None]}},
-    )  # fmt: skip
-
-    def read_facts() -> None:
-        found = _read_facts(folder, db.table_dict)
-        for span in found["spans"].values():
-            _unpacked(span)
-
-    def file(kind: str, name: str) -> Path:
-        return next((folder / "parts").glob(f"{kind}-*")) / name
-
-    array()
-    features()
-    encoded()
-    history()
-    parts.graph(db)
-    store.fingerprint(listed)
-    record = next((folder / "files").glob("*.json"))
-    return {
-        "part.json": (file("predictions", "part.json"), as_json, header),
-        "predicted.npy": (file("predictions", "predicted.npy"), as_npy, array),
-        "trail.json": (file("features", "trail.json"), as_json, features),
-        "encoded.json": (file("encoded", "encoded.json"), as_json, encoded),
-        "codes.npy": (file("encoded", "codes.npy"), as_npy, encoded),
-        "table.json": (file("history", "table.json"), as_json, history),
-        "parents.npy": (file("graph", "parents.npy"), as_npy, lambda: parts.graph(db)),
-        "facts.json": (facts, as_json, read_facts),
-        "fingerprint.json": (record, as_json, lambda: store.fingerprint(listed)),
-    }  # fmt: skip
+def _counts(task: OpenedTask) -> Any:
+    """A model that counts past labels, which takes no time."""
+    name = "past-visit" if task.task.name == "likes" else "mean"
+    made = MODELS[name].load(task.kind)
+    prepared = task.prepare(Config(model=name), encode=False)
+    model = made(prepared, prepared.describe_labels(prepared.train_seeds))
+    with tempfile.TemporaryDirectory() as place:
+        model.fit(Path(place))
+    return model

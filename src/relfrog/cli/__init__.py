@@ -24,6 +24,7 @@ from relfrog.cli.experiments import EXPERIMENT_COMMANDS
 from relfrog.cli.questions import QUESTION_COMMANDS
 from relfrog.cli.runs import RUN_COMMANDS
 from relfrog.cli.store import STORE_COMMANDS
+from relfrog.cli.terminal import guard_streams, visible
 from relfrog.errors import RelFrogError, UsageError, without_passwords
 
 __all__ = ["cli", "main"]
@@ -63,6 +64,7 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "100000")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    guard_streams()
     debug = "--debug" in sys.argv
     try:
         code = cli.main(standalone_mode=False, prog_name="relfrog")
@@ -113,7 +115,7 @@ def _clean(text: str) -> str:
 
     addresses = [argument for argument in sys.argv[1:] if "@" in argument or "=" in argument]
     secrets = [s for address in addresses if ":" in address for s in secrets_in(address)]
-    return scrub(without_passwords(text), secrets)
+    return visible(scrub(without_passwords(text), secrets))
 
 
 _interrupted = 0.0

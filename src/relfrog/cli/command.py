@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from relfrog.cli.completion import completed
-from relfrog.cli.terminal import styled
-from relfrog.errors import RelFrogWarning
-from relfrog.support.files import jsonable
+from relfrog.cli.terminal import styled, visible
+from relfrog.errors import RelFrogWarning, UsageError, without_passwords
+from relfrog.support.files import is_address, jsonable
 
 __all__ = ["Command", "print_json"]
 
@@ -35,7 +35,16 @@ class Command(click.Command):
         completed(self.params)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it."""
+        """Run it.
+
+        Raises:
+            UsageError: An address was given where a path is expected.
+        """
+        for param in self.params:
+            given = ctx.params.get(str(param.name)) if isinstance(param.type, click.Path) else None
+            for path in given if isinstance(given, tuple) else (given,):
+                if path is not None and is_address(path):
+                    raise UsageError(f"{path} is an address. Give the path of a file or folder.")
         with warnings.catch_warnings():
             warnings.simplefilter("always", RelFrogWarning)
             warnings.showwarning = _show
@@ -51,7 +60,7 @@ class Command(click.Command):
 
 def _show(message: Warning | str, *_: Any, **__: Any) -> None:
     mark = styled("warning", "bold yellow", sys.stderr)
-    click.echo(f"{mark}: {' '.join(str(message).split())}", err=True)
+    click.echo(f"{mark}: {visible(without_passwords(' '.join(str(message).split())))}", err=True)
 
 
 def print_json(data: object) -> None:

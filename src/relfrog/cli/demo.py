@@ -34,6 +34,7 @@ def run_demo(
     from relfrog.datasets.checks import check
     from relfrog.datasets.overview import inspect
     from relfrog.reporting.schema_drawing import schema_svg
+    from relfrog.support.files import write_text
 
     dataset = out / "flights"
     click.echo(f"$ relfrog import sqlite:///{out / 'flights.db'} {dataset} ...\n")
@@ -52,7 +53,7 @@ def run_demo(
     found = inspect(dataset)
     click.echo(inspection(found))
     drawing = out / "schema.svg"
-    drawing.write_text(schema_svg(found), encoding="utf-8")
+    write_text(drawing, schema_svg(found))
     _look(trained, predictions)
     page = out / "report.html"
     if report:
@@ -145,12 +146,13 @@ def _what_to_notice(run: Run) -> str:
 
 
 @click.command("demo", cls=Command, example="relfrog demo --out flights-demo")
-@click.option("--out", default="relfrog-demo", show_default=True, help="Folder for everything.")
+@click.option("--out", default="relfrog-demo", show_default=True, type=click.Path(path_type=Path),
+              help="Folder for everything.")  # fmt: skip
 @click.option("--epochs", default=6, show_default=True, type=click.IntRange(min=1),
               help="Of training.")  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Do not write report.html.")
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier demo left there.")
-def demo_command(out: str, epochs: int, no_report: bool, overwrite: bool) -> None:
+def demo_command(out: Path, epochs: int, no_report: bool, overwrite: bool) -> None:
     """Walk the whole journey on a real database: flights out of New York in 2013.
 
     Import it, see which questions it suggests, ask one, look at the learned roles, predict, write
@@ -158,4 +160,4 @@ def demo_command(out: str, epochs: int, no_report: bool, overwrite: bool) -> Non
     """
     # A larger learning rate than the default, and fewer trials: the whole takes minutes.
     settings = {"epochs": epochs, "lr": 0.003, "trials": 3}
-    run_demo(Path(out), overwrite, settings, report=not no_report)
+    run_demo(out, overwrite, settings, report=not no_report)

@@ -6,6 +6,7 @@ Text is plain wherever it does not go to a terminal, and where NO_COLOR is set.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,14 +18,47 @@ __all__ = [
     "TerminalProgress",
     "bar",
     "coloured",
+    "guard",
+    "guard_streams",
     "styled",
     "table",
+    "visible",
     "wrapped",
 ]
 
 
 #: How words in a column are shown; colours that the colour-blind can tell apart.
 ROLE_STYLES = {"edge": "bold yellow", "node": "blue", "undecided": "dim"}
+
+
+#: Characters that steer a terminal, but for lines and tabs; and what we write ourselves: colours
+#: to both streams, and what progress bars need to standard error.
+_STEERING = "[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]"
+_COLOURS, _BARS = r"\x1b\[[0-9;]*m", r"\x1b\[(?:[0-9;]*m|[0-9]*[AGJK]|\?25[hl])"
+
+
+def visible(text: str, allowed: str = "") -> str:
+    """A text that steers no terminal: names and values may hold anything.
+
+    Args:
+        text: What is to be written.
+        allowed: A pattern of codes that stay.
+    """
+    found = re.compile(f"({allowed or '(?!)'})|{_STEERING}")
+    return found.sub(lambda match: match[1] or "�", text)
+
+
+def guard(stream: TextIO, allowed: str) -> None:
+    """Let a stream write only what `visible` lets through, if it is a terminal."""
+    if stream.isatty():
+        write = stream.write
+        setattr(stream, "write", lambda text: write(visible(text, allowed)))  # noqa: B010
+
+
+def guard_streams() -> None:
+    """Guard standard output and standard error."""
+    guard(sys.stdout, _COLOURS)
+    guard(sys.stderr, _BARS)
 
 
 def coloured(stream: TextIO | None = None) -> bool:

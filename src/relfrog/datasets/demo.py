@@ -218,19 +218,14 @@ def build_demo(
     """
     from relfrog.datasets.new_task import add_task
     from relfrog.importing.database import import_database
+    from relfrog.support.files import atomic_file
 
     out = Path(out)
     database = out / "flights.db"
     if database.exists() and not overwrite:
         raise DatasetError(f"{database} already exists. Replace it with --overwrite.")
-    out.mkdir(parents=True, exist_ok=True)
-    partial = out / ".flights.db.partial"
-    partial.unlink(missing_ok=True)
-    try:
+    with atomic_file(database, overwrite) as partial:
         make_flights_database(partial)
-        partial.replace(database)
-    finally:
-        partial.unlink(missing_ok=True)
     result = import_database(
         f"sqlite:///{database}",
         out / "flights",
@@ -240,5 +235,5 @@ def build_demo(
         progress=progress,
     )
     for task in DEMO_TASKS:
-        add_task(out / "flights", task.name, task.sql, **task.options)
+        add_task(out / "flights", task.name, task.sql, overwrite=overwrite, **task.options)
     return result

@@ -24,6 +24,7 @@ from relfrog.errors import DatasetError, SchemaError, StoreError
 from relfrog.store.file_table import FileTable
 from relfrog.store.parts import Store, open_store
 from relfrog.support.forms import read_json
+from relfrog.support.parquet import UNREADABLE
 
 __all__ = ["database_content", "database_in_files"]
 
@@ -97,7 +98,7 @@ def database_in_files(dataset: Dataset) -> Database:
             lambda folder: (folder, _read_facts(folder, tables)),
             str(dataset.manifest.name),
         )  # fmt: skip
-    except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         raise _unreadable(dataset, error) from None
     for name, added in facts["known_from"].items():
         found = tables[name].with_column(added["column"], folder / added["file"])

@@ -202,8 +202,11 @@ def _write(path: Path, frame: Shown) -> None:
             except duckdb.Error:  # values that DuckDB cannot tell, as below
                 frame = frame.df
         if isinstance(frame, FileTable):
-            write_arrow(path, connection.sql(frame.sql()))
-            return
+            try:
+                write_arrow(path, connection.sql(frame.sql()))
+                return
+            except duckdb.Error:  # likewise; a damaged file is refused
+                frame = frame.df
         connection.register("t", frame)
         try:
             write_arrow(path, connection.sql("SELECT * FROM t"))

@@ -65,6 +65,8 @@ class _Task(msgspec.Struct):
     keys: str | None = None
     labels: str | None = None
     source_sql: str | None = None
+    query: str | None = None
+    classes: list[str] | None = None
     horizon: str | None = None
     manifest_version: int = 1
 

@@ -20,7 +20,7 @@ from relfrog.datasets.tasks import labels_of, read_task_manifest, task_from, tas
 from relfrog.errors import DatasetError, SchemaError, TaskError
 from relfrog.graph.relational import foreign_keys
 from relfrog.graph.routes import find_routes
-from relfrog.support.duckdb import literal, quoted, silence
+from relfrog.support.duckdb import path_literal, quoted, silence
 
 __all__ = ["inspect"]
 
@@ -108,7 +108,7 @@ def _table(
         time = quoted(str(table.time_col))
         first, last, missing = connection.execute(
             f"SELECT CAST(min({time}) AS VARCHAR), CAST(max({time}) AS VARCHAR), "
-            f"count(*) FILTER (WHERE {time} IS NULL) FROM read_parquet({literal(str(table.path))})"
+            f"count(*) FILTER (WHERE {time} IS NULL) FROM read_parquet({path_literal(table.path)})"
         ).fetchone()
     columns, time_column = dict(table.columns), table.time_col
     if table.name in added.columns:
@@ -141,7 +141,7 @@ def _foreign_keys(connection: Any, table: TableFile) -> list[dict[str, Any]]:
     counts = connection.execute(
         "SELECT "
         + ", ".join(f"count(*) FILTER (WHERE {quoted(c)} IS NULL)" for c in present)
-        + f" FROM read_parquet({literal(str(table.path))})"
+        + f" FROM read_parquet({path_literal(table.path)})"
     ).fetchone()
     return [
         {

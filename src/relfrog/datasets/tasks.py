@@ -38,7 +38,6 @@ from relfrog.datasets.task_file import (
     with_own_splits,
 )
 from relfrog.errors import TaskError
-from relfrog.store.file_table import without_columns
 from relfrog.support.lists import (
     as_objects,
     flatten,
@@ -137,7 +136,8 @@ class _StoredLabels(BaseTask):
 
         Args:
             split: The split.
-            db: The whole database without the columns that the task hides, if it is open.
+            db: The whole database, if it is open. Columns that the task hides are hidden from
+                models, not from its SQL: labels are often made of them.
             masked: Whether it does not matter that there are labels.
         """
         path = None if self._folder is None else self._folder / f"{split}.parquet"
@@ -181,7 +181,7 @@ class _StoredLabels(BaseTask):
         if self.sql is None:
             return db
         if db is None:
-            db = without_columns(database_in_files(_as_ours(self.dataset)), self.remove_columns)
+            db = database_in_files(_as_ours(self.dataset))
         check_seed_times(db, self.timedelta)
         return timed_first(db, self.dataset.test_timestamp)
 

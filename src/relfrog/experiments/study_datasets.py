@@ -58,9 +58,14 @@ def find_datasets(
         patience: timeout for RelBench's host, in seconds.
 
     Raises:
-        UsageError: No dataset has a task of that name.
+        UsageError: No dataset has a task of that name, or one is the address of a database.
     """
     asked = list(dict.fromkeys(datasets or (name.partition("/")[0] for name in usual)))
+    if address := next((name for name in asked if "://" in name), None):
+        raise UsageError(
+            f"{address} is an address, not a dataset. Import it first: relfrog import ADDRESS "
+            "FOLDER"
+        )
     remote = [name for name in asked if not Path(name).expanduser().is_dir()]
     silent = _unanswered(remote, patience)
     reachable: list[StudyDataset] = []

@@ -36,6 +36,7 @@ from relfrog.features.values import missing_mask, read_texts
 from relfrog.store.arrays import Writer, open_array
 from relfrog.store.file_table import FileTable
 from relfrog.support.forms import read_json
+from relfrog.support.parquet import reading
 from relfrog.support.times import MISSING
 
 __all__ = ["encode_file", "open_encoded"]
@@ -140,7 +141,8 @@ def _chunks(table: FileTable, columns: TableColumns) -> Iterator[tuple[int, int,
             last = min(first + AT_ONCE, rows)
             yield first, last - first, {n: pd.Series(v[first:last]) for n, v in added.items()}
         return
-    with pq.ParquetFile(table.layout.path) as file:
+    path = table.layout.path
+    with reading(path), pq.ParquetFile(path) as file:
         for batch in file.iter_batches(AT_ONCE, columns=own):
             chunk: dict[str, Any] = {}
             for name in own:

@@ -364,18 +364,24 @@ def _refuse_code(folder: Path) -> None:
     if found is None:
         for path in sorted(folder.rglob("*.json")):
             content = read_json(path, Any, UsageError, "Is it the folder of a model?")
-            kinds = [entry.get("type") for entry in content if isinstance(entry, dict)] if (
-                path.name == "modules.json" and isinstance(content, list)
-            ) else []  # fmt: skip
-            if any(not str(kind).startswith("sentence_transformers.") for kind in kinds) or (
-                isinstance(content, dict) and "auto_map" in content
-            ):
+            modules = content if path.name == "modules.json" and isinstance(content, list) else []
+            sound = all(_is_plain(module) for module in modules)
+            if not sound or (isinstance(content, dict) and "auto_map" in content):
                 found = path
     if found is not None:
         raise UsageError(
             f"the text model in {folder} would run code ({found.name}). Use one of plain classes, "
             "with its weights as safetensors."
         )
+
+
+def _is_plain(module: Any) -> bool:
+    """Whether an entry of `modules.json` names a class of the library, and files in the folder."""
+    if not isinstance(module, dict):
+        return True
+    place = Path(str(module.get("path", "")))
+    inside = not place.is_absolute() and ".." not in place.parts
+    return inside and str(module.get("type")).startswith("sentence_transformers.")
 
 
 #: Files that are run, or unpickled.

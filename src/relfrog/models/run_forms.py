@@ -161,6 +161,29 @@ class Constant(msgspec.Struct):
     last: Annotated[int, Meta(ge=1)] | None
 
 
+class EncodedForm(msgspec.Struct):
+    """An `EncodedColumn`."""
+
+    table: str
+    column: str
+    kind: Literal["number", "moment", "length", "category", "value", "label"]
+    center: float
+    levels: list[str]
+    part: Count
+
+
+class FeaturesFile(msgspec.Struct):
+    """What the features are: the result of `FeatureMaker.to_json`."""
+
+    keys: list[tuple[str, str, str]]
+    sizes: dict[str, Count]
+    cells: list[EncodedForm]
+    history: str
+    timed: dict[str, str] | None = None
+    tried: bool = False
+    dropped: list[str] = []
+
+
 class TreesFile(msgspec.Struct):
     """`lightgbm.json`.
 
@@ -174,7 +197,7 @@ class TreesFile(msgspec.Struct):
     models: Annotated[int, Meta(ge=1, le=100)]
     parts: Annotated[int, Meta(ge=1, le=1000)]
     files: dict[str, str]
-    features: dict[str, Any]
+    features: FeaturesFile
 
 
 class _Comparison(msgspec.Struct):

@@ -230,7 +230,9 @@ def _imported_from(folder: Path) -> str | None:
 
 def _folder_name(source: str) -> str:
     """A folder named after a source: that of shop.db is shop."""
-    last = re.split(r"[?#]", source)[0].rstrip("/").rpartition("/")[2]
+    last = re.split(r"[?#]", hide_password(source))[0].rstrip("/").rpartition("/")[2]
+    if "://" in source:  # without a database it ends with the user, a password and the host
+        last = re.sub(r"[^\w.-]", "-", last.rpartition("@")[2])
     stem = re.sub(r"\.(db|sqlite3?|duckdb|csv|parquet)$", "", last) or "dataset"
     return (
         stem

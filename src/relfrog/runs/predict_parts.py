@@ -34,6 +34,7 @@ from relfrog.datasets.entities import Keys, read_entities
 from relfrog.errors import ClusterError, OutputError, UsageError
 from relfrog.io.output import arrow_table, check_output, is_folder, write_frame
 from relfrog.models.fit import RunInterrupted
+from relfrog.runs.parts_folder import MANIFEST, PLAN, begun_at, is_whole, read_parts
 from relfrog.runs.predict_job import make_part, predict_job, write_part
 from relfrog.runs.prediction_format import PREDICTION_FORMATS, now, warn_outside
 from relfrog.runs.prediction_seeds import seeds_to_predict
@@ -41,12 +42,10 @@ from relfrog.runs.run import Run
 from relfrog.store.location import cache_folder
 from relfrog.store.parts import open_store, versions
 from relfrog.support.files import write_json
-from relfrog.support.forms import read_json
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Request", "check_destination", "predict_parts", "predict_to", "read_parts"]
 
-MANIFEST, PLAN = "manifest.json", "unfinished.json"
 #: Parts at most, and entities of a part at least and at most.
 PARTS, FEWEST, MOST = 64, 2_000, 200_000
 #: What a run folder has that predictions do not need.
@@ -174,27 +173,6 @@ def predict_parts(
     return _predict(_plan(run, request, size), folder, workers, progress)
 
 
-def read_parts(folder: Path) -> pd.DataFrame:
-    """All predictions of a complete folder of parts, in order.
-
-    Raises:
-        OutputError: It is not complete, or a part is damaged.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if not (folder / MANIFEST).is_file():
-        raise OutputError(f"{folder} has no {MANIFEST}: predictions are not complete. Go on there.")
-    parts = read_json(folder / MANIFEST, dict[str, Any], OutputError)["parts"]
-    try:
-        tables = [pq.read_table(folder / part["file"]) for part in parts]
-    except (OSError, pa.ArrowException) as error:
-        raise OutputError(f"{folder}: a part cannot be read: {error}. Predict again.") from None
-    joined = pa.concat_tables([t for t in tables if len(t)] or tables[:1])
-    frame: pd.DataFrame = joined.to_pandas()
-    return frame
-
-
 def check_destination(out: str | Path, table: str | None, overwrite: bool) -> None:
     """Check, before anything is computed, that `predict_to` will be able to write.
 
@@ -260,14 +238,12 @@ def _predict(
 
     folder.mkdir(parents=True, exist_ok=True)
     about = {"model": plan.model, "data": plan.data, "made_at": plan.made_at.isoformat()}
-    if (folder / PLAN).is_file():
-        begun = read_json(folder / PLAN, dict[str, str], OutputError, "Choose another folder.")
-        if {**begun, "made_at": ""} == {**about, "made_at": ""}:
-            about = begun  # parts say when they were made: those of one folder say the same
-            plan = replace(plan, made_at=pd.Timestamp(begun["made_at"]).as_unit("us"))
+    begun = begun_at(folder, about)
+    if begun is not None:  # parts say when they were made: those of one folder say the same
+        plan, about["made_at"] = replace(plan, made_at=begun), begun.isoformat()
     write_json(folder / PLAN, about)
     parts = list(plan.parts())
-    missing = [part for part in parts if not (folder / part[0]).is_file()]
+    missing = [part for part in parts if not is_whole(folder / part[0])]
     total, done = len(plan.seeds), sum(last - first for _, first, last in parts)
     done -= sum(last - first for _, first, last in missing)
     progress(done, total)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from relfrog.store.column_table import ColumnTable
 from relfrog.store.layout import Cut, Layout, Move
-from relfrog.support.duckdb import literal, quoted
+from relfrog.support.duckdb import literal, path_literal, quoted
+from relfrog.support.parquet import index_columns, reading
 from relfrog.support.relbench import Database, Table
 
 __all__ = [
@@ -129,9 +130,7 @@ class FileTable(ColumnTable):
     @cached_property
     def _schema(self) -> pa.Schema:
         schema = self._header[1]
-        # pandas keeps an index as a column of the file, and takes it out again.
-        about = schema.pandas_metadata or {}
-        index = {name for name in about.get("index_columns", []) if isinstance(name, str)}
+        index = index_columns(schema)
         fields = [f for f in schema if f.name not in index and f.name not in self.layout.hidden]
         return pa.schema(fields)
 
@@ -184,7 +183,8 @@ class FileTable(ColumnTable):
             return pd.Series(_array(self.layout.added[name]), name=name)
         if name not in self._schema.names:
             raise KeyError(name)
-        found = pd.read_parquet(self.layout.path, columns=[name])
+        with reading(self.layout.path):
+            found = pd.read_parquet(self.layout.path, columns=[name])
         values = _plain(found[name].reset_index(drop=True))
         limit = self.layout.limits.get(name)
         if limit is not None and pd.api.types.is_numeric_dtype(values.dtype):
@@ -194,7 +194,7 @@ class FileTable(ColumnTable):
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
         """A column of the file in pieces; cuts and limits do not apply."""
-        with pq.ParquetFile(self.layout.path) as file:
+        with reading(self.layout.path), pq.ParquetFile(self.layout.path) as file:
             for batch in file.iter_batches(1 << 20, columns=[name]):
                 yield batch.column(0)
 
@@ -205,7 +205,7 @@ class FileTable(ColumnTable):
         while row >= first + metadata.row_group(group).num_rows:
             first += metadata.row_group(group).num_rows
             group += 1
-        with pq.ParquetFile(self.layout.path) as file:
+        with reading(self.layout.path), pq.ParquetFile(self.layout.path) as file:
             near = file.read_row_group(group, columns=self._schema.names)
         one = near.slice(row - first, 1)
         found = {name: one.column(name).to_pandas().iloc[0] for name in self._schema.names}
@@ -245,13 +245,13 @@ class FileTable(ColumnTable):
         """
         columns = ", ".join(f"{self._expression(name)} AS {quoted(name)}" for name in self.columns)
         numbered = ", file_row_number = true" if rows else ""
-        source = f"read_parquet({literal(str(self.layout.path))}{numbered}) AS t"
+        source = f"read_parquet({path_literal(self.layout.path)}{numbered}) AS t"
         for number, file in enumerate(self.layout.added.values()):
-            source += f" POSITIONAL JOIN read_parquet({literal(str(file))}) AS a{number}"
+            source += f" POSITIONAL JOIN read_parquet({path_literal(file)}) AS a{number}"
         for number, (by, file, column) in enumerate(self.layout.shown.values()):
             source += (
                 f" LEFT JOIN (SELECT file_row_number AS r, {quoted(column)} AS v FROM "
-                f"read_parquet({literal(str(file))}, file_row_number = true)) AS s{number} "
+                f"read_parquet({path_literal(file)}, file_row_number = true)) AS s{number} "
                 f"ON s{number}.r = {self._own(by)}"
             )
         cuts = [
@@ -326,7 +326,8 @@ def _plain(values: pd.Series) -> pd.Series:
 
 def _array(file: Path) -> NDArray[Any]:
     """The one column of a file, as an array."""
-    return np.asarray(pq.read_table(file).column(0).to_pandas())
+    with reading(file):
+        return np.asarray(pq.read_table(file).column(0).to_pandas())
 
 
 # The same questions to tables of both kinds.

@@ -28,6 +28,7 @@ from relfrog.store.file_table import (
     retimed,
     without_columns,
 )
+from relfrog.support.parquet import reading
 from relfrog.support.relbench import Database, Table
 
 __all__ = ["Changes", "OverlayTable", "read_rows"]
@@ -272,7 +273,8 @@ def read_rows(table: Table, rows: Ints) -> pd.DataFrame:
 def _from_file(table: FileTable, rows: Ints) -> pd.DataFrame:
     names = [name for name in table.columns if name not in table.layout.added]
     parts, first = [], 0
-    with pq.ParquetFile(table.layout.path) as file:
+    path = table.layout.path
+    with reading(path), pq.ParquetFile(path) as file:
         for group in range(file.metadata.num_row_groups):
             last = first + file.metadata.row_group(group).num_rows
             if not ((rows >= first) & (rows < last)).any():

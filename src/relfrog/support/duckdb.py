@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
-__all__ = ["literal", "quoted", "silence"]
+__all__ = ["literal", "path_literal", "quoted", "silence"]
 
 
 def quoted(name: str) -> str:
@@ -27,3 +28,13 @@ def silence(connection: Any) -> None:
 def literal(text: str) -> str:
     """Quote a string, for statements that take no parameters."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def path_literal(path: Path, below: str = "") -> str:
+    """Quote the path of a file to read, which DuckDB would take for a pattern: ``[1]``, ``*``.
+
+    Args:
+        path: The path.
+        below: A pattern of files in it.
+    """
+    return literal("".join(f"[{c}]" if c in "*?[" else c for c in str(path)) + below)

@@ -23,6 +23,7 @@ __all__ = [
     "check_file",
     "check_inside",
     "clear_partials",
+    "is_address",
     "is_alive",
     "jsonable",
     "load_tensors",
@@ -50,6 +51,8 @@ def atomic_folder(dest: Path, overwrite: bool, objection: Callable[[Path], str])
     Raises:
         DatasetError: The folder exists and may not be replaced, or cannot be written.
     """
+    if is_address(dest):
+        raise DatasetError(f"{dest} is an address. Choose a folder to write to.")
     dest = dest.expanduser().resolve()
     made: list[Path] = []
     partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
@@ -120,8 +123,8 @@ def atomic_file(dest: Path, overwrite: bool) -> Iterator[Path]:
     Raises:
         OutputError: The file exists and may not be replaced, or cannot be written.
     """
-    dest = dest.expanduser().resolve()
     check_file(dest, overwrite)
+    dest = dest.expanduser().resolve()
     made: list[Path] = []
     partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
     try:
@@ -149,6 +152,8 @@ def check_file(dest: Path, overwrite: bool) -> None:
     Raises:
         OutputError: The file exists and may not be replaced, or its folder is not writable.
     """
+    if is_address(dest):
+        raise OutputError(f"{dest} is an address. Choose a file to write to.")
     dest = dest.expanduser().resolve()
     remedy = "Choose another path."
     try:
@@ -163,6 +168,14 @@ def check_file(dest: Path, overwrite: bool) -> None:
         raise OutputError(f"{dest} cannot be written: {parent} is a file. {remedy}")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise OutputError(f"{dest} cannot be written: {parent} is read-only. {remedy}")
+
+
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.I)
+
+
+def is_address(path: str | Path) -> bool:
+    """Whether a path is an address that was taken for one: a folder of its name has a password."""
+    return _ADDRESS.match(str(path)) is not None
 
 
 def _make_parents(dest: Path, made: list[Path]) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["UNREADABLE", "read_parquet"]
+from relfrog.errors import DatasetError
+
+__all__ = ["UNREADABLE", "index_columns", "read_parquet", "reading"]
 
 #: What reading a damaged file, or one with types that pandas does not have, can raise.
 UNREADABLE = (
@@ -26,6 +29,35 @@ _NULLABLE = {
     pa.float32(): pd.Float32Dtype(), pa.float64(): pd.Float64Dtype(), pa.bool_(): pd.BooleanDtype(),
     pa.string(): pd.StringDtype(), pa.large_string(): pd.StringDtype(),
 }  # fmt: skip
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say of a table's file that it is damaged, whatever reading it raises.
+
+    Raises:
+        DatasetError: It is.
+    """
+    try:
+        yield
+    except UNREADABLE as error:
+        text = " ".join(str(error).split())[:300]
+        raise DatasetError(
+            f"{path} cannot be read ({text}). Restore the file, or import the database again."
+        ) from None
+
+
+def index_columns(schema: pa.Schema) -> set[str]:
+    """The columns in which pandas keeps an index, and which it takes out again.
+
+    Raises:
+        ValueError: What pandas noted in the file is damaged.
+    """
+    try:
+        about = schema.pandas_metadata or {}
+        return {name for name in about.get("index_columns", []) if isinstance(name, str)}
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"what pandas noted in the file is damaged: {error}") from None
 
 
 def read_parquet(

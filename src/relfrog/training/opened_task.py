@@ -153,11 +153,11 @@ class OpenedTask:
         return next((split for split, known in self._seeds.items() if known is seeds), None)
 
     def _labels(self, split: str) -> pd.DataFrame:
-        db = without_columns(self.db, self.task.remove_columns)
+        # All columns: what the task hides from models may be what its labels are made of.
         if self.parts is None:
-            return labels_of(self.task, split, db)
+            return labels_of(self.task, split, self.db)
         found: pd.DataFrame = self.parts.labels(
-            [split], db, lambda: labels_of(self.task, split, db)
+            [split], self.db, lambda: labels_of(self.task, split, self.db)
         )
         return found
 

@@ -138,11 +138,16 @@ def _by_row_number(
     if name is None:
         return None
     rows = pd.to_numeric(asked[name], errors="coerce").to_numpy(np.float64)
-    times = None if time is None else pd.to_datetime(asked[time], errors="coerce")
+    times = None if time is None else _utc(asked[time])
     whole = np.isfinite(rows) & (rows >= 0) & (rows < count) & (rows == np.floor(rows))
     if not whole.all() or (times is not None and times.isna().any()):
         return None
     return Entities(rows.astype(np.int64), asked[[name]], times)
+
+
+def _utc(values: pd.Series) -> pd.Series:
+    """Times without a zone, NaT where a value is none."""
+    return pd.to_datetime(values, errors="coerce", utc=True).dt.tz_localize(None)
 
 
 def _predictions(found: Entities, seeds: Seeds, values: NDArray[Any]) -> Predictions:

@@ -15,7 +15,7 @@ from relfrog.datasets.dataset import TableFile, arrow_kind
 from relfrog.datasets.known_from import inherited_keys
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.table_rules import foreign_key_problem, primary_key_problem
-from relfrog.support.duckdb import literal, quoted, silence
+from relfrog.support.duckdb import path_literal, quoted, silence
 from relfrog.support.text import is_identifier
 
 __all__ = ["check_splits", "check_tables"]
@@ -143,8 +143,8 @@ def _check_order_of_times(tables: list[TableFile], report: CheckReport) -> None:
                     continue
                 child_time, parent_time = quoted(table.time_col), quoted(parent.time_col)
                 key, pkey = quoted(column), quoted(str(parent.pkey))
-                child_rows = f"read_parquet({literal(str(table.path))})"
-                parent_rows = f"read_parquet({literal(str(parent.path))})"
+                child_rows = f"read_parquet({path_literal(table.path)})"
+                parent_rows = f"read_parquet({path_literal(parent.path)})"
                 row = connection.execute(
                     f"SELECT count(*), min(c.{key}), count(*) FILTER (c.{child_time} = "
                     f"date_trunc('day', p.{parent_time})) FROM {child_rows} c JOIN {parent_rows} p "

@@ -16,7 +16,7 @@ from relfrog.errors import SourceError
 from relfrog.io.marks import is_marked_file
 from relfrog.io.sources.base import ReadAgain, Source, SourceColumn, SourceTable
 from relfrog.io.sources.duck import duckdb_kind, memory_connection, read_relation
-from relfrog.support.duckdb import literal
+from relfrog.support.duckdb import literal, path_literal
 from relfrog.support.text import free_name
 
 __all__ = ["CsvFolder", "ParquetFolder"]
@@ -115,7 +115,7 @@ class CsvFolder(_Folder):
         columns = ", ".join(f"{literal(n)}: 'VARCHAR'" for n in form.names)
         # No auto-detection: on a ragged file it ends up with a single column.
         relation = (
-            f"read_csv({literal(_escaped_path(self.paths[table.name]))}, columns = {{{columns}}}, "
+            f"read_csv({path_literal(self.paths[table.name])}, columns = {{{columns}}}, "
             f"auto_detect = false, header = true, delim = {literal(form.delimiter)}, quote = '\"', "
             f"escape = {literal(form.escape)}, allow_quoted_nulls = false, "
             "max_line_size = 33554432)"
@@ -219,11 +219,11 @@ class ParquetFolder(_Folder):
 
     def _relation(self, name: str) -> str:
         path = self.paths[name]
-        place = _escaped_path(path)
         if path.is_dir():
             # Folder names may hold a column (country=DE/).
-            return f"read_parquet({literal(place + '/**/*.parquet')}, hive_partitioning = true)"
-        return f"read_parquet({literal(place)})"
+            below = path_literal(path, "/**/*.parquet")
+            return f"read_parquet({below}, hive_partitioning = true)"
+        return f"read_parquet({path_literal(path)})"
 
     def tables(self, also: Sequence[str] = ()) -> list[SourceTable]:
         """One table per file or subfolder, with the types that Parquet declares."""
@@ -244,8 +244,3 @@ class ParquetFolder(_Folder):
     def read(self, table: SourceTable) -> Iterator[Any]:
         """Stream the file, or its parts in order of their names."""
         return read_relation(self._connection.cursor(), table, self._relation(table.name))
-
-
-def _escaped_path(path: Path) -> str:
-    """Escape a path for DuckDB, which would read ``[1]`` as a glob pattern."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))

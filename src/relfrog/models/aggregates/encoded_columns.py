@@ -131,6 +131,8 @@ def fit_encoded_columns(table: str, column: str, values: pd.Series | Coded) -> l
         return [EncodedColumn(table, column, "moment", center)] if len(known) else []
     if kind == "list":
         lengths = _lengths(values)
+        if np.isnan(lengths).all():
+            return []
         return [EncodedColumn(table, column, "length", float(np.nanmean(lengths)))]
     if kind != "text":
         return []

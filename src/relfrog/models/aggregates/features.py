@@ -79,7 +79,7 @@ class FeatureMaker:
                 prepared, self.history, self._outputs.shape[1]
             )
         else:
-            before = SavedFeatures(saved, prepared, self.history)
+            before = SavedFeatures(saved, prepared, self.history, self._outputs.shape[1])
             self.keys, self.sizes, self.encodings = before.keys, before.sizes, before.encodings
             self.timed = before.check_times(self.timed)
         self._arrays = EncodedTables(self.encodings, self._encode)

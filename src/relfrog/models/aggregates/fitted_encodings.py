@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pandas as pd
 
+from relfrog.errors import StoreError
 from relfrog.features.coded import Coded, read_cells
 from relfrog.models.aggregates.encoded_columns import EncodedColumn, fit_encoded_columns
+from relfrog.models.run_forms import EncodedForm
 from relfrog.store.file_table import column_names
+from relfrog.support.files import write_json
+from relfrog.support.forms import read_json
 from relfrog.training.prepared import Prepared
 
 __all__ = ["fit_encodings"]
@@ -20,6 +24,13 @@ MOST_OUTPUTS = 12
 
 #: Numbers of rows before the validation time, and encoded columns, per table.
 Fitted = tuple[dict[str, int], dict[str, list[EncodedColumn]]]
+
+
+class _Cells(msgspec.Struct):
+    """`cells.json`: what was fitted."""
+
+    sizes: dict[str, Annotated[int, msgspec.Meta(ge=0)]]
+    cells: dict[str, list[EncodedForm]]
 
 
 def fit_encodings(prepared: Prepared, history: str, outputs: int) -> Fitted:
@@ -37,15 +48,14 @@ def fit_encodings(prepared: Prepared, history: str, outputs: int) -> Fitted:
     def build(folder: Path) -> None:
         sizes, encodings = _fit(prepared, history, outputs)
         cells = {t: [encoded.to_json() for encoded in some] for t, some in encodings.items()}
-        text = json.dumps({"sizes": sizes, "cells": cells})
-        (folder / "cells.json").write_text(text, encoding="utf-8")
+        write_json(folder / "cells.json", {"sizes": sizes, "cells": cells})
 
     def load(folder: Path) -> Fitted:
-        # Not by a form: a centre may be NaN, which JSON proper does not have.
-        found = json.loads((folder / "cells.json").read_text(encoding="utf-8"))
-        cells = found["cells"].items()
-        read = {t: [EncodedColumn.from_json(entry) for entry in some] for t, some in cells}
-        return {str(name): int(size) for name, size in found["sizes"].items()}, read
+        found = read_json(folder / "cells.json", _Cells, StoreError)
+        return found["sizes"], {
+            name: [EncodedColumn.from_json(entry) for entry in some]
+            for name, some in found["cells"].items()
+        }
 
     about = {"outputs": outputs, "history": history}
     return parts.made("cells", about, prepared.opened.db, build, load)

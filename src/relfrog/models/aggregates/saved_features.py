@@ -26,12 +26,15 @@ class SavedFeatures:
         saved: the result of `to_json`.
         prepared: the database now.
         history: the present name of the label history's table, which depends on other tables.
+        outputs: the number of outputs of a label.
 
     Raises:
         RunError: It is damaged, or a column or foreign key is no longer in the database.
     """
 
-    def __init__(self, saved: dict[str, Any], prepared: Prepared, history: str) -> None:
+    def __init__(
+        self, saved: dict[str, Any], prepared: Prepared, history: str, outputs: int
+    ) -> None:
         self._saved, self._prepared, self._history = saved, prepared, history
         try:
             was = str(saved["history"])
@@ -53,6 +56,8 @@ class SavedFeatures:
             there = prepared.db.table_dict.get(table)
             if there is None or encoded.column not in column_names(there):
                 raise RunError(f"{table}.{encoded.column} is no longer there: train again.")
+            if (encoded.kind == "label") != (table == history) or encoded.part >= outputs:
+                raise RunError(f"the features are damaged ({table}.{encoded.name}). Train again.")
             self.encodings.setdefault(table, []).append(replace(encoded, table=table))
 
     def check_times(self, timed: dict[str, str]) -> dict[str, str]:
