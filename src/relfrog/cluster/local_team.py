@@ -13,15 +13,20 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from relfrog.cluster.processes import new_session, process_context, without_script
+from relfrog.cluster.processes import (
+    end_with_parent,
+    new_session,
+    process_context,
+    without_script,
+)
 from relfrog.cluster.ray_cluster import node_name
 from relfrog.cluster.team import Follower, Team, TrainingJob, own_device, send_home
 from relfrog.errors import ClusterError, RelFrogError, UsageError
@@ -176,21 +181,13 @@ def _read_error(path: Path) -> dict[str, Any]:
 # In a child.
 
 
-def _end_with_parent() -> None:
-    """Exit when the parent has gone, however that came."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
 def _follow(
     rank: int, size: int, folder: Path, device: str, environment: Mapping[str, str]
 ) -> None:
     """Entry point of a child: follow the parent."""
     import warnings
 
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(partial(os._exit, 1))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     new_session(environment, str(folder / f"{rank}.log"))
     warnings.simplefilter("ignore")  # the parent says it all
@@ -208,10 +205,10 @@ def _follow(
         traceback.print_exc()  # into the log
         error = {"text": f"{type(failed).__name__}: {' '.join(str(failed).split())[:300]}"}
     if error is not None:
-        partial = folder / f"{rank}.error-partial"
+        aside = folder / f"{rank}.error-partial"
         with suppress(OSError):  # the parent may have gone, with the folder
-            partial.write_text(json.dumps(error), encoding="utf-8")
-            partial.replace(folder / f"{rank}.error")
+            aside.write_text(json.dumps(error), encoding="utf-8")
+            aside.replace(folder / f"{rank}.error")
     # Not by way of Python's own end: a group whose members are gone may take its time.
     sys.stdout.flush()
     os._exit(0 if error is None else 1)

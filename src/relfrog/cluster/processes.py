@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 
 from relfrog.cluster.guarded import Answer, Job, Work, guarded
 
-__all__ = ["new_session", "process_context", "run_jobs", "without_script"]
+__all__ = ["end_with_parent", "new_session", "process_context", "run_jobs", "without_script"]
 
 #: Modules to preload: they take seconds to import and start no threads.
 PRELOAD = ["relfrog.runs.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
@@ -129,7 +130,7 @@ def _work(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(partial(os.kill, os.getpid(), signal.SIGINT))
     with threadpool_limits(threads), suppress(BrokenPipeError):
         sent.send(guarded(run, job))
 
@@ -147,8 +148,13 @@ def new_session(environment: Mapping[str, str], log: str) -> None:
         os.dup2(file.fileno(), 2)
 
 
-def _end_with_parent() -> None:
+def end_with_parent(end: Callable[[], Any]) -> None:
+    """Call `end` when the process that started this one has gone, however that came."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os.kill(os.getpid(), signal.SIGINT)
+
+    def watch() -> None:
+        parent.join()
+        end()
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,8 @@ PATIENCE = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
 }
-#: Seconds between two looks at how workers are doing.
-LOOK = 0.1
+#: Seconds between two looks at how workers are doing, and in which they must end when told to.
+LOOK, GRACE = 0.1, 20.0
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,23 @@ def run_together(
         text = " ".join(str(error).split())[:300] or type(error).__name__
         raise ClusterError(f"the Ray cluster failed: {text}.") from None
     except BaseException:
-        ray.cancel(running, force=True)  # with it go all workers
+        _end(ray, running)
         raise
     if "error" in answer:
         times = "once" if not together.failures else f"{together.failures + 1} times"
         raise ClusterError(f"workers failed {times}, at last with: {answer['error']}.")
     return answer["result"]
+
+
+def _end(ray: Any, running: Any) -> None:
+    """Ctrl-C in the process that has started the workers: it ends them and gives their cores back.
+
+    If it were killed, their cores would stay reserved, unless Ray has a dashboard that tells of it.
+    """
+    with suppress(Exception):
+        ray.cancel(running)
+        if not ray.wait([running], timeout=GRACE)[0]:
+            ray.cancel(running, force=True)
 
 
 def _launch(together: Together) -> dict[str, Any]:
