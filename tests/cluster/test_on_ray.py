@@ -193,7 +193,7 @@ def test_a_run_goes_on_when_a_node_is_lost_and_when_it_is_interrupted(
     nodes, trained, workers, tmp_path
 ):
     """Learned roles, both phases: begun by three workers, then two are left, resumed by one."""
-    settings = {"epochs": 24, "patience": 24, "fd_every": "epoch", "fd_training": True,
+    settings = {"epochs": 16, "patience": 16, "fd_every": "epoch", "fd_training": True,
                 "loss": "l1", "shards": 4}  # fmt: skip
     store = trained / "store"
     here = fit(store, tmp_path / "here", "spends", workers=1, **settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ PATIENCE = {
 }
 #: Seconds between two looks at how workers are doing, and in which they must end when told to.
 LOOK, GRACE = 0.1, 20.0
+#: The name of the actor of Ray that counts nodes.
+COUNTS = "AutoscalingCoordinator"
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,10 @@ def run_together(
         num_cpus=0, scheduling_strategy=cluster.this_node(), max_retries=retries
     )
     running = launch.remote(together)
+    watch = _Watch(cluster)
     try:
         while not ray.wait([running], timeout=LOOK)[0]:
+            watch.look()
             meanwhile()
         answer: dict[str, Any] = ray.get(running)
         meanwhile()
@@ -91,6 +96,29 @@ def run_together(
         times = "once" if not together.failures else f"{together.failures + 1} times"
         raise ClusterError(f"workers failed {times}, at last with: {answer['error']}.")
     return answer["result"]
+
+
+class _Watch:
+    """Tells Ray Train which nodes there are, when one has come or gone.
+
+    It asks an actor of Ray that counts them every 20 seconds, and until then begins again, in vain,
+    with as many workers as before.
+    """
+
+    def __init__(self, cluster: RayCluster) -> None:
+        self._cluster, self._seen, self._next = cluster, {n.id for n in cluster.nodes()}, 0.0
+
+    def look(self) -> None:
+        """Look, once a second."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + 1.0
+        there = {node.id for node in self._cluster.nodes()}
+        if there != self._seen:
+            self._seen = there
+            with suppress(Exception):  # another version of Ray may do without
+                counts = self._cluster.ray.get_actor(COUNTS, namespace=COUNTS)
+                counts.get_reserved_resources.remote("", recompute=True)
 
 
 def _end(ray: Any, running: Any) -> None:
