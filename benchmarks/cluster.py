@@ -1,10 +1,12 @@
 """What several workers cost and bring in training, measured on one machine, and what limits more.
 
-    python benchmarks/cluster.py --dataset ../shared/data/rel-f1 --task driver-dnf
+    python benchmarks/cluster.py --on ../shared/data/rel-f1:driver-dnf /tmp/rel-hm:user-churn
 
-Every case is trained for some steps by 1 or 2 workers, each a process with one thread, in a network
-namespace of its own where the system allows it: the bytes on its wire are theirs alone. On a
-busy machine seconds say little: compared are seconds of the processor, per worker and step.
+Every case is trained for some steps: by one process without workers, which samples in other
+threads, or by 1 or 2 workers, each a process with one thread, in a network namespace of its own
+where the system allows it: the bytes on its wire are theirs alone. Steps are measured in blocks,
+and the fastest block counts. On a busy machine seconds say little; those of the processor are
+there, too.
 
 `pieces` is the work on a worker's shards, `rest` what all workers repeat (clipping, the optimizer),
 `sum` the all-reduce, `beside` sampling and copying in other threads. A model of these parts, fitted
@@ -14,6 +16,8 @@ to one worker alone, predicts two; then 8, 64 and 512.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -28,11 +32,14 @@ import numpy as np
 
 from measuring import machine
 
-#: Steps that are measured after some that are not.
-STEPS, WARM = 10, 2
-#: Workers and shards that are measured, and sizes of sums, in numbers of 8 bytes.
-CASES = [(1, 2), (1, 8), (2, 8), (1, 16), (2, 16)]
+#: Steps of a block, blocks that are measured, and steps before.
+STEPS, BLOCKS, WARM = 6, 3, 2
+#: Workers and shards that are measured: 0 for a whole batch, without workers. Sizes of sums, in
+#: numbers of 8 bytes.
+CASES = [(1, 0), (1, 2), (2, 2), (1, 4), (2, 4), (1, 8), (2, 8)]
 SIZES = [1 << n for n in (10, 14, 17, 20, 22)]
+#: Seeds of a batch, and of a shard where the batch grows with the workers.
+BATCH, SEEDS = 512, 256
 #: Networks of the prediction: gigabits per second, and seconds per message.
 NETWORKS = {"10 Gbit/s": (10.0, 50e-6), "100 Gbit/s": (100.0, 10e-6)}
 
@@ -64,71 +71,90 @@ def join(rank: int, size: int, folder: Path) -> Any:
     return TorchCollective()
 
 
-def train_worker(rank: int, size: int, folder: Path, case: dict[str, Any]) -> dict[str, Any]:
-    """Train for some steps, and say what they took."""
-    from relfrog.cluster.team import Follower, TrainingJob
-    from relfrog.config import resolve
-    from relfrog.training.opened_task import open_task
-    from relfrog.training.sharded_trainer import ShardedTrainer
+class Enough(Exception):
+    """The steps are over."""
 
-    class Enough(Exception):
-        """The steps are over."""
 
-    marks: list[tuple[float, ...]] = []
-    spent = {"pieces": 0.0, "sum": 0.0, "steps": 0.0, "bytes": 0.0}
+class Clock:
+    """What a worker's steps have taken by the end of each."""
 
-    class Timed(ShardedTrainer):
-        """Looks at the clock of its thread."""
+    def __init__(self) -> None:
+        self.steps = self.pieces = self.sum = 0.0
+        self.marks: list[list[float]] = []
 
+    def mark(self) -> None:
+        """A step is over."""
+        now = [time.process_time(), time.perf_counter(), bytes_sent()]
+        self.marks.append([*now, self.steps, self.pieces, self.sum])
+        if len(self.marks) == WARM + STEPS * BLOCKS:
+            raise Enough
+
+    def fastest(self) -> dict[str, float]:
+        """The block of steps that took the least time, per step."""
+        ends = self.marks[WARM - 1 :: STEPS]
+        blocks = [
+            [(last - first) / STEPS for first, last in zip(*pair, strict=True)]
+            for pair in itertools.pairwise(ends)
+        ]
+        cpu, wall, sent, steps, pieces, added = min(blocks, key=lambda block: block[1])
+        return {
+            "cpu_ms": 1e3 * cpu, "wall_ms": 1e3 * wall, "pieces_ms": 1e3 * pieces,
+            "sum_ms": 1e3 * added, "rest_ms": 1e3 * (steps - pieces - added),
+            "beside_ms": 1e3 * (cpu - steps), "namespace_bytes": sent,
+        }  # fmt: skip
+
+
+def timed(kind: type[Any], clock: Clock) -> type[Any]:
+    """A trainer that looks at the clock of its thread."""
+
+    class Timed(kind):  # type: ignore[misc]
         def train_step(self, plans: Any) -> float:
             start = time.thread_time()
-            loss = super().train_step(plans)
-            spent["steps"] += time.thread_time() - start
-            spent["bytes"] = self.sum.values.numel() * self.sum.values.element_size()
-            now = (time.process_time(), time.perf_counter(), bytes_sent())
-            marks.append((*now, spent["steps"], spent["pieces"], spent["sum"]))
-            if len(marks) == WARM + STEPS:
-                raise Enough
+            loss: float = super().train_step(plans)
+            clock.steps += time.thread_time() - start
+            clock.mark()
             return loss
 
         def _add_piece(self, piece: Any, totals: Any) -> None:
             start = time.thread_time()
             super()._add_piece(piece, totals)
-            spent["pieces"] += time.thread_time() - start
+            clock.pieces += time.thread_time() - start
 
-    collective = join(rank, size, folder)
+    return Timed
+
+
+def train_worker(rank: int, size: int, folder: Path, case: dict[str, Any]) -> dict[str, Any]:
+    """Train for some steps, and say what they took."""
+    from relfrog.config import resolve
+    from relfrog.support.threads import thread_limit
+    from relfrog.training.opened_task import open_task
+    from relfrog.training.sharded_trainer import ShardedTrainer
+    from relfrog.training.trainer import Trainer
+
+    clock, collective = Clock(), join(rank, size, folder)
     add = collective.add
 
     def timed_add(values: Any) -> None:
         start = time.thread_time()
         add(values)
-        spent["sum"] += time.thread_time() - start
+        clock.sum += time.thread_time() - start
 
     collective.add = timed_add
-    settings = {
-        "model": "frog", "shards": case["shards"], "epochs": 9, "steps_per_epoch": WARM + STEPS,
-        "batch_size": 512, "seed": 0,
-    }  # fmt: skip
+    shards = max(case["shards"], 1)
+    settings = {"model": "frog", "shards": shards, "batch_size": BATCH, "seed": 0}
     opened = open_task(case["dataset"], case["task"], **settings)
-    config = resolve(len(opened.seeds("train")), size="small", settings=settings, kind=opened.kind)
-    config = replace(config, loss="l1")
-    prepared = opened.prepare(config)
-    assert prepared.train_seeds is not None
-    labels = prepared.describe_labels(prepared.train_seeds)
-    job = TrainingJob(case["dataset"], case["task"], config, labels)
-    trainer = Follower(collective, rank, folder).trainer(job, Timed)
-    try:
-        trainer.fit()
-    except Enough:
-        pass
-    cpu, wall, sent, steps, pieces, added = (
-        (last - first) / STEPS for first, last in zip(marks[WARM - 1], marks[-1], strict=True)
-    )
-    return {
-        "cpu_ms": 1e3 * cpu, "wall_ms": 1e3 * wall, "pieces_ms": 1e3 * pieces,
-        "sum_ms": 1e3 * added, "rest_ms": 1e3 * (steps - pieces - added),
-        "beside_ms": 1e3 * (cpu - steps), "namespace_bytes": sent, "payload_bytes": spent["bytes"],
-    }  # fmt: skip
+    config = resolve(len(opened.seeds("train")), settings=settings, kind=opened.kind)
+    prepared = opened.prepare(replace(config, loss="l1"))
+    kind, more = (ShardedTrainer, {"collective": collective}) if case["shards"] else (Trainer, {})
+    trainer = timed(kind, clock)(prepared, folder, **more)
+    with thread_limit(1), contextlib.suppress(Enough):
+        for trainer.at.epoch in itertools.count():
+            trainer.at.step = 0
+            for plans in trainer.batches(trainer.loader):
+                trainer.train_step(plans)
+                trainer.at.step += 1
+    payload = trainer.sum.values.numel() * 8 if case["shards"] else 0
+    return {**clock.fastest(), "payload_bytes": payload, "channels": config.channels}
 
 
 def sum_worker(rank: int, size: int, folder: Path, case: dict[str, Any]) -> list[dict[str, Any]]:
@@ -195,7 +221,7 @@ def ring_bytes(payload: float, workers: int) -> float:
 
 def fitted(cases: list[dict[str, Any]]) -> dict[str, float]:
     """The parts of a step, from one worker alone: work on a batch, on each shard, and the rest."""
-    alone = [case for case in cases if case["workers"] == 1]
+    alone = [case for case in cases if case["workers"] == 1 and case["shards"]]
     shards = np.array([case["shards"] for case in alone], float)
     work = np.array([case["mean"]["pieces_ms"] + case["mean"]["beside_ms"] for case in alone])
     design = np.stack([np.ones_like(shards), shards], 1)
@@ -210,54 +236,82 @@ def predicted(parts: dict[str, float], workers: int, shards: int) -> float:
     return parts["rest_ms"] + mine * (parts["batch_ms"] / shards + parts["shard_ms"])
 
 
-def forecast(parts: dict[str, float], payload: float) -> list[dict[str, Any]]:
-    """Steps of more workers than there are here, on networks that there are elsewhere."""
+def forecast(parts: dict[str, float], payload: float, whole: float) -> list[dict[str, Any]]:
+    """Steps of more workers than there are here, on networks that there are elsewhere.
+
+    A batch of one size is cut into as many shards as there are workers; or it grows with them, by
+    the seeds of a shard.
+
+    Args:
+        parts: of a step.
+        payload: bytes that are added up.
+        whole: milliseconds of a step of one process without workers.
+    """
     found = []
-    for workers in (1, 8, 64, 512):
-        shards = max(8, workers)
-        mine = -(-shards // workers)
+    for workers, grows in itertools.product((2, 8, 64, 512), (False, True)):
+        times_larger = workers * SEEDS / BATCH if grows else 1.0
         for name, (gigabits, latency) in NETWORKS.items():
             times = {
-                "seeds_ms": mine * parts["batch_ms"] / shards, "shard_ms": mine * parts["shard_ms"],
-                "rest_ms": parts["rest_ms"],
+                "seeds_ms": parts["batch_ms"] * times_larger / workers,
+                "shard_ms": parts["shard_ms"], "rest_ms": parts["rest_ms"],
                 "wire_ms": 1e3 * ring_bytes(payload, workers) * 8 / (gigabits * 1e9),
                 "latency_ms": 1e3 * 2 * (workers - 1) * latency,
             }  # fmt: skip
             limit = max(times, key=lambda part: times[part]).removesuffix("_ms")
-            about = {"workers": workers, "shards": shards, "network": name}
-            found.append({**about, **times, "step_ms": sum(times.values()), "limit": limit})
-    few = predicted(parts, 1, 2)  # one worker that need not cut its batch into eight
-    for entry in found:
-        first = next(e for e in found if e["workers"] == 1 and e["network"] == entry["network"])
-        entry["speedup"] = first["step_ms"] / entry["step_ms"]
-        entry["speedup_of_two_shards"] = few / entry["step_ms"]
+            step = sum(times.values())
+            about = {"workers": workers, "batch": round(BATCH * times_larger), "network": name}
+            faster = whole * times_larger / step
+            found.append({**about, **times, "step_ms": step, "limit": limit, "faster": faster})
     return found
 
 
-def modelled(cases: list[dict[str, Any]]) -> dict[str, Any]:
+def modelled(database: dict[str, Any]) -> dict[str, Any]:
     """The model, how it fits what was measured, and what it says of more."""
+    cases = database["cases"]
     parts = fitted(cases)
-    payload = cases[0]["mean"]["payload_bytes"]
-    checked = [
-        {"workers": c["workers"], "shards": c["shards"],
-         "measured_ms": c["mean"]["pieces_ms"] + c["mean"]["beside_ms"] + c["mean"]["rest_ms"],
-         "predicted_ms": predicted(parts, c["workers"], c["shards"]),
-         "bytes_per_worker": c["mean"]["namespace_bytes"] / c["workers"],
-         "ring_bytes": ring_bytes(payload, c["workers"]), "sum_ms": c["mean"]["sum_ms"]}
-        for c in cases
-    ]  # fmt: skip
-    return {"parts": parts, "checked": checked, "forecast": forecast(parts, payload),
-            "networks": NETWORKS}  # fmt: skip
+    whole = next(c["mean"] for c in cases if not c["shards"])
+    payload = max(c["mean"]["payload_bytes"] for c in cases)
+    checked = []
+    for c in cases:
+        mean, shards = c["mean"], c["shards"]
+        about = {
+            "workers": c["workers"], "shards": shards, "wall_ms": mean["wall_ms"],
+            "cpu_ms": mean["cpu_ms"], "faster": whole["wall_ms"] / mean["wall_ms"],
+        }  # fmt: skip
+        if shards:
+            about |= {
+                "work_ms": mean["pieces_ms"] + mean["beside_ms"] + mean["rest_ms"],
+                "predicted_ms": predicted(parts, c["workers"], shards),
+                "bytes_per_worker": mean["namespace_bytes"] / c["workers"],
+                "ring_bytes": ring_bytes(payload, c["workers"]), "sum_ms": mean["sum_ms"],
+            }  # fmt: skip
+        checked.append(about)
+    ahead = forecast(parts, payload, whole["wall_ms"])
+    return {"parts": parts, "checked": checked, "forecast": ahead}
 
 
 def mean(workers: list[dict[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([w[name] for w in workers])) for name in workers[0]}
 
 
+def measured(place: str) -> dict[str, Any]:
+    """All cases on one database, given as FOLDER:TASK."""
+    folder, _, task = place.rpartition(":")
+    about = {"what": "train", "dataset": str(Path(folder).resolve()), "task": task}
+    run({**about, "workers": 1, "shards": 2})  # prepares the data, and compiles
+    cases = []
+    for workers, shards in CASES:
+        case = {**about, "workers": workers, "shards": shards}
+        each = run(case)
+        cases.append({"workers": workers, "shards": shards, "own_network": case["own_network"],
+                      "mean": mean(each), "each": each})  # fmt: skip
+        print(place, workers, shards, cases[-1]["mean"], file=sys.stderr)
+    return {"name": Path(folder).name, "task": task, "cases": cases}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dataset", default="../shared/data/rel-f1")
-    parser.add_argument("--task", default="driver-dnf")
+    parser.add_argument("--on", nargs="+", default=["../shared/data/rel-f1:driver-dnf"])
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     parser.add_argument("--model", action="store_true", help="only model what is in --out again")
     parser.add_argument("--host", type=json.loads)
@@ -275,24 +329,16 @@ def main() -> None:
         sys.stdout.flush()
         os._exit(0)  # a group whose members have left may take its time
     if given.model:
-        known = json.loads(given.out.read_text())
-        given.out.write_text(json.dumps(known | modelled(known["cases"]), indent=1) + "\n")
-        return
-    dataset = str(Path(given.dataset).resolve())
-    about = {"what": "train", "dataset": dataset, "task": given.task}
-    run({**about, "workers": 1, "shards": 2})  # prepares the data, and compiles
-    cases = []
-    for workers, shards in CASES:
-        case = {**about, "workers": workers, "shards": shards}
-        each = run(case)
-        cases.append({"workers": workers, "shards": shards, "own_network": case["own_network"],
-                      "mean": mean(each), "each": each})  # fmt: skip
-        print(workers, shards, cases[-1]["mean"], file=sys.stderr)
-    sums = run({"what": "sum", "workers": 2})[0]
-    result = {
-        "machine": machine(), "dataset": Path(dataset).name, "task": given.task, "steps": STEPS,
-        "batch_size": 512, "cases": cases, "sums": sums, **modelled(cases),
-    }  # fmt: skip
+        result = json.loads(given.out.read_text())
+    else:
+        about = machine()  # the load before this adds to it
+        result = {
+            "machine": about, "steps": STEPS, "blocks": BLOCKS, "batch_size": BATCH,
+            "databases": [measured(place) for place in given.on],
+            "sums": run({"what": "sum", "workers": 2})[0], "networks": NETWORKS,
+        }  # fmt: skip
+    for database in result["databases"]:
+        database |= modelled(database)
     given.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

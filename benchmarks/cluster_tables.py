@@ -18,78 +18,94 @@ def _read(name: str) -> dict[str, Any]:
     return found
 
 
+#: Parts of a step, as the table calls them.
+PARTS = {
+    "seeds": "its seeds", "shard": "a shard's own cost", "rest": "what is repeated",
+    "wire": "the wire", "latency": "latency",
+}  # fmt: skip
+
+
 def cluster() -> str:
     """One and two workers, measured and by the model; then more, by the model."""
     found = _read("cluster.json")
-    parts, first = found["parts"], found["checked"][0]
-    payload = found["cases"][0]["mean"]["payload_bytes"]
-    load = found["machine"]["load"][0]
+    about, largest = found["machine"], found["sums"][-1]
     lines = [
-        f"FROG on {found['dataset']} {found['task']}, a batch of {found['batch_size']} seeds per "
-        f"step, on one machine with two cores (`{found['machine']['command']}`). It was busy (load "
-        f"{load:g}), so these are milliseconds of the processor per worker and step, not of the "
-        "clock. The model of a step is fitted to one worker alone: "
-        f"{parts['batch_ms']:.0f} ms for the seeds and {parts['shard_ms']:.0f} ms per shard, both "
-        f"divided over workers, and {parts['rest_ms']:.0f} ms that every worker repeats.",
+        f"FROG with its default settings, batches of {found['batch_size']} seeds, on one machine "
+        f"with two cores (`{about['command']}`; load before: {about['load'][0]:g}). Milliseconds "
+        f"per step, of the clock and of the processor: the fastest of {found['blocks']} blocks of "
+        f"{found['steps']} steps. *No workers* is one process with whole batches, which samples on "
+        "the other core. The model of the processor is fitted to one worker alone.",
         "",
-        "| workers | shards | measured | by the model | all-reduce | bytes sent per worker | of a "
-        "ring |",
-        "|--:|--:|--:|--:|--:|--:|--:|",
+        "| | workers | shards | clock | than without | processor, each | by the model | "
+        "all-reduce | bytes sent, each | of a ring |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for one in found["checked"]:
-        lines.append(
-            f"| {one['workers']} | {one['shards']} | {one['measured_ms']:.0f} | "
-            f"{one['predicted_ms']:.0f} | {one['sum_ms']:.1f} | "
-            f"{_bytes(one['bytes_per_worker'])} | {_bytes(one['ring_bytes'])} |"
-        )
-    both = {(c["workers"], c["shards"]): c["measured_ms"] + c["sum_ms"] for c in found["checked"]}
-    pairs = [
-        f"{both[1, shards] / both[2, shards]:.2f} times with {shards} shards"
-        for _, shards in both
-        if (1, shards) in both and (2, shards) in both and (_, shards) == (1, shards)
-    ]
-    largest = found["sums"][-1]
+    for database in found["databases"]:
+        name = f"{database['name']} {database['task']}"
+        lines += [_measured(name, one) for one in database["checked"]]
+    lines += [""]
+    for database in found["databases"]:
+        lines += [_in_words(database), ""]
     lines += [
+        "The all-reduce adds up gradients in double precision; alone, it takes "
+        f"{largest['cpu_ms'] / largest['bytes'] * 1e6:.1f} ms of the processor per MB.",
         "",
-        f"Two workers do a step with less of each one's processor: {', '.join(pairs)} (more than "
-        "2 is the noise of a busy machine). The all-reduce adds up "
-        f"{_bytes(payload)} of gradients in double precision; alone, it takes "
-        f"{largest['cpu_ms'] / largest['bytes'] * 1e6:.1f} ms of the processor per MB. What costs "
-        f"is cutting: with {first['shards']} shards a step of one worker takes "
-        f"{both[1, first['shards']]:.0f} ms, with 8 it takes {both[1, 8]:.0f} ms. A shard has a "
-        "price of its own: thousands of small operations for few rows, and rows that several "
-        "seeds share are computed in each of their shards.",
-        "",
-        "More workers by the same model, with a core each and as many shards as workers (8 at "
-        "least), a ring, and what a network is said to do. *Faster* is than one worker with 8 "
-        "shards, and than one with 2:",
-        "",
-        "| workers | network | step | seeds | a shard's own | repeated | wire | latency | faster | "
-        "limited by |",
-        "|--:|---|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
-    words = {
-        "seeds": "its seeds", "shard": "a shard's own cost", "rest": "what is repeated",
-        "wire": "the wire", "latency": "latency",
-    }  # fmt: skip
-    for one in found["forecast"]:
-        times = " | ".join(
-            f"{one[name]:.1f}"
-            for name in ("step_ms", "seeds_ms", "shard_ms", "rest_ms", "wire_ms", "latency_ms")
-        )
+    return "\n".join(lines + _forecast(found["databases"][0], found["batch_size"]))
+
+
+def _measured(name: str, one: dict[str, Any]) -> str:
+    """A row of the table of what was measured."""
+    who = "no workers" if not one["shards"] else str(one["workers"])
+    cells = [name, who, str(one["shards"] or "whole"), f"{one['wall_ms']:.0f}",
+             f"{one['faster']:.2f} times as fast", f"{one['cpu_ms']:.0f}"]  # fmt: skip
+    if one["shards"]:
+        cells += [f"{one['predicted_ms']:.0f}", f"{one['sum_ms']:.1f}",
+                  _bytes(one["bytes_per_worker"]), _bytes(one["ring_bytes"])]  # fmt: skip
+    return f"| {' | '.join(cells + [''] * (10 - len(cells)))} |"
+
+
+def _in_words(database: dict[str, Any]) -> str:
+    """What the parts of a step are, and how well they say what two workers take."""
+    parts = database["parts"]
+    two = [c for c in database["checked"] if c["workers"] == 2]
+    off = max(abs(c["work_ms"] / c["predicted_ms"] - 1) for c in two)
+    return (
+        f"- {database['name']}: {parts['batch_ms']:.0f} ms for the seeds of a batch and "
+        f"{parts['shard_ms']:.0f} ms per shard, both divided over workers, and "
+        f"{parts['rest_ms']:.0f} ms that every worker repeats. What two workers took of the "
+        f"processor is within {100 * off:.0f} % of that."
+    )
+
+
+def _forecast(database: dict[str, Any], batch: int) -> list[str]:
+    """More workers, by the model."""
+    lines = [
+        f"More workers on {database['name']} by the same model, with a core and one shard each, a "
+        f"ring, and what a network is said to do: with a batch of {batch} seeds that is cut finer, "
+        "and with one that grows, 256 seeds for each worker. *Faster* is seeds per second, than "
+        "one process without workers:",
+        "",
+        "| workers | batch | network | step | seeds | a shard's own | repeated | wire | latency | "
+        "faster | limited by |",
+        "|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|---|",
+    ]
+    for one in database["forecast"]:
+        names = ("step_ms", "seeds_ms", "shard_ms", "rest_ms", "wire_ms", "latency_ms")
+        times = " | ".join(f"{one[name]:.1f}" for name in names)
         lines.append(
-            f"| {one['workers']} | {one['network']} | {times} | {one['speedup']:.1f}, "
-            f"{one['speedup_of_two_shards']:.1f} | {words[one['limit']]} |"
+            f"| {one['workers']} | {one['batch']:,} | {one['network']} | {times} | "
+            f"{one['faster']:.1f} | {PARTS[one['limit']]} |"
         )
-    lines += [
+    return [
+        *lines,
         "",
-        "So a batch of this size is worth a few workers, not many: at 8 the price of the one shard "
-        "that each has left is most of a step, and neither more workers nor a faster network helps "
-        "against it; at 512 a plain ring also waits for its thousand messages. Larger batches "
-        "(`--set batch_size`) divide better, and trainings side by side (`experiment`, `tune`) "
-        "divide without a loss.",
+        "So a batch of this size is worth a few workers, not many: what each shard costs by itself "
+        "and what every worker repeats stay, however many there are. Batches that grow with the "
+        "workers (`--set batch_size`) divide much better, until a plain ring waits for its "
+        "thousand messages; they are fewer steps per epoch, so that more epochs or a higher `lr` "
+        "may be needed. Trainings side by side (`experiment`, `tune`) divide without a loss.",
     ]
-    return "\n".join(lines)
 
 
 def billions() -> str:
@@ -98,11 +114,15 @@ def billions() -> str:
     training = _read("cluster.json")
     each = rows["per_row"]
     predicted = everyone["speed"][-1]["layerwise"]["cpu_us_per_seed"]
-    one = next(c for c in training["checked"] if (c["workers"], c["shards"]) == (1, 8))
-    step = one["measured_ms"] / 1e3
-    seeds = training["batch_size"] / step
-    eight = next(one for one in training["forecast"] if one["workers"] == 8)
-    together = training["batch_size"] / eight["step_ms"] * 1e3
+    like = next(d for d in training["databases"] if d["name"] == "rel-hm")
+    whole = next(c for c in like["checked"] if not c["shards"])
+    seeds = training["batch_size"] / whole["cpu_ms"] * 1e3
+    eight = next(
+        one
+        for one in like["forecast"]
+        if one["workers"] == 8 and one["batch"] > training["batch_size"]
+    )
+    together = eight["batch"] / eight["step_ms"] * 1e3
     sizes = " and ".join(f"{case['rows'] / 1e6:.1f}" for case in rows["cases"])
     copied = rows["cases"][-1]
     per_gb = copied["copy_cpu_seconds"] / copied["copied_bytes"] * 1e9
@@ -113,8 +133,8 @@ def billions() -> str:
         f"{each['prepare_cpu_seconds'] * 1e6:.1f} µs of the processor to prepare one; "
         f"{per_gb:.1f} s to copy and verify a GB. Predictions for everybody take "
         f"{predicted:.0f} µs per entity ([benchmarks](benchmarks.md)), and a core trains on "
-        f"{seeds:,.0f} seeds per second (above, 8 shards). Multiplied, on nodes of {CORES} cores "
-        "with 10 Gbit/s, one entity per 15 rows:",
+        f"{seeds:,.0f} seeds per second (above, without workers). Multiplied, on nodes of {CORES} "
+        "cores with 10 Gbit/s, one entity per 15 rows:",
         "",
         "| | 1 billion rows | 10 billion | 100 billion |",
         "|---|--:|--:|--:|",
@@ -142,7 +162,10 @@ def billions() -> str:
             "predict for every entity, 16 nodes",
             [_time(count * predicted / 1e6 / CORES / 16) for count in entities],
         ),
-        ("seeds per second in training, 8 workers", [f"{together:,.0f}"] * 3),
+        (
+            f"seeds per second in training, 8 workers, batches of {eight['batch']:,}",
+            [f"{together:,.0f}"] * 3,
+        ),
     ]
     lines += [f"| {what} | {' | '.join(cells)} |" for what, cells in table]
     lines += [

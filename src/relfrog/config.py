@@ -105,7 +105,8 @@ class Config:
         shards: pieces that a batch is computed in, each on its own, so that workers can share them.
             The number of workers changes nothing, but the number of shards does: seeds share a
             subgraph, and mismatched parents and targets are drawn, within a piece; all gates of a
-            step see the same average. 1, a whole batch, unless workers are asked for: then 8.
+            step see the same average. 1, a whole batch, unless workers are asked for: then one for
+            every 256 seeds of `batch_size`, and 2 at least.
         times_per_batch: approximate number of different times in a batch.
         epochs: maximum number of epochs.
         patience: epochs without a better validation metric before training stops.

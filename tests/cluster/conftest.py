@@ -12,6 +12,16 @@ import pytest
 
 import small_store
 
+#: Ray's own settings: nodes have their memory in common with all else that runs on this machine; a
+#: node whose process is gone is noticed within seconds, and workers are not waited for on it.
+SETTINGS = {
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_health_check_initial_delay_ms": "500",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_failure_threshold": "3",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "3",
+}
+
 
 class Nodes:
     """The nodes of a cluster; those beside the head can be killed and replaced."""
@@ -50,9 +60,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     from ray.cluster_utils import Cluster
 
     base = tmp_path_factory.mktemp("nodes")
-    # Nodes here have their memory in common with everything else that runs on this machine.
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_memory_monitor_refresh_ms", "0")
+        for name, value in SETTINGS.items():
+            patch.setenv(name, value)
         warnings.simplefilter("ignore")
         cluster = Cluster(
             initialize_head=True,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,12 @@ import pandas as pd
 import pytest
 
 import relfrog
+from process_tree import descendants, running
 from relfrog.cluster.local_team import LocalTeam
 from relfrog.cluster.team import check_shards
 from relfrog.config import resolve
 from relfrog.datasets.tasks import load_task
-from relfrog.errors import ClusterError, UsageError
+from relfrog.errors import ClusterError, RelFrogWarning, UsageError
 from relfrog.training.callbacks import Callback
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.sharded_trainer import ShardedTrainer
@@ -31,8 +34,8 @@ from small_store import QUICK, fit, make_shop, weights
 PASS = {"fd_every": "epoch", "fd_training": True, "fd_final": True, "fd_seeds": 8}
 #: Every task type, learned roles, both phases in a step and in a pass of their own.
 CASES: list[tuple[str, dict[str, Any]]] = [
-    ("buys", {"dropout": 0.3, "average": 0.9}), ("buys", PASS), ("spends", {"loss": "squared"}),
-    ("wants", {}), ("sorts", {}), ("list", {"batch_size": 32, "steps_per_epoch": 3}),
+    ("buys", PASS), ("spends", {"loss": "squared", "dropout": 0.3, "average": 0.9}), ("wants", {}),
+    ("sorts", {}), ("list", {"batch_size": 32}),
 ]  # fmt: skip
 
 
@@ -45,7 +48,8 @@ def shop(once: Any, store: Path) -> Path:
 def sharded(shop: Path, folder: Path, task: str, settings: dict[str, Any]) -> ShardedTrainer:
     loaded = load_task(relfrog.open_dataset(shop), task)
     opened = OpenedTask(loaded.dataset, loaded)
-    given = {"model": "frog", **QUICK, "layers": 2, "shards": 8, "loss": "l1", **settings}
+    quick = QUICK | {"epochs": 1, "steps_per_epoch": 3, "layers": 2, "shards": 4}
+    given = {"model": "frog", **quick, "loss": "l1", **settings}
     folder.mkdir(parents=True)
     prepared = opened.prepare(resolve(100, settings=given, kind=opened.kind))
     return ShardedTrainer(prepared, folder)
@@ -63,31 +67,9 @@ def test_three_processes_learn_what_one_does(shop: Path, tmp_path: Path) -> None
             assert trainer.collective.size == 3
             assert trainer.at.best == alone.at.best
             assert weights(tmp_path / f"{number}-3") == weights(tmp_path / f"{number}-1"), task
-        pids = [child.process.pid for child in team._children]
-        assert all(alive(pid) for pid in pids)
-    assert not any(alive(pid) for pid in pids)
-
-
-def alive(pid: int) -> bool:
-    """Whether there is such a process, and not only what is left of it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def children(pid: int) -> list[int]:
-    """The workers that a process has started."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-            words = (path.parent / "cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if parent == pid and b"relfrog.cluster" in words:
-            found.append(int(path.parent.name))
-    return found
+        pids = {child.pid for child in multiprocessing.active_children()}
+        assert len(running(pids)) == 2
+    assert not running(pids)
 
 
 def until(there: Callable[[], Any], seconds: float = 120.0) -> Any:
@@ -109,53 +91,51 @@ class KillWorker(Callback):
     def on_step(self, trainer: Trainer, loss: float) -> None:
         self.left -= 1
         if self.left == 0:
-            os.kill(children(os.getpid())[0], signal.SIGKILL)
+            multiprocessing.active_children()[0].kill()
 
 
 @pytest.mark.slow
 def test_a_killed_worker_is_named_and_the_run_goes_on_with_others(
     shop: Path, tmp_path: Path
 ) -> None:
-    settings = {"epochs": 3, "refit": True, "average": 0.9}
+    settings = {"epochs": 2, "refit": True, "average": 0.9, "shards": 3}
     whole = fit(shop, tmp_path / "whole", workers=1, **settings)
-    assert whole.config.shards == 8
     with pytest.raises(ClusterError) as failed:
         fit(shop, tmp_path / "run", workers=2, callbacks=[KillWorker(4)], **settings)
     text = str(failed.value)
     assert "worker 1 of 2 on " in text
     assert "killed by signal 9; out of memory?" in text
     assert text.endswith(f"--out {tmp_path / 'run'} --resume")
-    assert children(os.getpid()) == []
+    assert multiprocessing.active_children() == []
     run = fit(shop, tmp_path / "run", resume=True, workers=3, **settings)
-    assert children(os.getpid()) == []
+    assert multiprocessing.active_children() == []
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
     assert weights(tmp_path / "run" / "chosen") == weights(tmp_path / "whole" / "chosen")
     pd.testing.assert_frame_equal(run.predict(), whole.predict(), check_exact=True)
 
 
 @pytest.mark.slow
-def test_nobody_is_left_when_the_first_process_ends(shop: Path, tmp_path: Path) -> None:
-    """Ctrl-C, and a kill that nobody can do anything about."""
+def test_nobody_is_left_after_ctrl_c(shop: Path, tmp_path: Path) -> None:
+    """In a terminal, where it reaches all processes. After a kill: see `test_processes`."""
     quick = [f"--set={name}={value}" for name, value in QUICK.items() if name != "epochs"]
     command = [
         sys.executable, "-m", "relfrog", "train", str(shop), "buys", "--out", str(tmp_path / "run"),
         "--model", "frog", "--workers", "2", "--no-baselines", "--no-report", *quick,
         "--set=epochs=100000", "--set=patience=100000",
     ]  # fmt: skip
-    for number in (signal.SIGINT, signal.SIGKILL):
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        history = tmp_path / "run" / "history.jsonl"
-        before = len(history.read_text().splitlines()) if history.exists() else 0
-        until(lambda: history.exists() and len(history.read_text().splitlines()) > before)  # noqa: B023
-        (worker,) = children(process.pid)
-        process.send_signal(number)
+    history = tmp_path / "run" / "history.jsonl"
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        until(lambda: process.poll() is not None or history.exists())
+        workers = descendants(process.pid)
+        assert len(workers) >= 2  # and the server that forks them
+        os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=60)
-        until(lambda: not alive(worker), 10)  # noqa: B023
-        if number == signal.SIGINT:
-            assert process.returncode == 130
-            assert said.splitlines()[-1].startswith("Interrupted. Go on with: relfrog train")
-            assert "Traceback" not in said
-            command.append("--resume")
+    until(lambda: not running(workers), 10)
+    assert process.returncode == 130
+    assert said.splitlines()[-1].startswith("Interrupted. Go on with: relfrog train")
+    assert "Traceback" not in said
 
 
 @pytest.mark.slow
@@ -182,14 +162,16 @@ def test_what_a_worker_cannot_do_is_said_in_its_words(
             team.fit(trainer, team.job(trainer, "cpu", with_validation=False))
 
 
-def test_workers_without_work_are_refused(shop: Path, tmp_path: Path) -> None:
-    check_shards(8, 8)
-    with pytest.raises(UsageError, match=r"9 workers .* shards=8: at most 8.*--set shards=9"):
-        check_shards(9, 8)
+def test_workers_without_work_are_said(shop: Path, tmp_path: Path) -> None:
+    def check(workers: int, **settings: int) -> None:
+        check_shards(LocalTeam(workers, shop, "buys"), resolve(100, settings=settings))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(8, shards=8)
+    with pytest.warns(RelFrogWarning, match=r"2 of 3 workers train: .* --set batch_size=768"):
+        check(3, shards=2, batch_size=512)
+    with pytest.raises(UsageError, match=r"2 workers .* shards=1: one worker.*--set shards=2"):
+        check(2, shards=1)
     with pytest.raises(UsageError, match="workers must be 1 or more"):
         fit(shop, tmp_path / "run", workers=0)
-    fit(shop, tmp_path / "alone")
-    about = json.loads((tmp_path / "alone" / "run.json").read_text())
-    (tmp_path / "alone" / "run.json").write_text(json.dumps({**about, "status": "training"}))
-    with pytest.raises(UsageError, match=r"2 workers .* shards=1: one worker"):
-        fit(shop, tmp_path / "alone", workers=2, resume=True)

@@ -14,7 +14,6 @@ import pytest
 
 from relfrog.cluster import processes
 from relfrog.cluster.processes import run_jobs
-from small_store import QUICK
 
 
 def work(job: dict[str, Any]) -> dict[str, Any]:
@@ -122,8 +121,8 @@ def test_a_script_without_a_guard_is_run_once(shop: Path, tmp_path: Path) -> Non
 from relfrog.experiments import experiment
 print("begin", flush=True)
 found = experiment(
-    "structure", datasets=[{str(shop)!r}], tasks=["buys", "spends"], seeds=1, jobs=2, out="out",
-    settings={ {**QUICK, "epochs": 1}!r},
+    "main", datasets=[{str(shop)!r}], tasks=["buys", "spends"], models=["mean"], seeds=1, jobs=2,
+    out="out",
 )
 print(len(found["runs"]), found["failed"])
 """)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from relfrog.cluster.torchrun_team import VARIABLES
+from relfrog.errors import UsageError
 from small_store import QUICK, fit, make_shop, weights
 
 
@@ -45,13 +47,17 @@ def test_two_processes_of_torchrun_learn_what_one_does(shop: Path, tmp_path: Pat
     assert done.stderr.count("training seeds, ") == 1  # one of them speaks
     assert done.stderr.count("epoch   0  loss") == 1
     assert done.stdout.count("The run is ") == 1
-    assert alone.config.shards == 8
+    assert alone.config.shards == 2
 
 
-@pytest.mark.slow
-def test_torchrun_says_how_many_workers_there_are(shop: Path, tmp_path: Path) -> None:
-    done = torchrun(2, str(shop), "buys", "--out", str(tmp_path / "run"), "--workers", "3")
-    assert done.returncode != 0
-    text = "torchrun has started 2 workers already: leave --workers 3 out."
-    assert done.stderr.count(text) == 1
+@pytest.mark.parametrize("asked", [{"workers": 3}, {"cluster": "auto"}], ids=str)
+def test_torchrun_says_how_many_workers_there_are(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    """Before anybody waits for anybody."""
+    for name, value in zip(VARIABLES, ("0", "2", "0", "127.0.0.1", "1"), strict=True):
+        monkeypatch.setenv(name, value)
+    words = " ".join(f"--{name} {value}" for name, value in asked.items())
+    with pytest.raises(UsageError, match=f"torchrun has started 2 workers already: leave {words} "):
+        fit(shop, tmp_path / "run", **asked)
     assert not (tmp_path / "run").exists()

@@ -23,7 +23,7 @@ from relfrog.training.callbacks import Callback
 from relfrog.training.collective import ALONE, Collective
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.sharded_trainer import ShardedTrainer
-from relfrog.training.shards import cut_batch
+from relfrog.training.shards import FEWEST, cut_batch, usual_shards
 from relfrog.training.trainer import Trainer
 from small_store import QUICK, make_shop, weights
 
@@ -160,6 +160,16 @@ def test_a_batch_is_cut_once_and_evenly(times: list[int], shards: int, shares: b
         for time in set(times):
             where = {n for n, piece in enumerate(found) for i in piece if times[i] == time}
             assert len(where) <= max(round(times.count(time) / fair), 1)
+
+
+@given(batch=st.integers(1, 1 << 14))
+@examples(100)
+def test_pieces_are_few_and_large(batch: int) -> None:
+    """As many as the batch has work for, whoever computes them."""
+    shards = usual_shards(batch)
+    assert shards >= 2
+    assert shards == 2 or batch / shards >= FEWEST
+    assert usual_shards(2 * batch) >= shards
 
 
 class Kill(Callback):

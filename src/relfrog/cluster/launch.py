@@ -6,7 +6,7 @@ from pathlib import Path
 
 from relfrog.cluster.local_team import LocalTeam
 from relfrog.cluster.team import Team
-from relfrog.cluster.torchrun_team import TorchrunTeam, under_torchrun
+from relfrog.cluster.torchrun_team import TorchrunTeam, torchrun_size, under_torchrun
 from relfrog.errors import UsageError
 
 __all__ = ["open_team"]
@@ -36,14 +36,11 @@ def open_team(
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more (got {workers}).")
     if under_torchrun():
-        team = TorchrunTeam(dataset, task, device)
-        if cluster is not None or workers not in (None, team.size):
+        size = torchrun_size()
+        if cluster is not None or workers not in (None, size):
             asked = f"--cluster {cluster}" if cluster is not None else f"--workers {workers}"
-            team.close()
-            raise UsageError(
-                f"torchrun has started {team.size} workers already: leave {asked} out."
-            )
-        return team
+            raise UsageError(f"torchrun has started {size} workers already: leave {asked} out.")
+        return TorchrunTeam(dataset, task, device)
     if cluster is not None:
         from relfrog.cluster.ray_team import RayTeam
 

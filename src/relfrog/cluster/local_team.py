@@ -1,25 +1,32 @@
 """A team on one machine: this process leads, the others are its children.
 
-Children end with this process, however it ends: each reads from a pipe that nobody writes to, and
-exits when it is closed. Ctrl-C reaches this process alone.
+Children are forked from a server that has imported everything (`processes`). They end with this
+process, however it ends. Ctrl-C reaches this process alone.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from relfrog.cluster.processes import (
+    end_with_parent,
+    new_session,
+    process_context,
+    without_script,
+)
 from relfrog.cluster.ray_cluster import node_name
 from relfrog.cluster.team import Follower, Team, TrainingJob, own_device, send_home
 from relfrog.errors import ClusterError, RelFrogError, UsageError
@@ -34,7 +41,11 @@ STARTING, ENDING = 300.0, 5.0
 @dataclass
 class _Child:
     rank: int
-    process: subprocess.Popen[bytes]
+    process: multiprocessing.process.BaseProcess
+
+    @property
+    def ended(self) -> bool:
+        return self.process.exitcode is not None
 
 
 class LocalTeam(Team):
@@ -46,16 +57,17 @@ class LocalTeam(Team):
         self._children: list[_Child] = []
         self._collective: Any = None
         if size > 1:
-            self._start()  # they import while this process reads the data
+            process_context()  # imports while this process reads the data
 
     def fit(self, trainer: ShardedTrainer, job: TrainingJob) -> None:
         """Train with the children; if any of them fails, all are ended."""
-        if self.size == 1:
+        count = self.taking_part(trainer)
+        if count == 1:
             trainer.fit()
             return
         try:
-            own_device(job.device, self.size - 1)
-            collective = self._join(job.device)
+            own_device(job.device, count - 1)
+            collective = self._join(count, job.device)
             collective.share(job)
             trainer.collective = collective
             trainer.fit()
@@ -71,37 +83,29 @@ class LocalTeam(Team):
             send_home(self._collective)
         self._end(kill=self._collective is None)
 
-    def _start(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="relfrog-workers-"))
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        for rank in range(1, self.size):
-            with open(self._folder / f"{rank}.log", "wb") as log:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", __name__, str(rank), str(self.size), self._folder],
-                    stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment,
-                    start_new_session=True,
-                )  # fmt: skip
-            self._children.append(_Child(rank, process))
-
-    def _join(self, device: str) -> Any:
-        """Connect with the children; they are started again if they were ended."""
+    def _join(self, count: int, device: str) -> Any:
+        """Start the children, unless they are there, and connect with them."""
         if self._collective is None:
-            if not self._children:
-                self._start()
-            assert self._folder is not None
-            self._await_children()
-            (self._folder / "device").write_text(device, encoding="utf-8")
-            self._collective = _connect(0, self.size, self._folder, device)
+            self._folder = Path(tempfile.mkdtemp(prefix="relfrog-workers-"))
+            context = process_context()
+            for rank in range(1, count):
+                given = (rank, count, self._folder, device, dict(os.environ))
+                process = context.Process(target=_follow, args=given, daemon=True)
+                with without_script():
+                    process.start()
+                self._children.append(_Child(rank, process))
+            self._await_children(self._folder)
+            self._collective = _connect(0, count, self._folder, device)
         return self._collective
 
-    def _await_children(self) -> None:
-        assert self._folder is not None
+    def _await_children(self, folder: Path) -> None:
+        """Wait until all are about to connect: who connects waits for them without end."""
         until = time.monotonic() + STARTING
         for child in self._children:
-            while not (self._folder / f"{child.rank}.ready").exists():
-                if child.process.poll() is not None or time.monotonic() > until:
+            while not (folder / f"{child.rank}.ready").exists():
+                if child.ended or time.monotonic() > until:
                     raise ClusterError(f"worker {child.rank} did not start")
-                time.sleep(0.02)
+                time.sleep(0.01)
 
     def _who_failed(self, error: ClusterError) -> RelFrogError:
         """The failure in words: which worker, where, why."""
@@ -109,7 +113,7 @@ class LocalTeam(Team):
         until = time.monotonic() + ENDING
         dead: list[_Child] = []
         while not dead and time.monotonic() < until:
-            dead = [child for child in self._children if child.process.poll() is not None]
+            dead = [child for child in self._children if child.ended]
             time.sleep(0.05)
         # A child that lost contact is not the cause; one that says something else, or nothing, is.
         said = {child.rank: _read_error(self._folder / f"{child.rank}.error") for child in dead}
@@ -117,22 +121,19 @@ class LocalTeam(Team):
         found = str(error)
         if dead:
             child = dead[0]
-            why = said[child.rank].get("text") or _ended(child.process.returncode)
-            found = f"worker {child.rank} of {self.size} on {node_name()} failed: {why}"
+            why = said[child.rank].get("text") or _ended(child.process.exitcode)
+            count = len(self._children) + 1
+            found = f"worker {child.rank} of {count} on {node_name()} failed: {why}"
         self._end()
         return ClusterError(found if found.endswith(".") else f"{found}.")
 
     def _end(self, kill: bool = True) -> None:
         """End all children; they hold nothing that is not in the run folder of this process."""
         for child in self._children:
-            with suppress(OSError):
-                assert child.process.stdin is not None
-                child.process.stdin.close()
             if not kill:
-                with suppress(subprocess.TimeoutExpired):
-                    child.process.wait(ENDING)
+                child.process.join(ENDING)
             child.process.kill()
-            child.process.wait()
+            child.process.join()
         self._children = []
         if self._collective is not None:
             with suppress(Exception):
@@ -163,8 +164,8 @@ def _connect(rank: int, size: int, folder: Path, device: str) -> Any:
     return TorchCollective()
 
 
-def _ended(code: int) -> str:
-    if code >= 0:
+def _ended(code: int | None) -> str:
+    if code is None or code >= 0:
         return f"it ended with code {code}"
     hint = "; out of memory?" if code == -signal.SIGKILL else ""
     return f"it was killed by signal {-code}{hint}"
@@ -180,26 +181,20 @@ def _read_error(path: Path) -> dict[str, Any]:
 # In a child.
 
 
-def _end_with_parent() -> None:
-    """Exit when the parent closes its end of the pipe, as it does when it dies."""
-    with suppress(OSError, ValueError):
-        sys.stdin.buffer.read()
-    os._exit(1)
-
-
-def main(rank: int, size: int, folder: Path) -> None:
-    """Follow the parent."""
+def _follow(
+    rank: int, size: int, folder: Path, device: str, environment: Mapping[str, str]
+) -> None:
+    """Entry point of a child: follow the parent."""
     import warnings
 
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(partial(os._exit, 1))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    new_session(environment, str(folder / f"{rank}.log"))
     warnings.simplefilter("ignore")  # the parent says it all
     (folder / f"{rank}.ready").touch()
-    while not (folder / "device").exists():
-        time.sleep(0.02)
     error: dict[str, Any] | None = None
     try:
-        collective = _connect(rank, size, folder, (folder / "device").read_text(encoding="utf-8"))
-        Follower(collective, local=rank).follow()
+        Follower(_connect(rank, size, folder, device), local=rank).follow()
     except ClusterError as lost:
         error = {"text": str(lost), "lost": True}
     except RelFrogError as failed:
@@ -210,14 +205,10 @@ def main(rank: int, size: int, folder: Path) -> None:
         traceback.print_exc()  # into the log
         error = {"text": f"{type(failed).__name__}: {' '.join(str(failed).split())[:300]}"}
     if error is not None:
-        partial = folder / f"{rank}.error-partial"
+        aside = folder / f"{rank}.error-partial"
         with suppress(OSError):  # the parent may have gone, with the folder
-            partial.write_text(json.dumps(error), encoding="utf-8")
-            partial.replace(folder / f"{rank}.error")
+            aside.write_text(json.dumps(error), encoding="utf-8")
+            aside.replace(folder / f"{rank}.error")
     # Not by way of Python's own end: a group whose members are gone may take its time.
     sys.stdout.flush()
     os._exit(0 if error is None else 1)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 
 from relfrog.cluster.guarded import Answer, Job, Work, guarded
 
-__all__ = ["run_jobs"]
+__all__ = ["end_with_parent", "new_session", "process_context", "run_jobs", "without_script"]
 
 #: Modules to preload: they take seconds to import and start no threads.
 PRELOAD = ["relfrog.runs.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
@@ -49,7 +50,7 @@ def run_jobs(
         threads: threads per process.
         log: file for the output of the processes.
     """
-    context = _context()
+    context = process_context()
     waiting = iter(enumerate(jobs))
     running: dict[Connection, tuple[int, Any]] = {}
     try:
@@ -58,7 +59,7 @@ def run_jobs(
                 answer, sent = context.Pipe(duplex=False)
                 given = (run, job, sent, dict(os.environ), threads, str(log))
                 process = context.Process(target=_work, args=given, daemon=True)
-                with _without_script():
+                with without_script():
                     process.start()
                 sent.close()
                 running[answer] = number, process
@@ -76,8 +77,11 @@ def run_jobs(
             process.join(GRACE)
 
 
-def _context() -> Any:
-    """The multiprocessing context: a fork server that ignores Ctrl-C, or spawn without one."""
+def process_context() -> Any:
+    """The multiprocessing context: a fork server that ignores Ctrl-C, or spawn without one.
+
+    The server imports while this process goes on; the first process that is started waits for it.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver
@@ -92,7 +96,7 @@ def _context() -> Any:
 
 
 @contextmanager
-def _without_script() -> Iterator[None]:
+def without_script() -> Iterator[None]:
     """Hide the user's script, which every new process would otherwise import and run again."""
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
@@ -122,21 +126,35 @@ def _work(
     """Entry point of a worker process: run one job and send its result."""
     from threadpoolctl import threadpool_limits
 
+    new_session(environment, log)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if hasattr(os, "setsid"):
-        os.setsid()  # Ctrl-C reaches only the parent, which passes it on once
+    if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    os.environ.update(environment)
-    with open(log, "a", encoding="utf-8") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(partial(os.kill, os.getpid(), signal.SIGINT))
     with threadpool_limits(threads), suppress(BrokenPipeError):
         sent.send(guarded(run, job))
 
 
-def _end_with_parent() -> None:
+def new_session(environment: Mapping[str, str], log: str) -> None:
+    """Begin in a process that the server has forked: with the parent's environment of now.
+
+    Ctrl-C reaches only the parent, which passes it on or not. What is printed goes into a file.
+    """
+    if hasattr(os, "setsid"):
+        os.setsid()
+    os.environ.update(environment)
+    with open(log, "a", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+
+
+def end_with_parent(end: Callable[[], Any]) -> None:
+    """Call `end` when the process that started this one has gone, however that came."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os.kill(os.getpid(), signal.SIGINT)
+
+    def watch() -> None:
+        parent.join()
+        end()
+
+    threading.Thread(target=watch, daemon=True).start()

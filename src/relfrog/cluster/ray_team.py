@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from relfrog.cluster.ray_cluster import RayCluster, connect, node_name
+from relfrog.cluster.ray_train import Together, run_together
 from relfrog.cluster.replica import replicate
-from relfrog.cluster.team import SHARDS, Follower, Team, TrainingJob
+from relfrog.cluster.team import Follower, Team, TrainingJob
 from relfrog.cluster.workers import RayWorkers
 from relfrog.errors import ClusterError, RelFrogError, RunError
 from relfrog.store.parts import open_store
@@ -33,10 +34,11 @@ __all__ = ["RayTeam"]
 
 #: What a training writes into its folder.
 FILES = (FILE, checkpoint.LAST, "history.jsonl")
-#: Failures of workers or nodes after which training goes on without asking.
-FAILURES = 20
-#: Seconds between two looks at the desk, and between two reports of steps.
-LOOK, REPORT = 0.1, 0.2
+#: Failures of workers or nodes, and of the process that starts them, after which training goes on
+#: without asking.
+FAILURES, RETRIES = 20, 3
+#: Seconds between two reports of steps.
+REPORT = 0.2
 
 
 class Desk:
@@ -71,7 +73,7 @@ class RayTeam(Team):
     """Workers on the nodes of a Ray cluster.
 
     Args:
-        size: how many; by default one for each core or GPU of the cluster, at most 8.
+        size: how many; by default one for each core or GPU of the cluster.
         dataset: the dataset of all jobs.
         task: the task of all jobs.
         address: the cluster; see `connect`.
@@ -83,7 +85,8 @@ class RayTeam(Team):
     ) -> None:
         self.cluster: RayCluster = connect(address)
         gpus = sum(node.gpus for node in self.cluster.nodes()) if device.startswith("cuda") else 0
-        super().__init__(size or min(SHARDS, gpus or self.cluster.cpus()), dataset, task)
+        super().__init__(size or gpus or self.cluster.cpus(), dataset, task)
+        self.asked = size is not None
 
     def fit(self, trainer: ShardedTrainer, job: TrainingJob) -> None:
         """Train on the cluster; the trainer of this process shows what the first worker does."""
@@ -96,30 +99,27 @@ class RayTeam(Team):
         found = _files_in(trainer.folder, *FILES, checkpoint.BEFORE)
         files = {name: path.read_bytes() for name, path in found.items()}
         desk = ray.remote(Desk).options(num_cpus=0, scheduling_strategy=here).remote(files)
-        launch = ray.remote(_launch).options(
-            num_cpus=0, scheduling_strategy=here, max_retries=3
-        )  # a process of its own, which can be ended, and which Ray's messages stay in
-        running = launch.remote(job, desk, self.size)
         mirror = _Mirror(trainer)
         try:
-            while True:
-                done, _ = ray.wait([running], timeout=LOOK)
-                mirror.show(*ray.get(desk.take.remote()))
-                if done:
-                    break
-            failed: str = ray.get(running)
-            mirror.show(*ray.get(desk.take.remote()))
-        except ray.exceptions.RayError as error:
-            raise ClusterError(f"the Ray cluster failed: {_words(error)}.") from None
-        except BaseException:
-            ray.cancel(running, force=True)  # with it go all workers
-            raise
+            run_together(
+                self.cluster, self._together(job, desk, self.taking_part(trainer)), retries=RETRIES,
+                meanwhile=lambda: mirror.show(*ray.get(desk.take.remote())),
+            )  # fmt: skip
         finally:
             with suppress(Exception):
                 ray.kill(desk)
-        if failed:
-            raise ClusterError(failed)
         mirror.end()
+
+    def _together(self, job: TrainingJob, desk: Any, workers: int) -> Together:
+        """The workers, as Ray Train starts them. Fewer will do: their number changes nothing."""
+        from relfrog.cluster.torch_collective import PATIENCE, backend
+
+        return Together(
+            _work, {"job": job, "desk": desk},
+            workers=(1, workers) if workers > 1 else 1, failures=FAILURES,
+            torch=backend(job.device), timeout=int(PATIENCE.total_seconds()),
+            gpu=job.device.startswith("cuda"),
+        )  # fmt: skip
 
     @property
     def workers(self) -> RayWorkers:
@@ -186,42 +186,7 @@ def _files_in(folder: Path, *names: str) -> dict[str, Path]:
     return {name: folder / name for name in names or FILES if (folder / name).is_file()}
 
 
-def _words(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
-
-
 # In processes of the cluster.
-
-
-def _launch(job: TrainingJob, desk: Any, workers: int) -> str:
-    """Run Ray Train; what went wrong, in words, if anything did."""
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchConfig, TorchTrainer
-
-    from relfrog.cluster.torch_collective import PATIENCE, backend
-
-    gpu = job.device.startswith("cuda")
-    # Fewer will do if a node is lost: their number changes nothing. Ray's types do not know that.
-    some: Any = (1, workers) if workers > 1 else 1
-    with tempfile.TemporaryDirectory(prefix="relfrog-ray-") as folder:
-        trainer = TorchTrainer(
-            _work,
-            train_loop_config={"job": job, "desk": desk},
-            scaling_config=ScalingConfig(num_workers=some, use_gpu=gpu),
-            torch_config=TorchConfig(
-                backend(job.device), timeout_s=int(PATIENCE.total_seconds())
-            ),
-            run_config=RunConfig(
-                storage_path=folder, failure_config=FailureConfig(max_failures=FAILURES)
-            ),
-        )  # fmt: skip
-        try:
-            trainer.fit()
-        except Exception as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            why = lines[-1][:300] if lines else type(error).__name__
-            return f"workers failed {FAILURES + 1} times, at last with: {why}."
-    return ""
 
 
 class _SendingTrainer(ShardedTrainer):

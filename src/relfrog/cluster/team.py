@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,17 +22,15 @@ import torch
 from relfrog.cluster.replica import Replica, obtain
 from relfrog.cluster.workers import Workers
 from relfrog.config import Config
-from relfrog.errors import UsageError
+from relfrog.errors import RelFrogWarning, UsageError
 from relfrog.support.threads import thread_limit
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.collective import Collective
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.sharded_trainer import ShardedTrainer
+from relfrog.training.shards import FEWEST
 
-__all__ = ["SHARDS", "Follower", "Team", "TrainingJob", "check_shards"]
-
-#: Pieces of a batch, if nothing else is said: so many workers at most.
-SHARDS = 8
+__all__ = ["Follower", "Team", "TrainingJob", "check_shards"]
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,17 @@ class Team(ABC):
         size: how many there are, with the one that leads.
         dataset: the dataset of all jobs: a folder, or a name.
         task: the task of all jobs.
+        asked: whether somebody asked for so many, and not just for all that there are.
     """
+
+    asked = True
 
     def __init__(self, size: int, dataset: str | Path, task: str) -> None:
         self.size, self.dataset, self.task = size, str(dataset), task
+
+    def taking_part(self, trainer: ShardedTrainer) -> int:
+        """How many workers train: no more than there are pieces of a batch."""
+        return min(self.size, trainer.config.shards)
 
     def job(self, trainer: ShardedTrainer, device: str, with_validation: bool) -> TrainingJob:
         """What others need to know to take part in a training."""
@@ -115,19 +121,33 @@ class Team(ABC):
         self.close()
 
 
-def check_shards(workers: int, shards: int) -> None:
-    """Refuse workers that would have nothing to do.
+def check_shards(team: Team, config: Config) -> None:
+    """Say if some workers that were asked for have nothing to do.
 
     Raises:
-        UsageError: There are more workers than pieces of a batch.
+        UsageError: Only one of several would: a batch is whole.
+
+    Warns:
+        RelFrogWarning: There are more workers than pieces of a batch.
     """
-    if workers > shards:
-        most = f"at most {shards} workers" if shards > 1 else "one worker"
+    workers = team.size
+    if workers <= config.shards or not team.asked:
+        return
+    more = (
+        f"--set shards={workers}, which changes what is learned a little and costs more of the "
+        "processor"
+    )
+    if config.shards == 1:
         raise UsageError(
-            f"{workers} workers cannot share a batch of shards={shards}: {most} would have work. "
-            f"Take fewer, or train anew with more pieces, which changes what is learned a little: "
-            f"--set shards={max(SHARDS, workers)}"
+            f"{workers} workers cannot share a batch of shards=1: one worker would have work. "
+            f"Take one, or train anew with more pieces: {more}."
         )
+    text = (
+        f"{config.shards} of {workers} workers train: a batch of {config.batch_size} seeds has "
+        f"shards={config.shards}. For more, take larger batches, --set "
+        f"batch_size={FEWEST * workers}, or smaller pieces, {more}."
+    )
+    warnings.warn(text, RelFrogWarning, stacklevel=3)
 
 
 @dataclass

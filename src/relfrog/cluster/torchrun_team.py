@@ -15,7 +15,9 @@ from relfrog.errors import ClusterError, RelFrogError
 from relfrog.store.parts import open_store
 from relfrog.training.sharded_trainer import ShardedTrainer
 
-__all__ = ["TorchrunTeam", "follow", "follows", "restarts", "under_torchrun"]
+__all__ = [
+    "TorchrunTeam", "follow", "follows", "restarts", "torchrun_size", "under_torchrun",
+]  # fmt: skip
 
 #: What torchrun tells each of its processes.
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -24,6 +26,11 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 def under_torchrun() -> bool:
     """Whether torchrun, or something like it, has started this process."""
     return all(name in os.environ for name in VARIABLES)
+
+
+def torchrun_size() -> int:
+    """How many processes torchrun has started."""
+    return int(os.environ["WORLD_SIZE"])
 
 
 def follows() -> bool:
@@ -51,7 +58,7 @@ class TorchrunTeam(Team):
     """The processes of torchrun, on one machine or several."""
 
     def __init__(self, dataset: str | Path, task: str, device: str = "cpu") -> None:
-        super().__init__(int(os.environ["WORLD_SIZE"]), dataset, task)
+        super().__init__(torchrun_size(), dataset, task)
         import torch.distributed as dist
 
         from relfrog.cluster.torch_collective import PATIENCE, TorchCollective, backend

@@ -6,12 +6,12 @@ given these network parameters: without them every worker silently learns from i
 
 from __future__ import annotations
 
-import tempfile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from relfrog.cluster.ray_train import Together, run_together
 from relfrog.cluster.workers import RayWorkers
 from relfrog.errors import ClusterError
 from relfrog.models.booster_file import load_lightgbm
@@ -83,66 +83,26 @@ def train_shares(
     given = {
         "settings": settings, "shares": [ray.put(share) for share in shares],
         "seen": ray.put(seen), "categorical": categorical, "rounds": rounds, "patience": patience,
+        "threads": workers.threads,
     }  # fmt: skip
-    # In a process of its own, which Ray's messages stay in.
-    launch = ray.remote(_launch).options(
-        num_cpus=0, max_retries=0, scheduling_strategy=workers.cluster.this_node()
+    together = Together(
+        _learn, given, workers=len(shares), failures=FAILURES, cores=workers.threads
     )
     try:
-        found = ray.get(launch.remote(given, workers.threads))
-    except ray.exceptions.RayError as error:
-        words = " ".join(str(error).split())[-300:]
-        raise ClusterError(f"LightGBM failed on the cluster: {words}") from None
-    if "error" in found:
-        raise ClusterError(f"LightGBM failed on the cluster: {found['error']}")
+        found = run_together(workers.cluster, together)
+    except ClusterError as error:
+        raise ClusterError(f"LightGBM: {error}") from None
     booster = lightgbm.Booster(model_str=found["model"])
     booster.best_iteration = found["best"]
     return booster
 
 
-class _Result:
-    """Where the first worker leaves the model."""
+def _learn(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Learn, as one of the workers: trees are grown together, from everybody's rows.
 
-    def __init__(self) -> None:
-        self._found: dict[str, Any] = {}
-
-    def put(self, found: dict[str, Any]) -> None:
-        """Leave it."""
-        self._found = found
-
-    def take(self) -> dict[str, Any]:
-        """Take it."""
-        return self._found
-
-
-def _launch(given: dict[str, Any], threads: int) -> dict[str, Any]:
-    """Start the workers, and wait for them."""
-    import ray
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.lightgbm import LightGBMTrainer
-
-    result: Any = ray.remote(_Result).options(num_cpus=0).remote()
-    with tempfile.TemporaryDirectory(prefix="relfrog-trees-") as folder:
-        trainer = LightGBMTrainer(
-            _learn, train_loop_config=given | {"result": result, "threads": threads},
-            scaling_config=ScalingConfig(
-                num_workers=len(given["shares"]), resources_per_worker={"CPU": threads}
-            ),
-            run_config=RunConfig(
-                storage_path=folder, failure_config=FailureConfig(max_failures=FAILURES)
-            ),
-        )  # fmt: skip
-        try:
-            trainer.fit()
-        except Exception as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            return {"error": (lines[-1] if lines else type(error).__name__)[:300]}
-    found: dict[str, Any] = ray.get(result.take.remote())
-    return found
-
-
-def _learn(given: dict[str, Any]) -> None:
-    """Learn, as one of the workers: trees are grown together, from everybody's rows."""
+    Returns:
+        The model, if this is the first worker.
+    """
     import lightgbm
     import ray
     import ray.train
@@ -166,6 +126,6 @@ def _learn(given: dict[str, Any]) -> None:
         valid = [lightgbm.Dataset(seen, z, reference=data)]
         callbacks = [lightgbm.early_stopping(given["patience"], verbose=False)]
     booster = lightgbm.train(settings, data, given["rounds"], valid, callbacks=callbacks)
-    if rank == 0:
-        model = {"model": booster.model_to_string(), "best": booster.best_iteration}
-        ray.get(given["result"].put.remote(model))
+    if rank:
+        return None
+    return {"model": booster.model_to_string(), "best": booster.best_iteration}

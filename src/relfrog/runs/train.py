@@ -12,7 +12,7 @@ from typing import Any
 
 from relfrog.cluster.launch import open_team
 from relfrog.cluster.local_team import LocalTeam
-from relfrog.cluster.team import SHARDS, Team, check_shards
+from relfrog.cluster.team import Team, check_shards
 from relfrog.cluster.torchrun_team import follow, follows, restarts, under_torchrun
 from relfrog.cluster.workers import Workers, hired
 from relfrog.config import Config, default_settings, parse_settings, read_preset, resolve
@@ -45,6 +45,7 @@ from relfrog.training.callbacks import Callback, announce
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared, routes_of
 from relfrog.training.progress import TrainingProgress, is_watched
+from relfrog.training.shards import usual_shards
 
 __all__ = ["RunInterrupted", "train"]
 
@@ -146,8 +147,6 @@ def train(
                 folder, str(dataset), task, dial | before | given, gates, device, callbacks,
                 baselines, members or {}, team, hands,
             )  # fmt: skip
-        if team is not None and "shards" not in before:
-            given.setdefault("shards", SHARDS)
         return _start(
             folder, dataset, task, size or "medium", preset, given, gates, device, callbacks,
             baselines, members or {}, team, hands, overwrite, begun,
@@ -220,7 +219,9 @@ def _start(
     if config.roles == "fixed" and gates is None:
         raise UsageError("roles are fixed by a file of gates: --roles FILE.")
     if team is not None:
-        check_shards(team.size, config.shards)
+        if "shards" not in rough:
+            config = replace(config, shards=usual_shards(config.batch_size))
+        check_shards(team, config)
     config = replace(config, loss=_chosen_loss(opened, config))
     if MODELS[config.model].baseline:
         config = replace(config, history="on")  # these know nothing else
@@ -334,7 +335,7 @@ def _resume(
             tidy(folder)
         return load_run(folder, device=chosen_device(device))
     if team is not None:
-        check_shards(team.size, config.shards)
+        check_shards(team, config)
     opened = open_task(dataset, task, about.get("splits"), **asdict(config))
     prepared = prepare_for(opened, config)
     if schema_fingerprint(prepared) != about["schema"]:

@@ -25,7 +25,6 @@ from relfrog.errors import RunError
 from relfrog.graph.loader import Loader
 from relfrog.graph.relational import ForeignKey
 from relfrog.nn.batch_plan import Plan
-from relfrog.nn.dependency import Pairs
 from relfrog.nn.network import Network, count_pairs, dependency_pairs
 from relfrog.training import checkpoint
 from relfrog.training.collective import ALONE, Collective
@@ -37,9 +36,9 @@ from relfrog.training.trainer import Trainer
 
 __all__ = ["ShardedTrainer"]
 
-#: What random numbers of a piece are for: seeds of the losses of dependencies, the model, the
-#: regulariser in the same step, the regulariser in a pass of its own.
-CHOICE, MODEL, REGULARISER, PASS = range(4)
+#: What random numbers of a piece are for: seeds of the losses of dependencies, a step, the
+#: regulariser in a pass of its own.
+CHOICE, STEP, PASS = range(3)
 #: Numbers of a step beside the gradients: the loss of the task, L_emb and L_pair.
 LOSSES = 3
 
@@ -80,10 +79,10 @@ class ShardedTrainer(Trainer):
         gates = 0 if roles is None else 2 * len(self.network.layers) * len(roles.number)
         every_step = self.config.fd_every == "step"
         regulariser = self.dependencies if every_step else None
-        self.sum = FlatSum([self.network, regulariser], LOSSES + gates)
+        self.sum = FlatSum(self.network, regulariser, LOSSES + gates)
         self.fd_sum: FlatSum | None = None
         if self.dependencies is not None and not every_step:
-            self.fd_sum = FlatSum([self.dependencies], gates)
+            self.fd_sum = FlatSum(self.dependencies, None, gates)
         #: Whether an error was raised by all workers alike.
         self.agreed = False
         self._spoiled: Plan | None = None
@@ -169,8 +168,8 @@ class ShardedTrainer(Trainer):
             self._in_memory(partial(self._add_piece, piece, totals), piece.plan)
         self.collective.add(self.sum.values)
         loss, emb, pair = self.sum.numbers[:LOSSES].tolist()
+        norm = self.sum.clip(self.config.clip or math.inf)
         self.sum.give_gradients()
-        norm = self.clip_gradient()
         if not np.isfinite([loss, norm]).all():
             what = f"the gradient is {norm}" if np.isfinite(loss) else f"the loss is {loss}"
             self._stop(what, self._cause(pieces))
@@ -211,10 +210,14 @@ class ShardedTrainer(Trainer):
     def _add_piece(self, piece: Piece, totals: Sequence[float]) -> None:
         """Add the gradients of a piece, what its gates say, and its losses."""
         config, head = self.config, self.network.head
-        self.optimizer.zero_grad(set_to_none=True)
-        self._seed(piece.plan, MODEL)
+        self._seed(piece.plan, STEP)
         losses = np.zeros(LOSSES)
-        kept: list[tuple[dict[ForeignKey, Pairs], dict[ForeignKey, float]]] = []
+        self.sum.forget()
+        if self.dependencies is not None:
+            # Where both phases are of one step, one gradient has both: that of the model with the
+            # regulariser as it is, Eq. (17), and that of the regulariser with the model as it is,
+            # Eq. (16).
+            self.dependencies.requires_grad_(self.fd_sum is None)
         with self.network.gates_held() as held:
             for number, part in enumerate(micro_batches(piece.plan, self.loader, self.at)):
                 part = part.to(self.device)
@@ -229,24 +232,19 @@ class ShardedTrainer(Trainer):
                 total = task * (labels / max(totals[0], 1.0))
                 losses[0] += float(total.detach())
                 if self.dependencies is not None and (self.fd_loader is None or number == 0):
-                    weight = len(part.batch) / len(piece.plan.batch)
+                    share = len(part.batch) / len(piece.plan.batch)
                     if self.fd_loader is not None:
-                        part, weight = piece.pairs_plan, 1.0
+                        part, share = piece.pairs_plan, 1.0
                         with self._precision():
                             output = self.network(part, self.features)
                     pairs = dependency_pairs(output, part, self.keys, self.fd_pairs)
-                    shares = self._shares(piece.counts[1:], totals[1:], weight)
-                    self.dependencies.requires_grad_(False)
+                    shares = self._shares(piece.counts[1:], totals[1:], share)
                     both = self.dependencies(pairs, shares=shares)
                     total = total + config.beta * both.emb + config.gamma * both.pair
                     losses[1:] += [float(both.emb.detach()), float(both.pair.detach())]
-                    kept.append(({key: some.detach() for key, some in pairs.items()}, shares))
                 total.backward()
         if not np.isfinite(losses[0]):
             self._spoiled = piece.plan
-        if self.dependencies is not None and self.fd_sum is None:
-            self._seed(piece.plan, REGULARISER)
-            self._regulariser_gradients(kept)
         self.sum.add_gradients()
         self.sum.numbers[:LOSSES] += torch.from_numpy(losses).to(self.device)
         if held is not None:
@@ -261,19 +259,6 @@ class ShardedTrainer(Trainer):
             key: weight * count / (present * total) if total else 0.0
             for key, count, total in zip(self.keys, counts, totals, strict=True)
         }
-
-    def _regulariser_gradients(
-        self, parts: Sequence[tuple[dict[ForeignKey, Pairs], Mapping[ForeignKey, float]]]
-    ) -> None:
-        """Gradients of P, s and the scorers, with the model fixed: L_FD, Eq. (16)."""
-        assert self.dependencies is not None
-        assert self.fd_optimizer is not None
-        self.dependencies.requires_grad_(True)
-        self.fd_optimizer.zero_grad(set_to_none=True)
-        for pairs, shares in parts:
-            if pairs:
-                losses = self.dependencies(pairs, shares=shares)
-                (self.config.beta * losses.emb + self.config.gamma * losses.pair).backward()
 
     def _settle(self, gates: Tensor) -> None:
         """Move the average gates, by what they said in all pieces."""
@@ -325,10 +310,16 @@ class ShardedTrainer(Trainer):
     def _add_regulariser(self, step: int, piece: Piece, totals: Sequence[float]) -> None:
         """Add the gradients of the regulariser for a piece, and what its gates say."""
         assert self.fd_sum is not None
+        assert self.dependencies is not None
+        self.fd_sum.forget()
         self._seed(piece.plan, PASS, step)
         with self.network.gates_held() as held:
             pairs = self._pairs(piece.plan)
-        self._regulariser_gradients([(pairs, self._shares(piece.counts[1:], totals[1:], 1.0))])
+        self.dependencies.requires_grad_(True)
+        if pairs:
+            shares = self._shares(piece.counts[1:], totals[1:], 1.0)
+            losses = self.dependencies(pairs, shares=shares)
+            (self.config.beta * losses.emb + self.config.gamma * losses.pair).backward()
         self.fd_sum.add_gradients()
         if held is not None:
             self.fd_sum.numbers += held.sums.flatten()

@@ -7,14 +7,24 @@ that the order of the sum does not matter. Who computes which piece therefore ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["FlatSum", "cut_batch", "seed_piece"]
+__all__ = ["FlatSum", "cut_batch", "seed_piece", "usual_shards"]
+
+#: Seeds of a piece, at least, where the number of pieces is not set.
+FEWEST = 256
+
+
+def usual_shards(batch_size: int) -> int:
+    """Into how many pieces a batch is cut, if workers share it and nothing else is said.
+
+    A piece has a price of its own, whatever its size: thousands of small operations. So pieces are
+    few, and large. Their number depends on the batch alone: that of workers changes nothing.
+    """
+    return max(2, batch_size // FEWEST)
 
 
 def cut_batch(
@@ -23,7 +33,8 @@ def cut_batch(
     """Cut a batch into pieces of about the same size.
 
     Seeds of the same time share a subgraph and stay together, unless they are much more than a
-    piece.
+    piece. Neighbouring times are in one piece: most of the rows that they see are the same, and a
+    row is encoded once in a piece, however often it occurs.
 
     Args:
         times: the times of the seeds. Shape [seeds].
@@ -38,16 +49,13 @@ def cut_batch(
     order = np.argsort(times, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(times[order])) + 1) if len(times) else []
     fair = max(len(times) / shards, 1.0)
-    parts = [
-        part for some in groups for part in np.array_split(some, max(round(len(some) / fair), 1))
-    ]
-    # The largest first, each to the piece that has least so far.
     pieces: list[list[NDArray[np.int64]]] = [[] for _ in range(shards)]
-    sizes = [0] * shards
-    for part in sorted(parts, key=len, reverse=True):
-        least = sizes.index(min(sizes))
-        pieces[least].append(part)
-        sizes[least] += len(part)
+    begin = 0
+    for group in groups:
+        for part in np.array_split(group, max(round(len(group) / fair), 1)):
+            middle = begin + len(part) / 2
+            pieces[min(int(middle / fair), shards - 1)].append(part)
+            begin += len(part)
     return [np.sort(np.concatenate(some)) if some else np.empty(0, np.int64) for some in pieces]
 
 
@@ -60,13 +68,19 @@ def seed_piece(*numbers: int) -> None:
 class FlatSum:
     """Gradients and numbers of several pieces, as one vector of double precision.
 
+    Args:
+        first: a module, whose gradients `clip` is about.
+        second: another one, if there is one.
+        numbers: how many numbers.
+
     Attributes:
         values: the gradients of all weights, whether each weight has one, and the numbers.
     """
 
-    def __init__(self, modules: Iterable[nn.Module | None], numbers: int) -> None:
-        self.weights = [p for module in modules if module is not None for p in module.parameters()]
+    def __init__(self, first: nn.Module, second: nn.Module | None, numbers: int) -> None:
+        self.weights = [*first.parameters(), *([] if second is None else second.parameters())]
         self._sizes = [weight.numel() for weight in self.weights]
+        self._first = sum(weight.numel() for weight in first.parameters())
         lengths = [sum(self._sizes), len(self.weights), numbers]
         device = self.weights[0].device
         self.values = torch.zeros(sum(lengths), dtype=torch.float64, device=device)
@@ -76,6 +90,11 @@ class FlatSum:
     def clear(self) -> None:
         """Begin a new sum."""
         self.values.zero_()
+
+    def forget(self) -> None:
+        """Drop the gradients that the weights have."""
+        for weight in self.weights:
+            weight.grad = None
 
     @torch.no_grad()
     def add_gradients(self) -> None:
@@ -91,6 +110,14 @@ class FlatSum:
                 weight.grad = None
         self._gradients += torch.cat(found)
         self._there[there] += 1
+
+    def clip(self, largest: float) -> float:
+        """Scale the first module's gradient down to a norm of `largest`; the norm before."""
+        own = self._gradients[: self._first]
+        norm = float(torch.linalg.vector_norm(own))
+        if norm > largest:
+            own.mul_(largest / norm)
+        return norm
 
     @torch.no_grad()
     def give_gradients(self) -> None:

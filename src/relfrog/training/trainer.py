@@ -207,16 +207,12 @@ class Trainer:
         seeds of different micro-batches would have shared, and for gates, which move once for each.
         """
         found = self._within_memory(self._gradients, plan)
-        norm = self.clip_gradient()
+        largest = self.config.clip or float("inf")
+        norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), largest))
         if not np.isfinite(norm):
             self._stop(f"the gradient is {norm}", self._blame(plan))
         self.optimizer.step()
         return found
-
-    def clip_gradient(self) -> float:
-        """Scale the gradient down to the largest norm that is allowed; the norm before."""
-        largest = self.config.clip or float("inf")
-        return float(nn.utils.clip_grad_norm_(self.network.parameters(), largest))
 
     def _gradients(self, plan: Plan) -> tuple[float, dict[Any, Pairs], float, float]:
         """The gradient of a batch, by micro-batches; the pairs of rows are those of the first."""
