@@ -37,7 +37,7 @@ from relfrog.graph.relational import build_graph
 from relfrog.graph.routes import find_routes
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.kinds import ENTITY_KINDS
-from relfrog.nn.batch_plan import make_plan
+from relfrog.nn.batch_plan import farthest, make_plan
 from relfrog.nn.network import dependency_pairs
 from relfrog.training.trainer import Trainer
 
@@ -68,6 +68,26 @@ def test_network_is_a_loop_over_rows(case: Case, layers: int, completion: str | 
     h = torch.stack([slow[-1][case.sampler.table][i] for i in case.batch.seeds.tolist()])
     assert_close(output.seeds, network.head(h), 1e-6)
     assert_close(gradients(output.seeds, network), gradients(network.head(h), network), 1e-5)
+
+
+@examples(40)
+@given(cases(hops=(1, 4)), SETTINGS["layers"], SETTINGS["completion"], st.booleans())
+def test_hops_that_no_layer_reads_change_no_bit(
+    case: Case, layers: int, completion: str | None, unrolled: bool
+) -> None:
+    """So they need not be sampled."""
+    some = () if completion is None else case.routes(completion)
+    tables, features = fit_features(case.db)
+    network = make_network(case.graph, tables, case.sampler.table, some, layers=layers).eval()
+    asked = {"routes": some, "whole": farthest(layers, some), "unrolled": unrolled}
+    fanouts = case.sampler.fanouts
+    whole, cut = (
+        network(make_plan(case.sample(fanouts=own, **asked), layers, some), features).states
+        for own in (fanouts, fanouts[: farthest(layers + 1, some)])
+    )
+    for one, two in zip(whole, cut, strict=True):
+        for name, x in one.items():
+            assert torch.equal(x, two[name])
 
 
 @examples(50)

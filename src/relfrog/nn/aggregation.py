@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag, linear
+from torch.nn.functional import embedding_bag
 
 from relfrog.nn.batch_plan import Links
 from relfrog.support.jit import compiled
@@ -16,7 +16,6 @@ __all__ = [
     "AggregateCache",
     "Aggregation",
     "add_aggregate",
-    "add_product",
     "aggregate",
     "first",
     "largest",
@@ -181,16 +180,6 @@ def add_aggregate(total: Tensor, x: Tensor, links: Links, how: Aggregation) -> T
 def first(x: Tensor, count: int) -> Tensor:
     """The first `count` rows; `x` itself if that is all, as the gradient of a slice is a copy."""
     return x if len(x) == count else x[:count]
-
-
-def add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    """Add x W^T to `total`, in place if possible.
-
-    Shapes: total [n, d], x [n, c], weight [d, c] -> [n, d].
-    """
-    if torch.is_autocast_enabled(total.device.type):  # addmm_ is not autocast
-        return total + linear(x, weight)
-    return total.addmm_(x, weight.T)
 
 
 def linked_sum(x: Tensor, links: Links, weight: Tensor | None = None) -> Tensor:

@@ -17,6 +17,8 @@ from relfrog.graph.relational import ForeignKey
 from relfrog.graph.routes import Route
 from relfrog.nn.aggregation import first, largest, linked_sum
 from relfrog.nn.batch_plan import LayerPlan, Links, RouteLinks
+from relfrog.nn.dropout import Dropout
+from relfrog.nn.products import Linear
 
 __all__ = ["AtomicLayer", "AttentionMessage"]
 
@@ -34,12 +36,12 @@ class AttentionMessage(nn.Module):
     def __init__(self, channels: int, bridged: bool) -> None:
         super().__init__()
         self.heads = gcd(channels, 4)
-        self.query = nn.Linear(channels, channels)
-        self.key_v = nn.Linear(channels, channels, bias=False)
-        self.value_v = nn.Linear(channels, channels)
-        self.key_u = nn.Linear(channels, channels, bias=False) if bridged else None
-        self.value_u = nn.Linear(channels, channels, bias=False) if bridged else None
-        self.out = nn.Linear(channels, channels, bias=False)
+        self.query = Linear(channels, channels)
+        self.key_v = Linear(channels, channels, bias=False)
+        self.value_v = Linear(channels, channels)
+        self.key_u = Linear(channels, channels, bias=False) if bridged else None
+        self.value_u = Linear(channels, channels, bias=False) if bridged else None
+        self.out = Linear(channels, channels, bias=False)
 
     def forward(self, h_u: Tensor | None, h_v: Tensor, h_w: Tensor, links: RouteLinks) -> Tensor:
         """The message; 0 for rows without a match."""
@@ -109,10 +111,10 @@ class AtomicLayer(nn.Module):
         self.single = [key for key in keys if key not in bridged]
         self.up = nn.ModuleList(AttentionMessage(channels, False) for _ in self.single)
         self.through = nn.ModuleList(AttentionMessage(channels, True) for _ in routes)
-        self.down = nn.ModuleList(nn.Linear(channels, channels, bias=False) for _ in keys)
-        self.self = nn.ModuleList(nn.Linear(channels, channels) for _ in tables)
+        self.down = nn.ModuleList(Linear(channels, channels, bias=False) for _ in keys)
+        self.self = nn.ModuleList(Linear(channels, channels) for _ in tables)
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in tables)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout, relu=True)
 
     def forward(
         self, h: Mapping[str, Tensor], plan: LayerPlan, roles: None = None, ages: object = None
@@ -141,6 +143,6 @@ class AtomicLayer(nn.Module):
             u, v, w = route.tables
             total[w] = total[w] + message(h[u], h[v], h[w], plan.routes[route])
         return {
-            name: self.dropout(norm(total[name]).relu())
+            name: self.dropout(norm(total[name]))
             for name, norm in zip(self.tables, self.norms, strict=True)
         }

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from relfrog.graph.relational import ForeignKey
+from relfrog.nn.products import linear
 
 __all__ = ["Dependencies", "DependencyLosses", "DependencyOptions", "Pairs"]
 
@@ -138,8 +139,8 @@ class Dependencies(nn.Module):
         number = self.number[key]
         hidden, score = self.hidden[number], self.score[number]
         assert isinstance(hidden, nn.Linear)
-        parent = nn.functional.linear(pairs.parent, hidden.weight)
-        child = nn.functional.linear(pairs.child, hidden.weight, -hidden.bias)
+        parent = linear(pairs.parent, hidden.weight)
+        child = linear(pairs.child, hidden.weight, -hidden.bias)
         count, many = drawn.shape
         own = torch.arange(count, device=drawn.device).unsqueeze(1)
         everyone = torch.cat([own, drawn], 1).flatten()

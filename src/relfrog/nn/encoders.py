@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from relfrog.features.columns import Features, TableColumns
-from relfrog.nn.aggregation import add_product
+from relfrog.nn.products import Linear, add_product
 
 __all__ = ["Recency", "RowEncoder", "SeedEncoder", "TimeEncoder", "age_parts",
            "bag_sums", "time_parts"]  # fmt: skip
@@ -122,7 +122,7 @@ class RowEncoder(nn.Module):
             nn.init.normal_(self.codes.weight, std=0.1)
         self.blocks = nn.ModuleList(
             nn.Sequential(
-                nn.LayerNorm(channels), nn.ReLU(inplace=True), nn.Linear(channels, channels)
+                nn.LayerNorm(channels), nn.ReLU(inplace=True), Linear(channels, channels)
             )
             for _ in range(depth)
         )
@@ -169,7 +169,7 @@ class Recency(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.rate = nn.Linear(len(KNOTS), channels)
+        self.rate = Linear(len(KNOTS), channels)
         fading = channels - channels // 4
         tau = torch.logspace(math.log10(DAY), math.log10(32 * YEAR), fading, dtype=torch.float64)
         at_knots = -torch.tensor(KNOTS, dtype=torch.float64) / tau.unsqueeze(1)
@@ -201,7 +201,7 @@ class TimeEncoder(nn.Module):
         super().__init__()
         parts = len(KNOTS) - 1
         self.shift = nn.Linear(parts + 1, channels) if timed else None
-        self.moments = nn.Linear(moments * 2 * parts, channels, bias=False) if moments else None
+        self.moments = Linear(moments * 2 * parts, channels, bias=False) if moments else None
 
     def forward(self, x: Tensor, parts: Tensor | None, spans: Tensor | None) -> Tensor:
         """Encode occurrences of rows.

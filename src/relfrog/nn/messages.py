@@ -14,7 +14,6 @@ from relfrog.nn.aggregation import (
     AggregateCache,
     Aggregation,
     add_aggregate,
-    add_product,
     aggregate,
     first,
     largest,
@@ -24,6 +23,7 @@ from relfrog.nn.aggregation import (
 )
 from relfrog.nn.batch_plan import Links, RouteLinks
 from relfrog.nn.pair_message import PairMessage
+from relfrog.nn.products import Linear, add_product, linear
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
 
@@ -41,7 +41,7 @@ def _add_projected(
     Shapes: total [targets, c], x [sources, c] -> [targets, c].
     """
     if how is not Aggregation.MAX and links.sources < links.targets:
-        projected = nn.functional.linear(first(x, links.sources), project.weight)
+        projected = linear(first(x, links.sources), project.weight)
         return add_aggregate(total, projected, links, how)
     return add_product(total, aggregate(x, links, how, cache), project.weight)
 
@@ -78,8 +78,8 @@ class NodeMessage(nn.Module):
     def __init__(self, channels: int, aggregation: Aggregation = Aggregation.SUM) -> None:
         super().__init__()
         self.aggregation = aggregation
-        self.neighbor = nn.Linear(channels, channels)
-        self.self = nn.Linear(channels, channels, bias=False)
+        self.neighbor = Linear(channels, channels)
+        self.self = Linear(channels, channels, bias=False)
         # A mean does not contain the number of neighbours.
         recent = aggregation is Aggregation.RECENT
         self.count = nn.Linear(1, channels, bias=False) if recent else None
@@ -93,7 +93,7 @@ class NodeMessage(nn.Module):
         cache: AggregateCache | None = None,
     ) -> Tensor:
         """The whole message."""
-        own = nn.functional.linear(first(h_w, links.targets), self.self.weight, self.neighbor.bias)
+        own = linear(first(h_w, links.targets), self.self.weight, self.neighbor.bias)
         return self.add_neighbors(own, h_v, links, weights, cache)
 
     def add_neighbors(
@@ -133,9 +133,9 @@ class CoOccurrenceMessage(nn.Module):
     def __init__(self, channels: int, aggregation: Aggregation = Aggregation.SUM) -> None:
         super().__init__()
         self.aggregation = aggregation
-        self.w = nn.Linear(channels, channels, bias=False)
-        self.v = nn.Linear(channels, channels, bias=False)
-        self.u = nn.Linear(channels, channels, bias=False)
+        self.w = Linear(channels, channels, bias=False)
+        self.v = Linear(channels, channels, bias=False)
+        self.u = Linear(channels, channels, bias=False)
 
     def forward(
         self,
@@ -182,10 +182,10 @@ class CompletionMessage(nn.Module):
         self.aggregation = aggregation
         self.gate_v = nn.Linear(channels, 1)
         self.gate_u = nn.Linear(channels, 1, bias=False)
-        self.w1_v = nn.Linear(channels, channels, bias=False)
-        self.w1_u = nn.Linear(channels, channels, bias=False)
-        self.w2_w = nn.Linear(channels, channels, bias=False)
-        self.w2_m = nn.Linear(channels, channels, bias=False)
+        self.w1_v = Linear(channels, channels, bias=False)
+        self.w1_u = Linear(channels, channels, bias=False)
+        self.w2_w = Linear(channels, channels, bias=False)
+        self.w2_m = Linear(channels, channels, bias=False)
 
     def forward(
         self,

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from relfrog.nn.aggregation import (
     AggregateCache,
     Aggregation,
-    add_product,
     first,
     largest,
     reciprocal_weight_sum,
 )
 from relfrog.nn.batch_plan import Links, RouteLinks
+from relfrog.nn.products import Linear, add_product
 from relfrog.support.jit import compiled
 
 __all__ = ["PairMessage", "pair_sum"]
@@ -37,10 +37,10 @@ class PairMessage(nn.Module):
     def __init__(self, channels: int, aggregation: Aggregation = Aggregation.SUM) -> None:
         super().__init__()
         self.aggregation = aggregation
-        self.v = nn.Linear(channels, channels)
-        self.u = nn.Linear(channels, channels, bias=False)
-        self.w = nn.Linear(channels, channels, bias=False)
-        self.m = nn.Linear(channels, channels, bias=False)
+        self.v = Linear(channels, channels)
+        self.u = Linear(channels, channels, bias=False)
+        self.w = Linear(channels, channels, bias=False)
+        self.m = Linear(channels, channels, bias=False)
 
     def forward(
         self,

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from relfrog.features.columns import Features, TableColumns
+from relfrog.nn.dropout import Dropout
 from relfrog.nn.encoders import bag_sums
+from relfrog.nn.products import Linear, linear
 
 __all__ = ["ResNetEncoder"]
 
@@ -25,11 +27,11 @@ class _Block(nn.Module):
 
     def __init__(self, inputs: int, channels: int, dropout: float) -> None:
         super().__init__()
-        self.first = nn.Linear(inputs, channels)
-        self.last = nn.Linear(channels, channels)
+        self.first = Linear(inputs, channels)
+        self.last = Linear(channels, channels)
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(2))
         self.shortcut = nn.Linear(inputs, channels) if inputs != channels else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout, relu=True)
 
     def forward(self, x: Tensor) -> Tensor:
         """The whole block."""
@@ -37,8 +39,8 @@ class _Block(nn.Module):
 
     def finish(self, hidden: Tensor, short: Tensor) -> Tensor:
         """The block after its first linear map and its shortcut."""
-        hidden = self.dropout(self.norms[0](hidden).relu())
-        return self.dropout(self.norms[1](self.last(hidden)).relu()) + short
+        hidden = self.dropout(self.norms[0](hidden))
+        return self.dropout(self.norms[1](self.last(hidden))) + short
 
 
 class ResNetEncoder(nn.Module):
@@ -82,7 +84,7 @@ class ResNetEncoder(nn.Module):
             _Block(channels * (1 if number else self.parts), channels, dropout)
             for number in range(max(1, depth))
         )
-        self.out = nn.Sequential(nn.LayerNorm(channels), nn.ReLU(), nn.Linear(channels, channels))
+        self.out = nn.Sequential(nn.LayerNorm(channels), nn.ReLU(inplace=True), Linear(channels, channels))
 
     def forward(self, features: Features, rows: Tensor) -> Tensor:
         """Encode some rows of the table."""
@@ -108,7 +110,7 @@ class ResNetEncoder(nn.Module):
             dense = _each(dense, maps, self.dense_from)
             codes = _each(codes, maps, self.codes_from)
             bias = then.bias + torch.einsum("pc,pcd->d", self.bias, maps[: len(self.bias)])
-        x = torch.addmm(bias, features.dense.index_select(0, rows).to(dense.dtype), dense)
+        x = linear(features.dense.index_select(0, rows).to(dense.dtype), dense.T, bias)
         if features.codes.shape[1]:
             chosen = features.codes.index_select(0, rows).long()
             x = x + embedding_bag(chosen, codes, mode="sum")

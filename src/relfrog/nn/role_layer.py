@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 from relfrog.graph.relational import ForeignKey
 from relfrog.graph.routes import Route
-from relfrog.nn.aggregation import AggregateCache, Aggregation, add_product, first
+from relfrog.nn.aggregation import AggregateCache, Aggregation, first
 from relfrog.nn.batch_plan import LayerPlan, Links
+from relfrog.nn.dropout import Dropout
 from relfrog.nn.encoders import Recency
 from relfrog.nn.messages import NodeMessage, message_for
+from relfrog.nn.products import add_product
 from relfrog.nn.roles import Roles
 
 __all__ = ["LayerOptions", "RoleLayer"]
@@ -77,7 +79,7 @@ class RoleLayer(nn.Module):
                 torch.empty(len(routes), channels).uniform_(-limit, limit)
             )
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in tables)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout, relu=options.relu)
         # Keyed by table number, as module names cannot contain every character of a table name.
         self.recency = nn.ModuleDict(
             {
@@ -124,8 +126,7 @@ class RoleLayer(nn.Module):
             h_w = first(h[name], count)
             if count:
                 total = self._fused(name, h_w, h, plan, roles, weights, cache)
-                normed = norm(total)
-                h_w = self.dropout(normed.relu_() if self.options.relu else normed)
+                h_w = self.dropout(norm(total))
             out[name] = h_w
         return out
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from relfrog.graph.routes import Route
-from relfrog.nn.aggregation import add_product
+from relfrog.nn.products import add_product, linear
 
 __all__ = ["UNDECIDED", "GateOptions", "GateSums", "RoleMode", "Roles", "role_of", "saturated"]
 
@@ -118,7 +118,7 @@ class Roles(nn.Module):
         assert isinstance(first, nn.Linear)
         # Eq. (6), without concatenating [h^N || h^E].
         width = node.shape[1]
-        hidden = torch.addmm(first.bias, node, first.weight[:, :width].T)
+        hidden = linear(node, first.weight[:, :width], first.bias)
         hidden = add_product(hidden, edge, first.weight[:, width:]).relu_()
         said = torch.sigmoid(last(hidden))
         gate = (1 - self.alpha) * said + self.alpha * self.average[number]  # Eq. (7)

@@ -208,6 +208,9 @@ class Prepared:
         whole = farthest(config.layers, self.routes)
         if every_row or target_table:
             whole = hops + 1  # every layer computes all rows, so all of them have to be complete
+        else:
+            # No layer reads what is further out; the rest of the past is the same without it.
+            hops = min(hops, farthest(config.layers + 1, self.routes))
         sampler = TemporalSampler(
             self.graph, self.task.entity_table, halving(config.neighbors, hops),
             mode="separate" if config.sharing == "separate" else "shared",
