@@ -14,16 +14,17 @@ from relfrog.nn.aggregation import (
     AggregateCache,
     Aggregation,
     add_aggregate,
-    add_product,
     aggregate,
     first,
     largest,
     linked_sum,
     matched_sum,
     reciprocal_weight_sum,
+    weighted_mean,
 )
 from relfrog.nn.batch_plan import Links, RouteLinks
 from relfrog.nn.pair_message import PairMessage
+from relfrog.nn.products import add_product, is_plain, product
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
 
@@ -41,7 +42,7 @@ def _add_projected(
     Shapes: total [targets, c], x [sources, c] -> [targets, c].
     """
     if how is not Aggregation.MAX and links.sources < links.targets:
-        projected = nn.functional.linear(first(x, links.sources), project.weight)
+        projected = product(first(x, links.sources), project.weight)
         return add_aggregate(total, projected, links, how)
     return add_product(total, aggregate(x, links, how, cache), project.weight)
 
@@ -57,6 +58,9 @@ def _weighted(h_v: Tensor, weights: Tensor, cache: AggregateCache) -> Tensor:
 def _weighted_mean(h_v: Tensor, weights: Tensor, links: Links, cache: AggregateCache) -> Tensor:
     """Mean of the senders, weighted by channel, cached per links. Shape [targets, c]."""
     found = cache.get(id(links))
+    if found is None and is_plain(h_v, weights):
+        found, cache[-id(links)] = weighted_mean(h_v, weights, links)
+        cache[id(links)] = found
     if found is None:
         total = linked_sum(_weighted(h_v, weights, cache), links)
         found = cache[id(links)] = total * reciprocal_weight_sum(weights, links, cache)
@@ -93,7 +97,7 @@ class NodeMessage(nn.Module):
         cache: AggregateCache | None = None,
     ) -> Tensor:
         """The whole message."""
-        own = nn.functional.linear(first(h_w, links.targets), self.self.weight, self.neighbor.bias)
+        own = product(first(h_w, links.targets), self.self.weight, self.neighbor.bias)
         return self.add_neighbors(own, h_v, links, weights, cache)
 
     def add_neighbors(
@@ -151,7 +155,7 @@ class CoOccurrenceMessage(nn.Module):
         h_w = first(h_w, links.v.targets)
         if weights is not None:
             cache = {} if cache is None else cache
-            total = self.w(h_w) * (counts > 0)
+            total = product(h_w, self.w.weight) * (counts > 0)
             mean = _weighted_mean(h_v, weights, links.v, cache)
             total = add_product(total, mean, self.v.weight)
             mean = matched_sum(h_u, weights, links.u, links.v)

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from relfrog.nn.aggregation import (
     AggregateCache,
     Aggregation,
-    add_product,
     first,
     largest,
     reciprocal_weight_sum,
 )
 from relfrog.nn.batch_plan import Links, RouteLinks
+from relfrog.nn.products import add_product
 from relfrog.support.jit import compiled
 
 __all__ = ["PairMessage", "pair_sum"]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from relfrog.graph.routes import Route
-from relfrog.nn.aggregation import add_product
+from relfrog.nn.products import add_product
 
 __all__ = ["UNDECIDED", "GateOptions", "GateSums", "RoleMode", "Roles", "role_of", "saturated"]
 
