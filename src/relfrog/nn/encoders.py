@@ -177,7 +177,10 @@ class RowEncoder(nn.Module):
             if features.bag_offsets is not None and features.bag_values is not None:
                 x = x + bag_sums(self.codes.weight, features.bag_offsets, features.bag_values, rows)
         for block in self.blocks:
-            norm, _, linear = block
+            assert isinstance(block, nn.Sequential)
+            norm, linear = block[0], block[2]
+            assert isinstance(norm, nn.LayerNorm)
+            assert isinstance(linear, nn.Linear)
             hidden = normalised(x, norm, relu=True, keep=True)
             if torch.is_grad_enabled():
                 x = linear(hidden).add_(x)
@@ -247,7 +250,7 @@ class TimeEncoder(nn.Module):
         """
         if self.shift is not None and isinstance(parts, AgePieces):
             x = parts.add_linear(x, self.shift)
-        elif self.shift is not None and parts is not None:
+        elif self.shift is not None and isinstance(parts, Tensor):
             x = add_product(x + self.shift.bias, parts.to(x.dtype), self.shift.weight)
         if self.moments is not None and spans is not None:
             both = torch.cat([time_parts(spans), time_parts(-spans)], -1)

@@ -26,8 +26,8 @@ def normalised(x: Tensor, norm: nn.LayerNorm, relu: bool, *, keep: bool = False)
         found: Tensor = norm(x)
         return found.relu_() if relu else found
     out = x.new_empty(x.shape) if keep else x
-    weight, bias = norm.weight.detach(), norm.bias.detach()
-    _normalise(*(some.detach().numpy() for some in (x, weight, bias, out)), norm.eps, relu)
+    rows, weight, bias, to = (some.detach().numpy() for some in (x, norm.weight, norm.bias, out))
+    _normalise(rows, weight, bias, to, norm.eps, relu)
     return out
 
 
