@@ -6,8 +6,9 @@
 With `--rows`, time and memory on databases like rel-hm (`paper_databases.py`): all customers at the
 newest time, with a network of the default size, whose weights do not matter here. Batches are
 predicted for `--sample` customers at most; with `--before` also by an earlier state of the code,
-which knew no other way. With `--runs`, what the two ways are worth: the scores of trained runs.
-What was measured before and is not measured again stays in the file.
+which knew no other way. Each way is measured in a process of its own. With `--runs`, what the two
+ways are worth: the scores of trained runs. What was measured before and is not measured again stays
+in the file.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +30,7 @@ import pandas as pd
 import torch
 
 import relfrog
-from measuring import Worktree, machine
+from measuring import Worktree, machine, measure
 from paper_databases import read_schema, write
 from relfrog.config import resolve
 from relfrog.graph.loader import Loader
@@ -43,11 +42,6 @@ from relfrog.training.opened_task import open_task
 from relfrog.training.seeds import Seeds
 
 CPU = torch.device("cpu")
-
-
-def peak() -> int:
-    """The largest resident set of this process so far, in MB."""
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def timed(do: Callable[[], Any], seeds: int) -> dict[str, float]:
@@ -69,8 +63,8 @@ def layerwise(network: Network, loader: Loader, features: Any) -> Any:
     return inference.predict(np.asarray(loader.rows), loader.times, loader.cutoffs)
 
 
-def speed(data: Path, sample: int, both: bool = True) -> dict[str, Any]:
-    """Both ways on one database, or batches alone."""
+def speed(data: Path, way: str, sample: int) -> dict[str, Any]:
+    """One way on one database, in this process: "layerwise" for everybody, or in "batches"."""
     opened = open_task(str(data), "user-churn")
     settings = {"model": "frog"}
     prepared = opened.prepare(resolve(100_000, settings=settings, kind=opened.kind))
@@ -80,37 +74,49 @@ def speed(data: Path, sample: int, both: bool = True) -> dict[str, Any]:
     assert newest is not None
     count = prepared.graph.num_rows["customer"]
 
-    def loader(rows: Any, alone: bool) -> Loader:
+    def predict(rows: Any) -> Any:
         times = pd.Series(np.repeat(newest.to_datetime64(), len(rows)))
-        return prepared.loader(Seeds(rows, times), **({"alone": True} if alone else {}))
-
-    everyone = np.arange(count)
-    some = np.sort(np.random.default_rng(0).permutation(count)[:sample])
-    with thread_limit(prepared.config.threads):
-        few = everyone[:2000]  # compiles what is compiled at the first call
-        predict_seeds(network, loader(few, False), prepared.features, CPU)
-        found: dict[str, Any] = {"prepared_mb": peak()}
-        if both:
-            layerwise(network, loader(few, True), prepared.features)
-            own = timed(
-                lambda: layerwise(network, loader(everyone, True), prepared.features), count
+        if way == "layerwise":
+            return layerwise(
+                network, prepared.loader(Seeds(rows, times), alone=True), prepared.features
             )
-            found["layerwise"] = own | {"peak_mb": peak()}
-        found["batches"] = timed(
-            lambda: predict_seeds(network, loader(some, False), prepared.features, CPU), len(some)
-        )
+        return predict_seeds(network, prepared.loader(Seeds(rows, times)), prepared.features, CPU)
+
+    asked = np.arange(count)
+    if way == "batches":
+        asked = np.sort(np.random.default_rng(0).permutation(count)[:sample])
+    with thread_limit(prepared.config.threads):
+        predict(asked[:5000])  # compiles what is compiled at the first call
+        found = timed(lambda: predict(asked), len(asked))
     return {"rows": sum(prepared.graph.num_rows.values()), "customers": count, **found}
 
 
-def speed_before(data: Path, sample: int, reference: str) -> dict[str, Any]:
-    """Batches by an earlier state of the code."""
-    with Worktree(reference) as state:
-        done = subprocess.run(
-            [sys.executable, __file__, "--batches", str(data), "--sample", str(sample)],
-            env={**os.environ, **state.environment}, check=True, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-    found = json.loads(done.stdout.splitlines()[-1])
-    return {"commit": state.commit, **found["batches"]}
+def measured(data: Path, way: str, sample: int, cache: Path, state: Worktree) -> dict[str, Any]:
+    """`speed` in a process of its own, which finds everything prepared, and its memory."""
+    command = [sys.executable, __file__, "--way", way, str(data), "--sample", str(sample)]
+    environment = {**state.environment, "RELFROG_CACHE": str(cache)}
+    done = measure(command, environment)
+    if "failed" in done:
+        raise SystemExit(f"{way} at {state.commit}: {done['failed']}")
+    found: dict[str, Any] = json.loads(done["output"].splitlines()[-1])
+    return found | {name: done[name] for name in ("peak_mb", "private_mb")}
+
+
+def both_ways(data: Path, sample: int, cache: Path, before: str | None) -> dict[str, Any]:
+    """Both ways on one database, and batches by an earlier state of the code."""
+    now = Worktree(None)
+    # The first process prepares what the others find.
+    measured(data, "batches", 5000, cache, now)
+    found: dict[str, Any] = {"commit": now.commit}
+    for way in ("layerwise", "batches"):
+        own = measured(data, way, sample, cache, now)
+        found |= {name: own.pop(name) for name in ("rows", "customers")}
+        found[way] = own
+    if before is not None:
+        with Worktree(before) as state:
+            own = measured(data, "batches", sample, cache / "before", state)
+            found["before"] = {"commit": state.commit} | own
+    return found
 
 
 def scores(folder: Path) -> dict[str, Any]:
@@ -143,13 +149,14 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=300_000)
     parser.add_argument("--folder", type=Path, help="where databases are kept between runs")
     parser.add_argument("--before", help="a commit whose batches are measured, too")
-    parser.add_argument("--batches", type=Path, help="a database: print what batches cost there")
+    parser.add_argument("--way", nargs=2, metavar=("WAY", "DATA"), help="only this, here")
     parser.add_argument("--runs", type=Path, nargs="*", default=[])
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
-    if arguments.batches is not None:
-        print(json.dumps(speed(arguments.batches, arguments.sample, both=False)))
+    if arguments.way is not None:
+        way, data = arguments.way
+        print(json.dumps(speed(Path(data), way, arguments.sample)))
         return
     kept: dict[str, Any] = {"speed": [], "scores": []}
     if arguments.out.exists():
@@ -161,14 +168,13 @@ def main() -> None:
         data = folder / f"rel-hm-{rows:.0f}"
         if not (data / "manifest.yaml").exists():
             write("rel-hm", data, rows / full)
-        entry = {
-            "command": "python benchmarks/everyone.py --rows "
-            f"{rows:g} --sample {arguments.sample}",
-            "load": round(os.getloadavg()[0], 1), **speed(data, arguments.sample),
-        }  # fmt: skip
+        command = f"python benchmarks/everyone.py --rows {rows:g} --sample {arguments.sample}"
         if arguments.before:
-            entry["command"] += f" --before {arguments.before}"
-            entry["before"] = speed_before(data, arguments.sample, arguments.before)
+            command += f" --before {arguments.before}"
+        entry = {
+            "command": command, "load": round(os.getloadavg()[0], 1),
+            **both_ways(data, arguments.sample, folder / "cache", arguments.before),
+        }  # fmt: skip
         print(json.dumps(entry), file=sys.stderr, flush=True)
         others = [one for one in kept["speed"] if one["customers"] != entry["customers"]]
         kept["speed"] = sorted([*others, entry], key=lambda one: one["rows"])

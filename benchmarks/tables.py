@@ -384,18 +384,18 @@ def everyone() -> str:
         "that elapsed; batches are those of a sample of customers, in proportion:",
         "",
         "| rows | customers | processor: layer by layer | in batches | ratio | elapsed, all "
-        "customers: layer by layer | in batches | ratio | memory: prepared | peak |",
+        "customers: layer by layer | in batches | ratio | memory: private | with mapped files |",
         "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for entry in found["speed"]:
         own, batches = entry["layerwise"], entry["batches"]
         whole = batches["seconds"] / batches["seeds"] * entry["customers"]
         lines.append(
-            f"| {entry['rows']:,} | {entry['customers']:,} | {own['cpu_us_per_seed']:.0f} µs | "
+            f"| {entry['rows']:,} | {entry['customers']:,} | {own['cpu_us_per_seed']:.1f} µs | "
             f"{batches['cpu_us_per_seed']:.0f} µs | "
             f"{batches['cpu_us_per_seed'] / own['cpu_us_per_seed']:.1f} | "
-            f"{own['seconds']:.0f} s | {whole:,.0f} s | {whole / own['seconds']:.1f} | "
-            f"{entry['prepared_mb']:,} MB | {own['peak_mb']:,} MB |"
+            f"{own['seconds']:.1f} s | {whole:,.0f} s | {whole / own['seconds']:.1f} | "
+            f"{own['private_mb']:,} MB | {own['peak_mb']:,} MB |"
         )
     for entry in found["speed"]:
         if "before" in entry:

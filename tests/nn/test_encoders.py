@@ -18,6 +18,7 @@ from oracles.slow_network import slow_encode, slow_resnet_row, slow_row
 from relfrog.features.columns import Columns, Features, fit_columns
 from relfrog.graph.relational import build_graph
 from relfrog.graph.sampler import TemporalSampler
+from relfrog.nn.age_pieces import age_pieces
 from relfrog.nn.batch_plan import make_plan
 from relfrog.nn.encoders import (
     KNOTS,
@@ -302,6 +303,20 @@ def test_recent_rows_count_more_at_first(ages: list[float]) -> None:
     # A quarter of the channels does not fade.
     assert_close(weights[:, 6:], torch.ones(len(ages), 2), 1e-6)
     assert fill(recency, size=9.0)(age_parts(seconds)).isfinite().all()
+
+
+@given(st.lists(SPANS, min_size=1, max_size=10), st.sampled_from([torch.float32, torch.float64]))
+def test_a_map_of_ages_is_read_off_a_broken_line(ages: list[float], dtype: torch.dtype) -> None:
+    """What predictions take in the place of products with `age_parts`."""
+    seconds = torch.tensor(ages, dtype=torch.float64)
+    parts, pieces = age_parts(seconds).to(dtype), age_pieces(seconds.numpy(), KNOTS)
+    with torch.no_grad():
+        recency = fill(Recency(SIZE), size=2.0).to(dtype)
+        assert_close(recency(pieces), recency(parts), 1e-4)
+        encoder = fill(TimeEncoder(SIZE, True, 0)).to(dtype)
+        x = normal(len(ages), SIZE).to(dtype)
+        assert_close(encoder(x.clone(), pieces, None), encoder(x, parts, None), 1e-4)
+        assert_close(recency(pieces[1:]), recency(parts[1:]), 1e-4)
 
 
 # Seeds.

@@ -11,7 +11,7 @@ from helpers import examples
 from relfrog.nn import products
 from relfrog.nn.products import Linear, add_product, linear
 
-pytestmark = pytest.mark.skipif(not products._has_onednn(), reason="no AVX-512 or no oneDNN")
+pytestmark = pytest.mark.skipif(products._one_dnn() is None, reason="no AVX-512 or no oneDNN")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -26,9 +26,10 @@ from oracles.slow_network import slow_layer, slow_matches, slow_norm
 from relfrog.graph.relational import build_graph
 from relfrog.graph.routes import Route, find_routes
 from relfrog.graph.sampler import TemporalSampler
+from relfrog.nn.age_pieces import age_pieces
 from relfrog.nn.aggregation import Aggregation
 from relfrog.nn.batch_plan import make_plan
-from relfrog.nn.encoders import age_parts
+from relfrog.nn.encoders import KNOTS, age_parts
 from relfrog.nn.role_layer import LayerOptions, RoleLayer
 from relfrog.nn.roles import GateOptions, RoleMode, Roles
 
@@ -133,6 +134,30 @@ def test_a_layer_computes_what_it_is_asked_for(
     found = layer(h, first, roles, {name: x[: plan.sizes[name]] for name, x in ages.items()})
     for name, count in first.targets.items():
         assert_close(found[name], everything[name][:count])
+
+
+@pytest.mark.parametrize("how", AGGREGATIONS)
+@examples(20)
+@given(cases(), st.sampled_from([None, *COMPLETION]), st.sampled_from(LAYERS))
+def test_a_layer_computes_the_same_without_gradients(
+    how: Aggregation, case: Case, completion: str | None, options: LayerOptions
+) -> None:
+    """Where compiled loops and ages as pieces take the place of PyTorch's operations."""
+    some = () if completion is None else case.routes(completion)
+    h = random_states(case.batch, SIZE, grad=True)
+    layer, roles = build(case, some, how, options=options)
+    if roles is not None:
+        roles.eval()
+    (plan,) = make_plan(case.batch, 1, some, trim=False).layers
+    found = layer(h, plan, roles, ages_of(case))
+    pieces = {
+        name: age_pieces(rows.age.double().numpy(), KNOTS)
+        for name, rows in case.batch.tables.items()
+        if rows.age is not None
+    }
+    with torch.no_grad():
+        assert_close(layer(h, plan, roles, ages_of(case)), found)
+        assert_close(layer(h, plan, roles, pieces), found, 1e-5)
 
 
 def shop() -> Database:

@@ -104,3 +104,11 @@ class UnrolledPast:
         if known is None:
             return np.ones(len(of), bool)
         return np.asarray(known[of.rows] <= self.moments[of.groups])
+
+    def all_visible(self, table: str) -> NDArray[np.bool_]:
+        """Which of all rows of a table exist at the only cut-off. Shape [rows of the table]."""
+        assert len(self.moments) == 1
+        known = self.graph.time(table)
+        if known is None:
+            return np.ones(self.graph.num_rows[table], bool)
+        return np.asarray(known <= self.moments[0])

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from relfrog.nn.batch_plan import Links
+from relfrog.nn.products import is_plain
 from relfrog.support.jit import compiled
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "linked_sum",
     "matched_sum",
     "reciprocal_weight_sum",
+    "weighted_mean",
 ]  # fmt: skip
 
 
@@ -168,8 +170,7 @@ def add_aggregate(total: Tensor, x: Tensor, links: Links, how: Aggregation) -> T
 
     Shapes: total [targets, c], x [sources or more, c] -> [targets, c].
     """
-    quick = x.device.type == "cpu" and x.dtype == total.dtype and not torch.is_grad_enabled()
-    if quick and how is not Aggregation.MAX and links.single and len(links):
+    if is_plain(x, total) and how is not Aggregation.MAX and links.single and len(links):
         # A sum or a mean of one row is the row: nothing to divide, and no copy to add.
         arrays = (x.contiguous(), links.source, links.begin, total)
         _add_rows(*(array.numpy() for array in arrays))
@@ -242,6 +243,35 @@ def aggregate(
     if how in (Aggregation.MEAN, Aggregation.RECENT):
         total = total / links.counts.clamp(min=1).unsqueeze(1)
     return total
+
+
+def weighted_mean(x: Tensor, weights: Tensor, links: Links) -> tuple[Tensor, Tensor]:
+    """Mean of the senders, weighted by channel, and 1 / (sum of weights); for `is_plain` tensors.
+
+    Shapes: [sources or more, c] each -> [targets, c] each.
+    """
+    mean, reciprocal = x.new_empty(2, links.targets, x.shape[1])
+    arrays = (x.contiguous(), weights.contiguous(), links.source, links.begin, mean, reciprocal)
+    _weigh(*(array.detach().numpy() for array in arrays))
+    return mean, reciprocal
+
+
+@compiled
+def _weigh(x: Any, weights: Any, source: Any, begin: Any, mean: Any, reciprocal: Any) -> None:
+    """Both in one pass, without a copy of the weighted senders."""
+    one, least = x.dtype.type(1), x.dtype.type(1e-9)
+    for i in range(len(mean)):
+        total, below = mean[i], reciprocal[i]
+        total[:] = 0
+        below[:] = least
+        for link in range(begin[i], begin[i + 1]):
+            row, weight = x[source[link]], weights[source[link]]
+            for c in range(len(total)):
+                total[c] += row[c] * weight[c]
+                below[c] += weight[c]
+        for c in range(len(total)):
+            below[c] = one / below[c]
+            total[c] *= below[c]
 
 
 def reciprocal_weight_sum(weights: Tensor, links: Links, cache: AggregateCache) -> Tensor:

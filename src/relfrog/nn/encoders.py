@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from relfrog.features.columns import Features, TableColumns
-from relfrog.nn.products import Linear, add_product
+from relfrog.nn.age_pieces import AgePieces
+from relfrog.nn.normalisation import normalised
+from relfrog.nn.products import Linear, add_product, is_plain, linear
+from relfrog.support.jit import compiled
 
 __all__ = ["Recency", "RowEncoder", "SeedEncoder", "TimeEncoder", "age_parts",
            "bag_sums", "time_parts"]  # fmt: skip
@@ -55,6 +59,27 @@ def bag_sums(codes: Tensor, offsets: Tensor, values: Tensor, rows: Tensor) -> Te
     within = within + (begin - ends + length).repeat_interleave(length)
     at = torch.cat([ends.new_zeros(1), ends])
     return embedding_bag(values[within].long(), codes, at, mode="sum", include_last_offset=True)
+
+
+def add_codes(x: Tensor, codes: Any, rows: Tensor, weight: Tensor) -> None:
+    """Add the embeddings of the codes of some rows of a table, in place; for `is_plain` tensors.
+
+    Shapes: x [n, c], codes [table rows, columns], rows [n], weight [codes, c].
+    """
+    if not isinstance(codes, Tensor):  # an overlay of a few rows
+        codes, rows = codes.index_select(0, rows), torch.arange(len(rows))
+    _add_codes(x.numpy(), codes.numpy(), rows.numpy(), weight.detach().numpy())
+
+
+@compiled
+def _add_codes(x: Any, codes: Any, rows: Any, weight: Any) -> None:
+    """x[i] += the rows of the weights that codes[rows[i]] name."""
+    for i in range(len(x)):
+        to, own = x[i], codes[rows[i]]
+        for column in range(len(own)):
+            row = weight[own[column]]
+            for c in range(len(to)):
+                to[c] += row[c]
 
 
 class _Dense(nn.Linear):
@@ -121,9 +146,7 @@ class RowEncoder(nn.Module):
         if self.codes is not None:
             nn.init.normal_(self.codes.weight, std=0.1)
         self.blocks = nn.ModuleList(
-            nn.Sequential(
-                nn.LayerNorm(channels), nn.ReLU(inplace=True), Linear(channels, channels)
-            )
+            nn.Sequential(nn.LayerNorm(channels), nn.ReLU(inplace=True), Linear(channels, channels))
             for _ in range(depth)
         )
 
@@ -140,9 +163,11 @@ class RowEncoder(nn.Module):
             draws = torch.rand(len(rows), self.num_columns, device=rows.device)
             kept = draws >= self.column_dropout
             dense = dense.mul_(kept.index_select(1, self.dense_from))
-        x = self.dense(dense)
+        x = linear(dense.to(self.dense.weight.dtype), self.dense.weight, self.dense.bias)
         if self.codes is not None:
-            if features.codes.shape[1]:
+            if features.codes.shape[1] and kept is None and is_plain(x, self.codes.weight):
+                add_codes(x, features.codes, rows, self.codes.weight)
+            elif features.codes.shape[1]:
                 codes = features.codes.index_select(0, rows).int()
                 if kept is not None:  # which also trains the embedding of unknown categories
                     codes = torch.where(kept[:, self.codes_from], codes, self.unknown)
@@ -150,7 +175,15 @@ class RowEncoder(nn.Module):
             if features.bag_offsets is not None and features.bag_values is not None:
                 x = x + bag_sums(self.codes.weight, features.bag_offsets, features.bag_values, rows)
         for block in self.blocks:
-            x = block(x).add_(x)
+            assert isinstance(block, nn.Sequential)
+            norm, inner = block[0], block[2]
+            assert isinstance(norm, nn.LayerNorm)
+            assert isinstance(inner, nn.Linear)
+            hidden = normalised(x, norm, relu=True, keep=True)
+            if torch.is_grad_enabled():
+                x = inner(hidden).add_(x)
+            else:
+                x = add_product(x.add_(inner.bias), hidden, inner.weight)
         return x
 
 
@@ -180,8 +213,10 @@ class Recency(nn.Module):
                 at_knots.clamp(min=self.LEAST).diff(dim=1).float()
             )
 
-    def forward(self, parts: Tensor) -> Tensor:
+    def forward(self, parts: Tensor | AgePieces) -> Tensor:
         """Weights of rows."""
+        if isinstance(parts, AgePieces):
+            return parts.linear(self.rate, self.LEAST, -self.LEAST).exp_()
         rate = self.rate(parts)
         if not torch.is_grad_enabled():
             return rate.clamp_(self.LEAST, -self.LEAST).exp_()
@@ -203,7 +238,7 @@ class TimeEncoder(nn.Module):
         self.shift = nn.Linear(parts + 1, channels) if timed else None
         self.moments = Linear(moments * 2 * parts, channels, bias=False) if moments else None
 
-    def forward(self, x: Tensor, parts: Tensor | None, spans: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, parts: Tensor | AgePieces | None, spans: Tensor | None) -> Tensor:
         """Encode occurrences of rows.
 
         Args:
@@ -211,7 +246,9 @@ class TimeEncoder(nn.Module):
             parts: `age_parts` of the rows, if the table has times.
             spans: seconds from other timestamps to the seed's time, NaN where missing.
         """
-        if self.shift is not None and parts is not None:
+        if self.shift is not None and isinstance(parts, AgePieces):
+            x = parts.add_linear(x, self.shift)
+        elif self.shift is not None and isinstance(parts, Tensor):
             x = add_product(x + self.shift.bias, parts.to(x.dtype), self.shift.weight)
         if self.moments is not None and spans is not None:
             both = torch.cat([time_parts(spans), time_parts(-spans)], -1)

@@ -20,10 +20,11 @@ from relfrog.nn.aggregation import (
     linked_sum,
     matched_sum,
     reciprocal_weight_sum,
+    weighted_mean,
 )
 from relfrog.nn.batch_plan import Links, RouteLinks
 from relfrog.nn.pair_message import PairMessage
-from relfrog.nn.products import Linear, add_product, linear
+from relfrog.nn.products import Linear, add_product, is_plain, linear
 
 __all__ = ["MESSAGES", "CoOccurrenceMessage", "CompletionMessage", "NodeMessage", "message_for"]
 
@@ -57,6 +58,9 @@ def _weighted(h_v: Tensor, weights: Tensor, cache: AggregateCache) -> Tensor:
 def _weighted_mean(h_v: Tensor, weights: Tensor, links: Links, cache: AggregateCache) -> Tensor:
     """Mean of the senders, weighted by channel, cached per links. Shape [targets, c]."""
     found = cache.get(id(links))
+    if found is None and is_plain(h_v, weights):
+        found, cache[-id(links)] = weighted_mean(h_v, weights, links)
+        cache[id(links)] = found
     if found is None:
         total = linked_sum(_weighted(h_v, weights, cache), links)
         found = cache[id(links)] = total * reciprocal_weight_sum(weights, links, cache)
@@ -151,7 +155,7 @@ class CoOccurrenceMessage(nn.Module):
         h_w = first(h_w, links.v.targets)
         if weights is not None:
             cache = {} if cache is None else cache
-            total = self.w(h_w) * (counts > 0)
+            total = linear(h_w, self.w.weight) * (counts > 0)
             mean = _weighted_mean(h_v, weights, links.v, cache)
             total = add_product(total, mean, self.v.weight)
             mean = matched_sum(h_u, weights, links.u, links.v)

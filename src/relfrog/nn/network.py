@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from relfrog.features.columns import Features, TableColumns
 from relfrog.graph.relational import ForeignKey
 from relfrog.graph.routes import Route
+from relfrog.nn.age_pieces import AgePieces
 from relfrog.nn.aggregation import Aggregation
 from relfrog.nn.atomic_layer import AtomicLayer
 from relfrog.nn.batch_plan import Plan
@@ -217,7 +218,7 @@ class Network(nn.Module):
         features: Features,
         rows: Tensor,
         index: Tensor | None,
-        ages: Tensor | None,
+        ages: Tensor | AgePieces | None,
         ends: Tensor,
     ) -> Tensor:
         """Embeddings of occurrences of rows, without the context of the seed.
@@ -228,7 +229,7 @@ class Network(nn.Module):
             rows: distinct rows. Shape [distinct].
             index: which of them each occurrence is; None if each occurs once, in order. Shape
                 [occurrences].
-            ages: `age_parts` of the occurrences, if the table has times.
+            ages: `age_parts` of the occurrences, or their `AgePieces`, if the table has times.
             ends: cut-off that each occurrence is seen at, in seconds. Shape [occurrences].
         """
         number = self.tables.index(name)

@@ -1,23 +1,37 @@
-"""Large products of rows with a weight matrix, by oneDNN where that is faster.
+"""Products of many rows with a weight matrix, by oneDNN where that is faster.
 
 PyTorch multiplies float32 matrices with MKL, which uses half of the width of an AVX-512 unit on
 processors that are not Intel's. oneDNN, which PyTorch comes with, uses all of it: 2.3 times as fast
 on AMD's, level on Intel's. The sums are the same up to the order of their terms.
+
+oneDNN plans every new shape, which costs as much as thousands of rows. Predictions have the same
+rows in many shapes, so they are multiplied in pieces of one shape; in training large products alone
+are worth it.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["Linear", "add_product", "linear"]
+__all__ = ["Linear", "add_product", "is_plain", "linear"]
 
 #: Multiplications from which on the detour is worth it: a call takes some 20 µs more.
 LARGE = 1 << 24
+#: Rows of a piece, and the narrowest matrix: below it reading takes longer than multiplying.
+PIECE, NARROWEST = 2048, 16
+_COMPILED = {("cpu", torch.float32), ("cpu", torch.double)}
+
+
+def is_plain(*tensors: Tensor) -> bool:
+    """Whether kernels can compute with these: on a CPU, of one precision, without gradients."""
+    kinds = {(x.device.type, x.dtype) for x in tensors}
+    return not torch.is_grad_enabled() and len(kinds) == 1 and kinds <= _COMPILED
 
 
 class Linear(nn.Linear):
@@ -30,10 +44,18 @@ class Linear(nn.Linear):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b. Shapes: x [n, c], weight [d, c], bias [d] -> [n, d]."""
-    if not _is_large(x, weight):
+    if _is_large(x, weight):
+        product: Tensor = _Linear.apply(x, weight, bias)
+        return product
+    whole = _in_pieces(x, weight)
+    if not whole:
         return nn.functional.linear(x, weight, bias)
-    product: Tensor = _Linear.apply(x, weight, bias)
-    return product
+    out = x.new_empty(len(x), len(weight))
+    for at in range(0, whole, PIECE):
+        out[at : at + PIECE] = _product(x[at : at + PIECE], weight, bias)
+    if whole < len(x):
+        out[whole:] = nn.functional.linear(x[whole:], weight, bias)
+    return out
 
 
 def add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
@@ -45,6 +67,12 @@ def add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         return total + nn.functional.linear(x, weight)
     if _is_large(x, weight) and total.dtype == x.dtype:
         return total.add_(linear(x, weight))
+    whole = _in_pieces(x, weight)
+    for at in range(0, whole, PIECE):
+        total[at : at + PIECE].add_(_product(x[at : at + PIECE], weight))
+    if whole:
+        total[whole:].addmm_(x[whole:], weight.T)
+        return total
     return total.addmm_(x, weight.T)
 
 
@@ -69,31 +97,43 @@ class _Linear(torch.autograd.Function):
 
 
 def _is_large(x: Tensor, weight: Tensor) -> bool:
+    """Whether to multiply by oneDNN at once, as in training."""
     return (
-        x.dim() == 2
+        torch.is_grad_enabled()
+        and x.dim() == 2
         and x.numel() * len(weight) >= LARGE
-        and min(weight.shape) >= 16
+        and min(weight.shape) >= NARROWEST
         and x.dtype == weight.dtype == torch.float32
         and x.device.type == "cpu"
-        and _has_onednn()
+        and _one_dnn() is not None
     )
 
 
-@lru_cache(maxsize=1)
-def _has_onednn() -> bool:
-    """Whether oneDNN can be called directly, on a processor that it is meant for here."""
-    wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    return wide and torch.backends.mkldnn.is_available() and _operator() is not None
-
-
-def _operator() -> Any:
-    """oneDNN's product, an operator of PyTorch's compiler; None where there is none."""
-    try:
-        return torch.ops.mkldnn._linear_pointwise.default
-    except AttributeError:
-        return None
+def _in_pieces(x: Tensor, weight: Tensor) -> int:
+    """How many rows to multiply by oneDNN in pieces, as in predictions."""
+    wide = weight.shape[1] >= NARROWEST
+    if len(x) < PIECE or not wide or x.dtype is not torch.float32 or not is_plain(x, weight):
+        return 0
+    if torch.is_autocast_enabled("cpu") or not (x.is_contiguous() and weight.is_contiguous()):
+        return 0
+    return len(x) - len(x) % PIECE if _one_dnn() is not None else 0
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    product: Tensor = _operator()(x, weight, bias, "none", [], "")
-    return product
+    multiply = _one_dnn()
+    assert multiply is not None
+    return multiply(x, weight, bias, "none", [], "")
+
+
+@cache
+def _one_dnn() -> Callable[..., Tensor] | None:
+    """The product of oneDNN, which PyTorch's compiler uses; None where there is no such thing."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return None
+    some = torch.ones(2, 2)
+    try:
+        multiply: Callable[..., Tensor] = torch.ops.mkldnn._linear_pointwise.default
+        same = torch.equal(multiply(some, some, None, "none", [], ""), some + some)
+    except (AttributeError, RuntimeError, TypeError):  # it is no public part of PyTorch
+        return None
+    return multiply if same else None

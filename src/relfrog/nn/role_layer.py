@@ -10,12 +10,14 @@ from torch import Tensor, nn
 
 from relfrog.graph.relational import ForeignKey
 from relfrog.graph.routes import Route
+from relfrog.nn.age_pieces import AgePieces
 from relfrog.nn.aggregation import AggregateCache, Aggregation, first
 from relfrog.nn.batch_plan import LayerPlan, Links
 from relfrog.nn.dropout import Dropout
 from relfrog.nn.encoders import Recency
 from relfrog.nn.messages import NodeMessage, message_for
-from relfrog.nn.products import add_product
+from relfrog.nn.normalisation import normalised
+from relfrog.nn.products import add_product, linear
 from relfrog.nn.roles import Roles
 
 __all__ = ["LayerOptions", "RoleLayer"]
@@ -104,7 +106,7 @@ class RoleLayer(nn.Module):
         h: Mapping[str, Tensor],
         plan: LayerPlan,
         roles: Roles | None,
-        ages: Mapping[str, Tensor] | None = None,
+        ages: Mapping[str, Tensor] | Mapping[str, AgePieces] | None = None,
     ) -> dict[str, Tensor]:
         """The next embedding of every row in the plan.
 
@@ -112,7 +114,7 @@ class RoleLayer(nn.Module):
             h: embeddings of the previous layer, per table.
             plan: what to compute.
             roles: the gates; without them every table is a node.
-            ages: `age_parts` of the rows of tables with times.
+            ages: `age_parts` of the rows of tables with times, or their `AgePieces`.
         """
         out = {}
         weights = {}
@@ -120,13 +122,17 @@ class RoleLayer(nn.Module):
         for number, recency in self.recency.items():
             name = self.tables[int(number)]
             if ages is not None and len(h[name]):
-                weights[name] = recency(first(ages[name], len(h[name])))
+                weights[name] = recency(ages[name][: len(h[name])])
         for name, norm in zip(self.tables, self.norms, strict=True):
             count = plan.targets[name]
             h_w = first(h[name], count)
             if count:
                 total = self._fused(name, h_w, h, plan, roles, weights, cache)
-                h_w = self.dropout(norm(total))
+                assert isinstance(norm, nn.LayerNorm)
+                if self.training:
+                    h_w = self.dropout(norm(total))
+                else:
+                    h_w = normalised(total, norm, self.options.relu)
             out[name] = h_w
         return out
 
@@ -157,7 +163,11 @@ class RoleLayer(nn.Module):
             # A single matrix product: sum of W2 h_w over relations = (sum of W2) h_w.
             own = torch.stack([node.self.weight for node, _, _ in plain]).sum(0)
             bias = torch.stack([node.neighbor.bias for node, _, _ in plain]).sum(0)
-            total = add_product(h_w + bias, h_w, own)
+            if torch.is_grad_enabled():
+                total = add_product(h_w + bias, h_w, own)
+            else:  # one pass over the rows less
+                own = own + torch.eye(len(own), dtype=own.dtype, device=own.device)
+                total = linear(h_w, own, bias)
             for node, senders, _ in plain:
                 total = node.add_neighbors(total, *senders, cache)
         for node, (x, links, weight), built in mixed:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numba
 
-__all__ = ["compiled", "inlined"]
+__all__ = ["compiled", "compiled_sums", "inlined"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,10 +24,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """Compile when first called, without the GIL, and cache the machine code on disk."""
+    return _compile(function)
+
+
+def compiled_sums(function: F) -> F:
+    """As `compiled`, but sums may be added up in any order: several numbers at a time."""
+    return _compile(function, fastmath={"reassoc", "nsz"})
+
+
+def _compile(function: F, **options: Any) -> F:
+    options |= {"nogil": True, "error_model": "numpy"}
     try:
-        return typing.cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy"))
+        return typing.cast(F, numba.njit(function, cache=True, **options))
     except RuntimeError:  # no folder can be written: compile anew in each process
-        return typing.cast(F, numba.njit(function, nogil=True, error_model="numpy"))
+        return typing.cast(F, numba.njit(function, **options))
 
 
 def inlined(function: F) -> F:

@@ -26,7 +26,8 @@ from torch import Tensor
 from relfrog.features.columns import Features
 from relfrog.graph.sampler import Strategy, TemporalSampler
 from relfrog.graph.unrolled import Occurrences, UnrolledPast, concatenated
-from relfrog.nn.encoders import age_parts
+from relfrog.nn.age_pieces import AgePieces, age_pieces
+from relfrog.nn.encoders import KNOTS, age_parts
 from relfrog.nn.network import Network
 from relfrog.nn.unrolled_plan import (
     Level,
@@ -48,10 +49,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 #: About how many rows a block computes, and the most that it begins with.
-BLOCK, MOST_ROOTS = 1 << 15, 1 << 13
+BLOCK, MOST_ROOTS = 1 << 16, 1 << 13
 #: Seeds of several times that are predicted together, and seeds of one time from which on the rows
 #: needed are marked in arrays over whole tables.
 SEEDS, MANY = 1 << 12, 1 << 12
+#: Parts of a level that tell how much its rows depend on, if nothing else is asked of them.
+FEW = 4
 #: The most threads that compute blocks, each with memory for one.
 MOST_WORKERS = 8
 
@@ -138,7 +141,7 @@ class _Passes:
         self.lags = torch.from_numpy((ticks - limits) / per_second).to(self.device)
         self.keys, self.routes = graph.foreign_keys, tuple(self.sampler.routes or ())
         self.seed_level = Level(self.sampler.table, 0)
-        self.dense = seeds >= MANY
+        self.dense = seeds >= MANY and len(limits) == 1
         unseen = self.network.seed_encoder.unseen
         self.channels, self.dtype = len(unseen), unseen.dtype
         # Where ages are measured from, in ticks and in seconds.
@@ -196,19 +199,47 @@ class _Passes:
                 if layer and level not in self.levels:
                     self.levels[level] = RowIndex(counts[level.table], groups, self.dense)
         for level, tree in self.trees.items():  # by hop, so all rows of a level are known by then
-
-            def mark(some: Occurrences, level: Level = level, tree: Tree = tree) -> int:
-                found = find_rows(tree, self.past, some, self._hidden(level, some))
-                for above, parents in found.looked_up.items():
-                    self.encoded[above.table].add(parents)
-                    if above in self.levels:
-                        self.levels[above].add(parents)
-                return sum(map(len, found.rows.values()))
-
             rows = seeds if level == self.seed_level else self.levels[level].rows
-            size = sum(_all(pool, mark, _parts(rows, BLOCK)))
+            found = _all(pool, self._marker(level, tree), self._to_mark(tree, rows))
+            size, among = (sum(numbers) for numbers in zip((0, 0), *found, strict=True))
             # Blocks follow from the rows alone, so that any number of threads computes the same.
-            self.roots[level] = max(1, min(BLOCK * len(rows) // max(size, 1), MOST_ROOTS))
+            self.roots[level] = max(1, min(BLOCK * among // max(size, 1), MOST_ROOTS))
+
+    def _marker(self, level: Level, tree: Tree) -> Callable[[Occurrences], tuple[int, int]]:
+        """Marks what some rows of a level look up; tells how many they depend on, and are."""
+
+        def mark(some: Occurrences) -> tuple[int, int]:
+            found = find_rows(tree, self.past, some, self._hidden(level, some))
+            for above, parents in found.looked_up.items():
+                for index in (self.encoded[above.table], self.levels.get(above)):
+                    if index is not None and not index.whole:
+                        index.add(parents)
+            return sum(map(len, found.rows.values())), len(some)
+
+        return mark
+
+    def _to_mark(self, tree: Tree, rows: Occurrences) -> Iterator[Occurrences]:
+        """The rows of a level in parts; only a few of them if all they can look up is marked.
+
+        Of tables that are much smaller, and of the rows' own if they are nearly all of it, most
+        rows are looked up by somebody: to compute the rest costs less than to find out which.
+        """
+        every = 1
+        if self.dense:
+            there = {above: self.past.all_visible(above.table) for above in tree.looked_up}
+            needless = sum(
+                np.count_nonzero(known) - (len(rows) if above.table == tree.root.table else 0)
+                for above, known in there.items()
+            )
+            if needless <= len(rows) // 8:
+                every = max(1, len(rows) // BLOCK // FEW)
+                for above, known in there.items():
+                    for index in (self.encoded[above.table], self.levels.get(above)):
+                        if index is not None and not index.whole:
+                            index.add_all(known)
+        for number, part in enumerate(_parts(rows, BLOCK)):
+            if number % every == 0:
+                yield part
 
     def _hidden(self, level: Level, rows: Occurrences) -> NDArray[np.bool_] | None:
         """Which seeds do not exist yet; None for other rows, which all do."""
@@ -224,13 +255,14 @@ class _Passes:
         self, table: str, index: RowIndex, room: RowStates, pool: ThreadPoolExecutor
     ) -> None:
         """Encode the rows of a table that are looked up."""
-        held = self.encodings[table] = room.empty(len(index), self.channels, self.dtype)
+        held = room.empty(len(index), self.channels, self.dtype)
 
         def encode(numbered: tuple[int, Occurrences]) -> None:
             at, some = numbered[0] * BLOCK, numbered[1]
             held[at : at + len(some)] = self._encode(table, some, self._ages(table, some))
 
         _all(pool, encode, enumerate(_parts(index.rows, BLOCK)))
+        self.encodings[table] = held
 
     def _compute_all(
         self, level: Level, index: RowIndex, room: RowStates, pool: ThreadPoolExecutor
@@ -304,8 +336,8 @@ class _Passes:
             held = self.states[level, layer] if layer else self.encodings[table]
             yield held.index_select(0, index.find(rows)).to(self.device)
 
-    def _ages(self, table: str, rows: Occurrences) -> Tensor | None:
-        """`age_parts` of rows, if their table has times. Shape [rows, pieces + 1]."""
+    def _ages(self, table: str, rows: Occurrences) -> Tensor | AgePieces | None:
+        """Ages of rows as the network takes them, if their table has times."""
         graph = self.past.graph
         known = graph.time(table)
         if known is None:
@@ -313,10 +345,25 @@ class _Passes:
         ticks = known[rows.rows]
         ages = (self.origin[rows.groups] - ticks) / float(PER_SECOND[graph.unit])
         ages[ticks == MISSING] = np.nan
+        if self.device.type == "cpu":
+            return age_pieces(ages, KNOTS)
         return age_parts(torch.from_numpy(ages).to(self.device))
 
-    def _encode(self, table: str, rows: Occurrences, ages: Tensor | None, seeds: int = 0) -> Tensor:
+    def _encode(
+        self, table: str, rows: Occurrences, ages: Tensor | AgePieces | None, seeds: int = 0
+    ) -> Tensor:
         """Embeddings before the first layer; the first few rows may be seeds. Shape [rows, c]."""
+        hidden = np.zeros(len(rows), bool)
+        if seeds:
+            own = self._hidden(self.seed_level, rows.take(slice(0, seeds)))
+            assert own is not None
+            hidden[:seeds] = own
+        if table in self.encodings and self.encoded[table].whole and not hidden.any():
+            return (
+                self.encodings[table]
+                .index_select(0, self.encoded[table].find(rows))
+                .to(self.device)
+            )
         groups = torch.from_numpy(rows.groups).to(self.device)
         chosen, index = rows.rows, None
         if len(self.past.moments) > 1:  # a row may be seen at several times
@@ -328,13 +375,8 @@ class _Passes:
         )  # fmt: skip
         if table != self.seed_level.table:
             return x
-        hidden = torch.zeros(len(rows), dtype=torch.bool)
-        if seeds:
-            own = self._hidden(self.seed_level, rows.take(slice(0, seeds)))
-            assert own is not None
-            hidden[:seeds] = torch.from_numpy(own)
         return self.network.seed_encoder(  # type: ignore[no-any-return]
-            x, groups, hidden.to(self.device), self.seconds, self.lags
+            x, groups, torch.from_numpy(hidden).to(self.device), self.seconds, self.lags
         )
 
 

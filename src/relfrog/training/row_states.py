@@ -35,6 +35,8 @@ class RowIndex:
     def __init__(self, size: int, groups: int, dense: bool) -> None:
         self.size = max(size, 1)
         self._marked = np.zeros(self.size, bool) if dense and groups == 1 else None
+        #: Whether every row that exists is in.
+        self.whole = False
         self._parts: list[NDArray[np.int64]] = []
         self._numbers: NDArray[np.int64] | None = None
         self._place = np.empty(0, np.int32)
@@ -46,6 +48,13 @@ class RowIndex:
             self._marked[some.rows] = True
         else:
             self._parts.append(np.unique(some.groups * self.size + some.rows))
+
+    def add_all(self, there: NDArray[np.bool_]) -> None:
+        """Add all rows that exist, of an index that is dense. Shape [rows of the table]."""
+        assert self._numbers is None, "rows were looked up already"
+        assert self._marked is not None, "only many rows of one cut-off are worth it"
+        self._marked[: len(there)] = there
+        self.whole = True
 
     def _close(self) -> NDArray[np.int64]:
         if self._numbers is None:

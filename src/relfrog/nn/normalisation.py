@@ -1,0 +1,52 @@
+"""LayerNorm of many short rows: for predictions in one pass, in place, with the ReLU after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from relfrog.nn.products import is_plain
+from relfrog.support.jit import compiled_sums
+
+__all__ = ["normalised"]
+
+
+def normalised(x: Tensor, norm: nn.LayerNorm, relu: bool, *, keep: bool = False) -> Tensor:
+    """LayerNorm, and ReLU if so asked. Shapes: [n, c] -> [n, c].
+
+    Args:
+        x: the rows; without gradients they may be overwritten.
+        norm: the weights.
+        relu: whether ReLU follows.
+        keep: whether the rows are needed afterwards.
+    """
+    if not is_plain(x, norm.weight) or not x.is_contiguous():
+        found: Tensor = norm(x)
+        return found.relu_() if relu else found
+    out = x.new_empty(x.shape) if keep else x
+    rows, weight, bias, to = (some.detach().numpy() for some in (x, norm.weight, norm.bias, out))
+    _normalise(rows, weight, bias, to, norm.eps, relu)
+    return out
+
+
+@compiled_sums
+def _normalise(x: Any, weight: Any, bias: Any, out: Any, eps: float, relu: bool) -> None:
+    """Row by row: mean 0 and variance 1, times the weights, plus the bias."""
+    zero, least = x.dtype.type(0), x.dtype.type(eps)
+    size = x.dtype.type(x.shape[1])
+    for i in range(len(x)):
+        row, to = x[i], out[i]
+        mean = zero
+        for c in range(len(row)):
+            mean += row[c]
+        mean /= size
+        spread = zero
+        for c in range(len(row)):
+            apart = row[c] - mean
+            spread += apart * apart
+        scale = x.dtype.type(1) / np.sqrt(spread / size + least)
+        for c in range(len(row)):
+            value = (row[c] - mean) * scale * weight[c] + bias[c]
+            to[c] = max(value, zero) if relu else value
