@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # As the command line does: see relfrog.cli.main.
 os.environ.setdefault("GOMP_SPINCOUNT", "100000")
@@ -26,7 +26,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Chosen by --hypothesis-profile; helpers.examples scales what a test asks for with max_examples.
-settings.register_profile("ci", deadline=None, print_blob=True, max_examples=70)
+# A busy machine is no reason to fail.
+settings.register_profile(
+    "ci", deadline=None, print_blob=True, max_examples=70,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("thorough", settings.get_profile("ci"), max_examples=1000)
 settings.load_profile("ci")

@@ -43,7 +43,7 @@ class Linear(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b. Shapes: x [n, c], weight [d, c], bias [d] -> [n, d]."""
+    """The product x W^T, plus b. Shapes: x [n, c], weight [d, c], bias [d] -> [n, d]."""
     if _is_large(x, weight):
         product: Tensor = _Linear.apply(x, weight, bias)
         return product
