@@ -12,6 +12,8 @@ from typing import Any
 import click
 import msgspec
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -19,11 +21,12 @@ import relfrog
 from fuzz_samples import LABELS, tiny_dataset
 from helpers import inside
 from relfrog.cli import cli
+from relfrog.datasets.entities import read_entities
 from relfrog.datasets.manifest_forms import _Task
 from relfrog.datasets.new_label_task import add_column_task
 from relfrog.datasets.task_file import _NOT_IN_FILE, TaskFile
 from relfrog.datasets.tasks import load_task
-from relfrog.errors import OutputError, RunError, UsageError
+from relfrog.errors import DatasetError, OutputError, RunError, TaskError, UsageError
 from relfrog.features.text import _refuse_code
 from relfrog.runs import ask
 from relfrog.runs.parts_folder import MANIFEST, PLAN
@@ -125,6 +128,45 @@ def test_a_pattern_in_the_name_of_a_folder_is_no_pattern(tmp_path: Path) -> None
         tables = {table["name"]: table for table in relfrog.inspect(dataset)["tables"]}
         assert tables["orders"]["first_time"].startswith("2020-01-01")
         assert not [f for f in relfrog.check(dataset).findings if "cannot be read" in f.text]
+
+
+# Text that is no UTF-8, which Arrow hands on as it is.
+
+
+def no_text(path: Path, column: str) -> None:
+    """Let the first value of a column be bytes that are no text."""
+    table = pq.read_table(path)
+    texts = [str(value).encode() for value in table[column].to_pylist()]
+    raw = pa.array([b"\xff\xfe", *texts[1:]], pa.binary())
+    wrong = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+    pq.write_table(table.set_column(table.column_names.index(column), column, wrong), path)
+
+
+@pytest.mark.slow
+def test_text_that_is_none_is_refused(tmp_path: Path, capfd: Any) -> None:
+    dataset = tiny_dataset(tmp_path / "ds")
+    asked = tmp_path / "asked.parquet"
+    pd.DataFrame({"id": [0, 1], "timestamp": "2020-01-06"}).to_parquet(asked, index=False)
+    no_text(asked, "timestamp")
+    with pytest.raises(TaskError, match="cannot be read"):
+        read_entities(dataset, "people", "id", 4, asked, time_names=("timestamp",))
+    for model in ("mean", "lightgbm"):
+        run = relfrog.train(dataset, "buys", tmp_path / model, model=model, baselines=False)
+        assert run.predict("2020-01-09", [1]).shape[0] == 1
+    no_text(dataset / "db" / "people.parquet", "name")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        relfrog.open_dataset(dataset).get_db()
+    quick = ["--no-report", "--set", "epochs=1", "--set", "channels=4", "--set", "trials=1"]
+    for words in (
+        ["check", "ds"], ["suggest", "ds", "--seconds", "1"], ["explain", "lightgbm", "--entity=0"],
+        ["predict", "lightgbm", "--out", str(tmp_path / "p.csv")],
+        ["train", "ds", "buys", "--out", str(tmp_path / "n"), "--model", "lightgbm", *quick],
+        ["train", "ds", "buys", "--out", str(tmp_path / "f"), "--model", "frog", *quick],
+    ):  # fmt: skip
+        words[1] = str(tmp_path / words[1])
+        code, _, err = inside(capfd, *words)
+        assert code == 1 or words[0] == "suggest", (words, err)
+        assert "Unexpected" not in err, (words, err)
 
 
 # Labels.

@@ -13,6 +13,7 @@ from relfrog.datasets.manifest_forms import read_dataset_manifest
 from relfrog.datasets.table_rules import check_database
 from relfrog.errors import DatasetError, SchemaError
 from relfrog.support.files import check_inside
+from relfrog.support.parquet import UNREADABLE
 
 __all__ = ["OpenedDataset"]
 
@@ -71,9 +72,7 @@ class OpenedDataset(RelBenchDataset):
         """Read all tables."""
         try:
             db = super().make_db()
-        except (
-            OSError, ValueError, LookupError, TypeError, NotImplementedError, OverflowError
-        ) as error:  # fmt: skip
+        except UNREADABLE as error:
             text = " ".join(str(error).split())[:300]
             raise DatasetError(
                 f"{self.dataset_dir}: its tables cannot be read ({text}). Restore the files, or "

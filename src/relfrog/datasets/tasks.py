@@ -46,6 +46,7 @@ from relfrog.support.lists import (
     sort_lists,
     unflatten,
 )
+from relfrog.support.parquet import UNREADABLE
 
 __all__ = [
     "asked_entities",
@@ -150,9 +151,7 @@ class _StoredLabels(BaseTask):
                 table = Table(frame, self._label_keys(), None, self.time_col)
             else:
                 table = self._get_table(split, self._timed_first(split, db))
-        except (
-            OSError, LookupError, TypeError, ValueError, OverflowError, NotImplementedError
-        ) as error:  # fmt: skip
+        except UNREADABLE as error:
             text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise TaskError(f"{split} split: labels cannot be read ({text})") from None
         for name in [self.time_col, self.entity_col, *([] if masked else [self.target_col])]:

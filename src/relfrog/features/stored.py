@@ -144,6 +144,7 @@ def _chunks(table: FileTable, columns: TableColumns) -> Iterator[tuple[int, int,
     path = table.layout.path
     with reading(path), pq.ParquetFile(path) as file:
         for batch in file.iter_batches(AT_ONCE, columns=own):
+            batch.validate(full=True)
             chunk: dict[str, Any] = {}
             for name in own:
                 part = batch.column(batch.schema.get_field_index(name))

@@ -185,7 +185,7 @@ class FileTable(ColumnTable):
             raise KeyError(name)
         with reading(self.layout.path):
             found = pd.read_parquet(self.layout.path, columns=[name])
-        values = _plain(found[name].reset_index(drop=True))
+            values = _plain(found[name].reset_index(drop=True))
         limit = self.layout.limits.get(name)
         if limit is not None and pd.api.types.is_numeric_dtype(values.dtype):
             beyond = values >= limit
@@ -196,6 +196,7 @@ class FileTable(ColumnTable):
         """A column of the file in pieces; cuts and limits do not apply."""
         with reading(self.layout.path), pq.ParquetFile(self.layout.path) as file:
             for batch in file.iter_batches(1 << 20, columns=[name]):
+                batch.validate(full=True)
                 yield batch.column(0)
 
     def cells(self, row: int) -> dict[str, Any]:
@@ -207,8 +208,8 @@ class FileTable(ColumnTable):
             group += 1
         with reading(self.layout.path), pq.ParquetFile(self.layout.path) as file:
             near = file.read_row_group(group, columns=self._schema.names)
-        one = near.slice(row - first, 1)
-        found = {name: one.column(name).to_pandas().iloc[0] for name in self._schema.names}
+            one = near.slice(row - first, 1)
+            found = {name: one.column(name).to_pandas().iloc[0] for name in self._schema.names}
         return found | {name: self.column(name).iloc[row] for name in self.layout.added}
 
     @property

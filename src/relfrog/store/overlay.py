@@ -286,6 +286,7 @@ def _from_file(table: FileTable, rows: Ints) -> pd.DataFrame:
                 first = last
                 continue
             for batch in file.iter_batches(1 << 16, row_groups=[group], columns=names):
+                batch.validate(full=True)
                 mine = rows[(rows >= first) & (rows < first + len(batch))] - first
                 if len(mine):
                     parts.append(batch.take(mine))

@@ -42,6 +42,7 @@ def _is_list(kind: pa.DataType) -> bool:
 def read_frame(path: Path) -> pd.DataFrame:
     """A Parquet file as a frame: texts are Python's, lists stay Arrow's."""
     table = pq.read_table(path)
+    table.validate(full=True)
     lists = [field.name for field in table.schema if _is_list(field.type)]
     frame = table.drop_columns(lists).to_pandas(ignore_metadata=True)
     for name in frame.columns:

@@ -80,6 +80,7 @@ def read_parquet(
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"it has two columns {min(twice)!r}")
     table = table.select([name for name in names if not _INDEX.fullmatch(name)])
+    table.validate(full=True)  # pandas would find text that is no UTF-8 later, and raise anything
     mapper = _NULLABLE.get if nullable else None
     found: pd.DataFrame = table.to_pandas(ignore_metadata=True, types_mapper=mapper)
     return found
