@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from relbench.base import Database
 
-from relfrog.graph.relational import (
+from relfrog.graph.pointers import (
     NO_INTS,
     ForeignKey,
-    RelationalGraph,
     group_children,
     parent_pointers,
     row_numbers,
 )
+from relfrog.graph.relational import RelationalGraph
 from relfrog.store.file_table import read_column
 from relfrog.store.overlay import OverlayTable
 from relfrog.support.times import as_ticks, convert_ticks
@@ -125,7 +125,8 @@ class _Overlaid:
         """Children by parent; see `group_children`."""
         size = self.num_rows[key.parent]
         if not self._same(key.table) or size != self.graph.num_rows[key.parent]:
-            return group_children(np.ascontiguousarray(pointers), order, size)
+            children = np.empty(np.count_nonzero(pointers >= 0), np.int32)
+            return children, *group_children(np.ascontiguousarray(pointers), order, size, children)
         numbers = self.graph.keys[self.graph.key_number[key]]
         _, _, _, _, count, block, shift = map(int, numbers)
         length = ((size - 1) >> shift) + 2 if count else 0

@@ -26,6 +26,7 @@ from relfrog.support.relbench import Database, Table
 __all__ = [
     "FileTable",
     "column_names",
+    "column_parts",
     "concrete",
     "is_whole",
     "read_column",
@@ -164,7 +165,8 @@ class FileTable(ColumnTable):
             return None
         kept = np.ones(self.file_rows, bool)
         for cut in self.layout.cuts:
-            kept &= np.asarray(self._whole(cut.column) <= cut.time)
+            for first, values in self._parts(cut.column):
+                kept[first : first + len(values)] &= np.asarray(values <= cut.time)
         return kept
 
     # Values.
@@ -192,6 +194,24 @@ class FileTable(ColumnTable):
             values = values.mask(beyond) if beyond.any() else values
         return values
 
+    def parts(self, name: str) -> Iterator[pd.Series]:
+        """The values of a column as `column` has them, times in pieces."""
+        for first, values in self._parts(name):
+            yield (
+                values if self._kept is None else values[self._kept[first : first + len(values)]]
+            )
+
+    def _parts(self, name: str) -> Iterator[tuple[int, pd.Series]]:
+        """All values of a column, in pieces if they are times as the file has them."""
+        kind, move = self.arrow_type(name), self.layout.move
+        if kind is None or not pa.types.is_timestamp(kind) or (move and move.column == name):
+            yield 0, self._whole(name)
+            return
+        first = 0
+        for chunk in self.chunks(name):
+            yield first, chunk.to_pandas()
+            first += len(chunk)
+
     def chunks(self, name: str) -> Iterator[pa.Array]:
         """A column of the file in pieces; cuts and limits do not apply."""
         with pq.ParquetFile(self.layout.path) as file:
@@ -214,7 +234,11 @@ class FileTable(ColumnTable):
     @property
     def _ends(self) -> tuple[Any, Any]:
         if self.span is None:
-            self.span = super()._ends
+            if self.time_col is None:
+                raise ValueError("Table has no time column.")
+            ends = [(part.min(), part.max()) for part in self.parts(self.time_col)]
+            ends = [end for end in ends if not pd.isna(end[0])] or ends[:1] or [(pd.NaT, pd.NaT)]
+            self.span = min(low for low, _ in ends), max(high for _, high in ends)
         return self.span
 
     def content(self, hashed: Callable[[Path], str]) -> dict[str, Any]:
@@ -236,6 +260,15 @@ class FileTable(ColumnTable):
         """The files that `sql` reads."""
         others = [file for _, file, _ in self.layout.shown.values()]
         return list(dict.fromkeys([self.layout.path, *self.layout.added.values(), *others]))
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether `sql` reads one file, row by row."""
+        return not self.layout.added and not self.layout.shown
+
+    def located(self, path: Path) -> FileTable:
+        """The same at another place, where the file is, too."""
+        return self._like(path=path)
 
     def sql(self, rows: str = "") -> str:
         """A SELECT over the files with the values that `df` has, of the same types.
@@ -340,6 +373,14 @@ def column_names(table: Table) -> list[str]:
 def read_column(table: Table, name: str) -> pd.Series:
     """One column of a table."""
     return table.column(name) if isinstance(table, ColumnTable) else table.df[name]
+
+
+def column_parts(table: Table, name: str) -> Iterator[pd.Series]:
+    """One column of a table; times of a file come in pieces."""
+    if isinstance(table, FileTable):
+        yield from table.parts(name)
+    else:
+        yield read_column(table, name)
 
 
 def holds_times(table: Table, name: str) -> bool:

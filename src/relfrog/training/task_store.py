@@ -61,7 +61,7 @@ class TaskStore:
         """The graph of a database that is all files."""
         return self.store.use(
             "graph", {"format": FORMAT, "tables": self.content(db)},
-            lambda folder: build_graph(db).save(folder), open_graph, self.name,
+            lambda folder: build_graph(db, folder), open_graph, self.name,
         )  # fmt: skip
 
     def fit(
