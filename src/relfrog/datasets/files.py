@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from relbench.base import Database
 
 from relfrog.datasets.known_from import KnownFrom, find_known_from, recorded_keys
 from relfrog.datasets.protocols import Dataset
@@ -25,6 +24,7 @@ from relfrog.store.file_table import FileTable
 from relfrog.store.parts import Store, open_store
 from relfrog.store.streams import holds_moments
 from relfrog.support.forms import read_json
+from relfrog.support.relbench import Database
 
 __all__ = ["database_content", "database_in_files"]
 

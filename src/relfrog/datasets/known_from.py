@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.datasets.dataset import TableFile, read_tables
 from relfrog.datasets.protocols import Dataset
@@ -26,6 +25,7 @@ from relfrog.store.file_table import FileTable, column_names
 from relfrog.store.streams import read_ticks
 from relfrog.support.arrays import blocks
 from relfrog.support.inherited_times import Contradiction, Link, inherit_times
+from relfrog.support.relbench import Database, Table
 from relfrog.support.text import free_name
 from relfrog.support.times import MISSING, common_unit, convert_ticks
 

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from relbench.base import Database
 
 from relfrog.datasets.protocols import Task
 from relfrog.errors import TaskError
 from relfrog.support.arrays import blocks
 from relfrog.support.lists import flatten, holds_lists, numbered_pairs
+from relfrog.support.relbench import Database
 
 __all__ = [
     "NoLabels", "check_entities", "check_label_frame", "check_labels", "check_stored",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from relbench.base import Database, Table
 
 from relfrog.datasets.label_checks import NoLabels, in_order
 from relfrog.datasets.labels import SPLITS, seed_times, timed_first
@@ -18,6 +17,7 @@ from relfrog.datasets.protocols import Dataset, Task
 from relfrog.kinds import TASK_KINDS
 from relfrog.store.file_table import column_parts
 from relfrog.support.lists import flatten
+from relfrog.support.relbench import Database, Table
 
 __all__ = ["add_label_history", "known_labels", "label_history_name"]
 

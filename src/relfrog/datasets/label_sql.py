@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
-from relbench.base import Database
 
 from relfrog.datasets.sql_job import RESULT, TIMES, connect, read_arrow, show, write_arrow
 from relfrog.errors import TaskError
 from relfrog.store.file_table import FileTable
 from relfrog.store.overlay import OverlayTable
 from relfrog.support.duckdb import quoted
+from relfrog.support.relbench import Database
 from relfrog.support.sandbox import Ended, Failed, Limits, run_job, work_folder
 from relfrog.support.text import size, text_digest
 

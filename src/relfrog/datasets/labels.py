@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from relbench.base import BaseTask, Database
 
 from relfrog.datasets.label_digests import differing, label_digests
 from relfrog.datasets.label_sql import run_sql
@@ -16,6 +15,7 @@ from relfrog.errors import TaskError
 from relfrog.store.file_table import moved_back, read_column
 from relfrog.store.overlay import Changes, OverlayTable
 from relfrog.support.lists import flatten
+from relfrog.support.relbench import BaseTask, Database
 
 __all__ = [
     "SPLITS", "LabelStats", "check_seed_times", "fitting_times", "label_rows", "label_stats",

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.errors import DatasetError
 from relfrog.store.file_table import FileTable, column_names, read_column
 from relfrog.store.streams import holds_integers, holds_moments, pieces, ticks_of
+from relfrog.support.relbench import Database, Table
 from relfrog.support.times import MISSING
 
 __all__ = ["check_database", "check_split_times", "foreign_key_problem", "primary_key_problem"]

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import relbench.base
 from relbench import metrics
-from relbench.base import BaseTask, Database, EntityTask, RecommendationTask, Table, TaskType
 from relbench.load import DEFAULT_METRICS
 from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 
@@ -47,6 +46,14 @@ from relfrog.support.lists import (
     read_frame,
     sort_lists,
     unflatten,
+)
+from relfrog.support.relbench import (
+    BaseTask,
+    Database,
+    EntityTask,
+    RecommendationTask,
+    Table,
+    TaskType,
 )
 
 __all__ = [

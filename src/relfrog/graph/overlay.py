@@ -11,7 +11,6 @@ from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
-from relbench.base import Database
 
 from relfrog.graph.pointers import (
     NO_INTS,
@@ -23,6 +22,7 @@ from relfrog.graph.pointers import (
 from relfrog.graph.relational import RelationalGraph
 from relfrog.store.file_table import read_column
 from relfrog.store.overlay import OverlayTable
+from relfrog.support.relbench import Database
 from relfrog.support.times import as_ticks, convert_ticks
 
 __all__ = ["overlay_graph"]

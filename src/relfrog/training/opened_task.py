@@ -16,7 +16,6 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.config import Config
 from relfrog.datasets.autocomplete import row_times, rows_to_fill
@@ -32,6 +31,7 @@ from relfrog.features.novelty import unseen_categories
 from relfrog.features.text import text_model
 from relfrog.graph.relational import RelationalGraph, build_graph
 from relfrog.store.file_table import FileTable, column_names, is_whole, retimed, without_columns
+from relfrog.support.relbench import Database, Table
 from relfrog.support.threads import thread_limit
 from relfrog.training.memory_check import check_room
 from relfrog.training.prepared import Prepared, routes_of

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.checks.leaks import check_leaks
@@ -23,6 +22,7 @@ from relfrog.datasets.task_file import TaskFile
 from relfrog.datasets.tasks import read_task_manifest, task_from
 from relfrog.errors import TaskError, unknown
 from relfrog.store.file_table import column_names
+from relfrog.support.relbench import Database
 
 __all__ = ["check_task"]
 
