@@ -26,7 +26,7 @@ __all__ = ["run_jobs"]
 
 #: Modules to preload: they take seconds to import and start no threads.
 PRELOAD = ["relfrog.runs.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
-           "sklearn.metrics", "torch._dynamo"]  # fmt: skip
+           "sklearn.metrics"]  # fmt: skip
 #: Seconds that an interrupted run has to save its checkpoint.
 GRACE = 30.0
 

@@ -145,14 +145,15 @@ class OpenedTask:
     def seeds(self, split: str) -> Seeds:
         """The labelled seeds of a split."""
         if split not in self._seeds:
-            self._seeds[split] = Seeds.of_frame(self.task, self._labels(split))
+            self._seeds[split] = Seeds.of_frame(self.task, self.labels(split))
         return self._seeds[split]
 
     def split_of(self, seeds: Seeds) -> str | None:
         """The split whose labelled seeds these are; None for any others."""
         return next((split for split, known in self._seeds.items() if known is seeds), None)
 
-    def _labels(self, split: str) -> pd.DataFrame:
+    def labels(self, split: str) -> pd.DataFrame:
+        """The labels of a split; lists are Arrow's."""
         db = without_columns(self.db, self.task.remove_columns)
         if self.parts is None:
             return labels_of(self.task, split, db)

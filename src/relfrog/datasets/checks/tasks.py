@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -24,11 +25,20 @@ from relfrog.errors import TaskError, unknown
 from relfrog.store.file_table import column_names
 from relfrog.support.relbench import Database
 
-__all__ = ["check_task"]
+__all__ = ["MakeFrame", "check_task"]
+
+
+#: Gives the labels of a split.
+MakeFrame: TypeAlias = Callable[[str], pd.DataFrame]
 
 
 def check_task(
-    opened: Dataset, name: str, full: Database, report: CheckReport, errors_only: bool = False
+    opened: Dataset,
+    name: str,
+    full: Database,
+    report: CheckReport,
+    errors_only: bool = False,
+    labels: MakeFrame | None = None,
 ) -> None:
     """Check one task: its manifest, its SQL, its labels and their window.
 
@@ -38,9 +48,10 @@ def check_task(
         full: The dataset's whole database.
         report: Receives the findings.
         errors_only: Whether to leave out what costs time and can only warn.
+        labels: Gives the labels of a split, if somebody has them.
     """
     try:
-        _check_task(opened, name, full, report, errors_only)
+        _check_task(opened, name, full, report, errors_only, labels)
     except Exception as error:
         line = (str(error).splitlines() or [""])[0]
         text = f"cannot be checked: {type(error).__name__}: {line}"
@@ -48,7 +59,12 @@ def check_task(
 
 
 def _check_task(
-    opened: Dataset, name: str, full: Database, report: CheckReport, errors_only: bool
+    opened: Dataset,
+    name: str,
+    full: Database,
+    report: CheckReport,
+    errors_only: bool,
+    labels: MakeFrame | None,
 ) -> None:
     place = f"task {name}"
     try:
@@ -76,7 +92,8 @@ def _check_task(
     before = len(report.findings)
     try:
         task = task_from(opened, manifest, folder)
-        frames = dict(_label_frames(opened, task, manifest, folder, full, report, place))
+        make = labels or (lambda split: task.get_table(split, mask_input_cols=False, db=full).df)
+        frames = dict(_label_frames(opened, task, manifest, folder, full, report, place, make))
         if manifest.kind == "forecast" and len(frames) == len(SPLITS):
             for is_error, text, remedy in window_problems(task.dataset, task, full, errors_only):
                 (report.error if is_error else report.warning)(place, text, remedy)
@@ -104,6 +121,7 @@ def _label_frames(
     full: Database,
     report: CheckReport,
     place: str,
+    labels: MakeFrame,
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """Check the labels of each split, and yield them."""
     fix = "Fix the label SQL."
@@ -113,7 +131,7 @@ def _label_frames(
             report.error(place, f"{split}.parquet is missing", "Restore the file.")
             continue
         try:
-            frame = task.get_table(split, mask_input_cols=False, db=full).df
+            frame = labels(split)
         except NoLabels:
             report.error(place, _why(task, split, full), "Widen the SQL, or move the splits.")
             continue
