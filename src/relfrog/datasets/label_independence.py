@@ -303,7 +303,7 @@ def _aggregates() -> frozenset[str]:
 
 def _carried(node: Any, sources: _Sources) -> frozenset[str]:
     """The columns of the result that hold the seed time."""
-    found = set()
+    found: set[str] = set()
     for item in node.expressions:
         inner = item.unalias()
         star = isinstance(inner, exp.Star) or (

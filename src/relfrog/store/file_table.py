@@ -34,6 +34,9 @@ __all__ = [
     "without_columns",
 ]
 
+#: Rows of a file that are read at a time.
+PIECE = 1 << 20
+
 
 class FileTable(ColumnTable):
     """A table in a Parquet file.
@@ -215,7 +218,7 @@ class FileTable(ColumnTable):
     def chunks(self, name: str) -> Iterator[pa.Array]:
         """A column of the file in pieces; cuts and limits do not apply."""
         with pq.ParquetFile(self.layout.path) as file:
-            for batch in file.iter_batches(1 << 20, columns=[name]):
+            for batch in file.iter_batches(PIECE, columns=[name]):
                 yield batch.column(0)
 
     def cells(self, row: int) -> dict[str, Any]:

@@ -14,10 +14,10 @@ Ints = NDArray[np.int64]
 BLOCK = 1 << 18
 
 
-def blocks(length: int, size: int = BLOCK) -> Iterator[slice]:
+def blocks(length: int) -> Iterator[slice]:
     """The slices into which a long array is cut, so that temporary ones are short."""
-    for first in range(0, length, size):
-        yield slice(first, min(first + size, length))
+    for first in range(0, length, BLOCK):
+        yield slice(first, min(first + BLOCK, length))
 
 
 def unique_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
