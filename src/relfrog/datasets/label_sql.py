@@ -1,4 +1,4 @@
-"""Run label SQL: tables go to a sandbox process as Arrow files, and labels come back as one."""
+"""Run label SQL in a sandbox process: it reads tables where they lie, or as Arrow files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_sql(
     arrow_lists: bool = False,
     order: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Run label SQL as RelBench does, in a process that can reach neither files nor the network.
+    """Run label SQL as RelBench does, in a process that reaches its tables alone, and no network.
 
     Args:
         sql: One SELECT statement; ``{timedelta}`` is replaced by the horizon.

@@ -1,4 +1,4 @@
-"""Label SQL in a DuckDB that can reach neither files nor the network; runs in a sandbox process.
+"""Label SQL in a DuckDB that reaches no files but its tables, and no network; in a sandbox process.
 
 Imports DuckDB and Arrow alone, so that the process starts quickly; see `relfrog.support.sandbox`.
 """

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from relfrog.store.column_table import ColumnTable
 from relfrog.store.layout import Cut, Layout, Move
-from relfrog.support.duckdb import literal, quoted
+from relfrog.store.table_sql import select
 from relfrog.support.relbench import Database, Table
 
 __all__ = [
@@ -130,6 +130,11 @@ class FileTable(ColumnTable):
         with pq.ParquetFile(self.layout.path) as file:
             return file.metadata, file.schema_arrow
 
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """What the header says of the groups of rows."""
+        return self._header[0]
+
     @cached_property
     def _schema(self) -> pa.Schema:
         schema = self._header[1]
@@ -176,10 +181,11 @@ class FileTable(ColumnTable):
 
     def column(self, name: str) -> pd.Series:
         """The values of a column, as `df` has them."""
-        values = self._whole(name)
+        values = self.uncut(name)
         return values if self._kept is None else values[self._kept]
 
-    def _whole(self, name: str) -> pd.Series:
+    def uncut(self, name: str) -> pd.Series:
+        """The values of a column in all rows of the file."""
         move = self.layout.move
         values = self._unmoved(name)
         return move.apply(values) if move is not None and move.column == name else values
@@ -208,7 +214,7 @@ class FileTable(ColumnTable):
         """All values of a column, in pieces if they are times as the file has them."""
         kind, move = self.arrow_type(name), self.layout.move
         if kind is None or not pa.types.is_timestamp(kind) or (move and move.column == name):
-            yield 0, self._whole(name)
+            yield 0, self.uncut(name)
             return
         first = 0
         for chunk in self.chunks(name):
@@ -279,80 +285,7 @@ class FileTable(ColumnTable):
         Args:
             rows: a condition on the number of a row in its file, `t.file_row_number`.
         """
-        columns = ", ".join(f"{self._expression(name)} AS {quoted(name)}" for name in self.columns)
-        numbered = ", file_row_number = true" if rows else ""
-        source = f"read_parquet({literal(str(self.layout.path))}{numbered}) AS t"
-        for number, file in enumerate(self.layout.added.values()):
-            source += f" POSITIONAL JOIN read_parquet({literal(str(file))}) AS a{number}"
-        for number, (by, file, column) in enumerate(self.layout.shown.values()):
-            source += (
-                f" LEFT JOIN (SELECT file_row_number AS r, {quoted(column)} AS v FROM "
-                f"read_parquet({literal(str(file))}, file_row_number = true)) AS s{number} "
-                f"ON s{number}.r = {self._own(by)}"
-            )
-        cuts = [
-            f"{self._own(cut.column)} <= TIMESTAMP {literal(str(cut.time))}"
-            for cut in self.layout.cuts
-        ]
-        cuts += [rows] if rows else []
-        return f"SELECT {columns or '1'} FROM {source}" + (
-            f" WHERE {' AND '.join(cuts)}" if cuts else ""
-        )
-
-    def _expression(self, name: str) -> str:
-        if name in self.layout.shown:
-            return f"s{list(self.layout.shown).index(name)}.v"
-        return self._own(name)
-
-    def _own(self, name: str) -> str:
-        """The value of a column as the table itself has it."""
-        move = self.layout.move
-        value = self._unmoved_sql(name)
-        return move.sql(value) if move is not None and move.column == name else value
-
-    def _unmoved_sql(self, name: str) -> str:
-        if name in self.layout.added:
-            return f"a{list(self.layout.added).index(name)}.{quoted('value')}"
-        place, kind = f"t.{quoted(name)}", self._schema.field(name).type
-        if pa.types.is_floating(kind):
-            # To pandas, which shows users their tables, NaN is NULL.
-            place = f"(CASE WHEN isnan({place}) THEN NULL ELSE {place} END)"
-        limit = self.layout.limits.get(name)
-        if pa.types.is_integer(kind):
-            nulls, highest = self._facts(name)
-            beyond = limit is not None and highest is not None and highest >= limit
-            if beyond:
-                place = f"(CASE WHEN {place} < {limit} THEN {place} END)"
-            if nulls or beyond:
-                # As in a frame, where integers with gaps are floats.
-                place = f"CAST({place} AS DOUBLE)"
-        elif limit is not None and pa.types.is_floating(kind):
-            place = f"(CASE WHEN {place} < {limit} THEN {place} END)"
-        return place
-
-    def _facts(self, name: str) -> tuple[int, int | None]:
-        """How many values of a column of integers are NULL, and the highest; from the header."""
-        metadata = self._header[0]
-        at = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name)
-        nulls, highest = 0, None
-        for group in range(metadata.num_row_groups):
-            stats = metadata.row_group(group).column(at).statistics
-            if (
-                stats is None
-                or not stats.has_null_count
-                or not (stats.has_min_max or stats.num_values == 0)
-            ):
-                values = self._whole(name)
-                return int(values.isna().sum()), None if not len(values) else _highest(values)
-            nulls += stats.null_count
-            if stats.has_min_max:
-                highest = stats.max if highest is None else max(highest, stats.max)
-        return nulls, highest
-
-
-def _highest(values: pd.Series) -> int | None:
-    most = values.max()
-    return None if pd.isna(most) else int(most)
+        return select(self, rows)
 
 
 def _plain(values: pd.Series) -> pd.Series:
