@@ -155,9 +155,12 @@ def test_a_full_disk_is_said(bare_shop: Path, monkeypatch: pytest.MonkeyPatch) -
         run_sql("SELECT 1 FROM people", db, TIMES, timedelta(days=1))
 
 
-def test_a_table_in_a_file_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "t.parquet"
+def test_a_table_of_two_files_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = tmp_path / "t.parquet", tmp_path / "more.parquet"
     pd.DataFrame({"id": [0, 1], "x": [1.0, 2.0]}).to_parquet(path, index=False)
+    pd.DataFrame({"value": [10.0, 20.0]}).to_parquet(other, index=False)
     written, write = [], label_sql._write
 
     def counted(file: Path, frame: Any) -> None:
@@ -166,17 +169,58 @@ def test_a_table_in_a_file_is_written_once(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(label_sql, "_write", counted)
 
-    def total() -> float:
-        db = Database({"t": FileTable(path, {}, "id", None)})
+    def total(joined: bool = True) -> float:
+        table = FileTable(path, {}, "id", None)
+        db = Database({"t": table.with_column("y", other) if joined else table})
         return float(run_sql("SELECT sum(x) AS s FROM t", db, TIMES, DAY)["s"].iloc[0])
 
+    assert total(joined=False) == 3.0
+    assert written.count("FileTable") == 0  # it is read where it lies
     assert [total(), total()] == [3.0, 3.0]
     assert written.count("FileTable") == 1
     pd.DataFrame({"id": [0, 1], "x": [1.0, 5.0]}).to_parquet(path, index=False)
     os.utime(path, ns=(0, 0))
-    assert total() == 6.0
+    assert [total(), total(joined=False)] == [6.0, 6.0]
     assert written.count("FileTable") == 2
     monkeypatch.setattr(label_sql, "_KEPT", 0)
-    pd.DataFrame({"id": [0], "x": [7.0]}).to_parquet(path, index=False)
+    pd.DataFrame({"id": [0, 1], "x": [1.0, 6.0]}).to_parquet(path, index=False)
     assert total() == 7.0
     assert len(list(label_sql._kept().iterdir())) <= 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT * FROM read_parquet('{other}')", "SELECT * FROM read_text('{other}')",
+     "SELECT * FROM t, glob('{folder}/*')", "COPY (SELECT 1) TO '{table}'"],
+)  # fmt: skip
+def test_only_files_of_tables_can_be_read(tmp_path: Path, sql: str) -> None:
+    table, other = tmp_path / "t.parquet", tmp_path / "other.parquet"
+    for path in (table, other):
+        pd.DataFrame({"id": [0, 1]}).to_parquet(path, index=False)
+    before = table.read_bytes()
+    db = Database({"t": FileTable(table, {}, "id", None)})
+    asked = sql.format(other=other, folder=tmp_path, table=table)
+    with pytest.raises(TaskError, match=r"disabled|SELECT"):
+        run_sql(asked, db, TIMES, DAY)
+    assert table.read_bytes() == before
+
+
+@pytest.mark.parametrize("frame", ["cut", "hidden", "limited", "plain"])
+def test_a_file_shows_what_its_frame_shows(tmp_path: Path, frame: str) -> None:
+    path = tmp_path / "t.parquet"
+    rows = pd.DataFrame({
+        "id": [0, 1, 2], "parent": pd.array([0, 7, None], "Int64"), "x": [0.5, np.nan, 2.0],
+        "at": pd.to_datetime(["2020-01-01", "2020-02-01", "2020-03-01"]), "word": ["a", None, "c"],
+    })  # fmt: skip
+    rows.to_parquet(path, index=False)
+    table = FileTable(path, {"parent": "p"}, "id", "at")
+    table = {
+        "cut": lambda: table.upto(pd.Timestamp("2020-02-10")),
+        "hidden": lambda: table.without({"x"}),
+        "limited": lambda: table.with_limits({"p": 3}),
+        "plain": lambda: table,
+    }[frame]()
+    shown = run_sql("SELECT * FROM t ORDER BY id", Database({"t": table}), TIMES, DAY)
+    frame = Table(table.df.reset_index(drop=True), {"parent": "p"}, "id", "at")
+    expected = run_sql("SELECT * FROM t ORDER BY id", Database({"t": frame}), TIMES, DAY)
+    pd.testing.assert_frame_equal(shown, expected, check_dtype=False)

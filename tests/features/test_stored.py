@@ -13,11 +13,12 @@ from relbench.base import Database
 
 import relfrog.features.stored as stored
 import relfrog.store.file_table as file_table
+import relfrog.support.arrays as arrays
 from oracles.every_column import cut_of, everything, imported
 from relfrog.features.blocks import Blocks
 from relfrog.features.columns import fit_columns
 from relfrog.features.novelty import unseen_categories
-from relfrog.graph.relational import build_graph
+from relfrog.graph.relational import build_graph, open_graph
 from relfrog.store.file_table import FileTable
 from relfrog.training.task_store import digest
 
@@ -47,10 +48,12 @@ def in_files(db: Database, folder: Path) -> tuple[Database, Database]:
 def test_the_same_bits_as_frames(
     seed: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored, "AT_ONCE", 5)
     frames, files = in_files(everything() if seed is None else imported(seed), tmp_path)
     cut = cut_of(frames)
-    fitted = [fit_columns(db, before=cut, text_channels=4) for db in (frames, files)]
+    fitted = [fit_columns(frames, before=cut, text_channels=4)]
+    for place, name in ((stored, "AT_ONCE"), (file_table, "PIECE"), (arrays, "BLOCK")):
+        monkeypatch.setattr(place, name, 5)
+    fitted.append(fit_columns(files, before=cut, text_channels=4))
     expected, unseen = fitted[0].encode(frames), unseen_categories(fitted[0], frames)
     found_unseen = {}
     for name, table in fitted[1].tables.items():
@@ -75,9 +78,14 @@ def test_the_same_bits_as_frames(
 
 
 @pytest.mark.parametrize("seed", [1, 7])
-def test_the_same_graph(seed: int, tmp_path: Path) -> None:
+def test_the_same_graph(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames, files = in_files(imported(seed), tmp_path)
-    one, other = build_graph(frames), build_graph(files)
+    one = build_graph(frames)
+    monkeypatch.setattr(file_table, "PIECE", 5)
+    monkeypatch.setattr(arrays, "BLOCK", 3)
+    (tmp_path / "graph").mkdir()
+    build_graph(files, tmp_path / "graph")
+    other = open_graph(tmp_path / "graph")
     for name in ("parents", "children", "blocks", "times", "keys", "tables"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
     assert (one.unit, one.num_rows) == (other.unit, other.num_rows)
@@ -104,3 +112,21 @@ def test_columns_of_blocks_move_alone() -> None:
         expected = blocks.whole().clone()
         expected[:, columns] = blocks.whole()[order][:, columns]
         assert torch.equal(blocks.reordered(order, columns).whole(), expected)
+
+
+@pytest.mark.parametrize("cut", [None, "2020-01-05", "1999-01-01"])
+def test_pieces_of_times_are_the_column(
+    cut: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_table, "PIECE", 3)
+    times = pd.Series(pd.date_range("2020-01-01", periods=11, freq="D")).where(np.arange(11) != 4)
+    pd.DataFrame({"at": times}).to_parquet(tmp_path / "t.parquet", index=False)
+    table = FileTable(tmp_path / "t.parquet", {}, None, "at")
+    table = table if cut is None else table.upto(pd.Timestamp(cut))
+    expected = times if cut is None else times[times <= pd.Timestamp(cut)]
+    parts = list(file_table.column_parts(table, "at"))
+    assert len(parts) == 4
+    assert pd.concat(parts).tolist() == expected.tolist() == table.column("at").tolist()
+    assert len(table) == len(expected)
+    ends = [table.min_timestamp, table.max_timestamp]
+    assert ends == [expected.min(), expected.max()] or pd.isna([*ends, expected.min()]).all()

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.datasets.known_from import find_known_from
 from relfrog.store.file_table import FileTable, read_column
 from relfrog.store.overlay import Changes, OverlayTable, nullable, read_rows
+from relfrog.support.relbench import Database, Table
 from relfrog.support.times import MISSING, PER_SECOND, as_ticks, convert_ticks
 
 __all__ = ["WAYS", "Readings", "Tampering"]

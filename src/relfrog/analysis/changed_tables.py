@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.features.blocks import Blocks
 from relfrog.features.columns import Columns, Features, TableColumns
@@ -23,6 +22,7 @@ from relfrog.models.model import TableChange
 from relfrog.runs.run import Run
 from relfrog.store.column_table import ColumnTable
 from relfrog.store.file_table import column_names, read_column, retimed, without_columns
+from relfrog.support.relbench import Database, Table
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.seeds import Seeds
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
-from relbench.base import Table
 
 from relfrog.datasets.entities import key_frame
 from relfrog.runs.run import Run
 from relfrog.store.file_table import read_row
 from relfrog.support.notebook import Bar, bars, html_table
+from relfrog.support.relbench import Table
 
 __all__ = [
     "MEASURED",

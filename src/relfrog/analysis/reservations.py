@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relbench.base import Database
-
 from relfrog.analysis.altered_future import WAYS
 from relfrog.datasets.known_from import find_known_from
 from relfrog.graph.relational import RelationalGraph
+from relfrog.support.relbench import Database
 
 __all__ = ["always_visible", "sentence", "visible_too_early"]
 

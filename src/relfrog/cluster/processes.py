@@ -27,7 +27,7 @@ __all__ = ["end_with_parent", "new_session", "process_context", "run_jobs", "wit
 
 #: Modules to preload: they take seconds to import and start no threads.
 PRELOAD = ["relfrog.runs.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
-           "sklearn.metrics", "torch._dynamo"]  # fmt: skip
+           "sklearn.metrics"]  # fmt: skip
 #: Seconds that an interrupted run has to save its checkpoint.
 GRACE = 30.0
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from relbench.base import Database, Table, TaskType
 from relbench.base.table import is_time_sorted
 
 from relfrog.datasets.dataset import source_keys
@@ -23,6 +22,7 @@ from relfrog.datasets.labels import timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, unknown
 from relfrog.store.file_table import column_names, read_column
+from relfrog.support.relbench import Database, Table, TaskType
 
 __all__ = [
     "NO_KEY", "NO_TIME", "check_column", "completed_labels", "label_type", "row_times",

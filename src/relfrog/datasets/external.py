@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from relbench.base import TaskType
 
 from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.entities import Entities, read_entities
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, UsageError
 from relfrog.support.parquet import UNREADABLE, read_parquet
+from relfrog.support.relbench import TaskType
 
 __all__ = ["assign_splits", "read_frame", "read_label_table", "read_labels"]
 

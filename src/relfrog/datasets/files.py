@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from relbench.base import Database
 
 from relfrog.datasets.known_from import KnownFrom, find_known_from, recorded_keys
 from relfrog.datasets.protocols import Dataset
@@ -23,8 +22,10 @@ from relfrog.datasets.table_rules import check_database
 from relfrog.errors import DatasetError, SchemaError, StoreError
 from relfrog.store.file_table import FileTable
 from relfrog.store.parts import Store, open_store
+from relfrog.store.streams import holds_moments
 from relfrog.support.forms import read_json
 from relfrog.support.parquet import UNREADABLE
+from relfrog.support.relbench import Database
 
 __all__ = ["database_content", "database_in_files"]
 
@@ -124,6 +125,8 @@ def _find(
         if name in known:
             span = found.times[name]
             ends = (span.min(), span.max()) if len(span) else None
+        elif table.time_col is not None and holds_moments(table, table.time_col):
+            ends = (table.min_timestamp, table.max_timestamp)
         elif table.time_col is None or not pd.api.types.is_datetime64_any_dtype(
             (times := table.column(table.time_col)).dtype
         ):

@@ -19,7 +19,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.protocols import Dataset
@@ -30,6 +29,7 @@ from relfrog.store.overlay import OverlayTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.lists import holds_lists, unflatten
 from relfrog.support.parquet import UNREADABLE, read_parquet
+from relfrog.support.relbench import Database, Table
 
 __all__ = ["SourceKeys", "find_source_keys"]
 

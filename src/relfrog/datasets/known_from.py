@@ -8,23 +8,26 @@ labels and the tables that label SQL sees stay as they are, with one more column
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.datasets.dataset import TableFile, read_tables
 from relfrog.datasets.protocols import Dataset
 from relfrog.errors import DatasetError
-from relfrog.graph.relational import ForeignKey, foreign_keys, parent_pointers
+from relfrog.graph.pointers import ForeignKey, foreign_keys, parent_pointers
 from relfrog.importing.record import read_record
-from relfrog.store.file_table import FileTable, column_names, read_column
+from relfrog.store.file_table import FileTable, column_names
+from relfrog.store.streams import read_ticks
+from relfrog.support.arrays import blocks
 from relfrog.support.inherited_times import Contradiction, Link, inherit_times
+from relfrog.support.relbench import Database, Table
 from relfrog.support.text import free_name
-from relfrog.support.times import MISSING, as_ticks, common_unit, convert_ticks
+from relfrog.support.times import MISSING, common_unit, convert_ticks
 
 __all__ = ["KnownFrom", "find_known_from", "inherited_keys", "read_known_from", "recorded_keys"]
 
@@ -106,13 +109,16 @@ def find_known_from(db: Database) -> KnownFrom:
     """
     tables = db.table_dict
     ticks = {
-        name: as_ticks(read_column(table, table.time_col))
+        name: read_ticks(table, table.time_col)
         for name, table in tables.items()
         if table.time_col is not None
     }
     unit = common_unit(list(ticks.values()))
-    own = {name: np.full(len(table), MISSING) for name, table in tables.items()}
-    own |= {name: convert_ticks(*found, unit) for name, found in ticks.items()}
+    own = {
+        name: convert_ticks(*ticks.pop(name), unit) if name in ticks
+        else np.full(len(table), MISSING)
+        for name, table in tables.items()
+    }  # fmt: skip
     keys = foreign_keys({name: table.fkey_col_to_pkey_table for name, table in tables.items()})
     links = [
         Link(key.table, (key.column,), key.parent)
@@ -125,7 +131,7 @@ def find_known_from(db: Database) -> KnownFrom:
         return parent_pointers(db, ForeignKey(link.child, link.columns[0], link.parent))
 
     found = inherit_times(own, links, pointers, unit=unit)
-    earliest = min((t[t != MISSING].min() for t in own.values() if (t != MISSING).any()), default=0)
+    earliest = min((first for times in own.values() for first in _firsts(times)), default=0)
     columns, times = {}, {}
     for name, known in found.known.items():
         columns[name] = free_name(
@@ -135,3 +141,11 @@ def find_known_from(db: Database) -> KnownFrom:
         times[name] = filled.view(f"datetime64[{unit}]")
     along = {name: [link.columns[0] for link in some] for name, some in found.links.items()}
     return KnownFrom(columns, times, along, found.contradictions)
+
+
+def _firsts(times: NDArray[np.int64]) -> Iterator[np.int64]:
+    """The first time of each block of a column that has one."""
+    for some in blocks(len(times)):
+        known = times[some][times[some] != MISSING]
+        if len(known):
+            yield known.min()

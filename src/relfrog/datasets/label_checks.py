@@ -9,15 +9,16 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from relbench.base import Database
 
 from relfrog.datasets.protocols import Task
 from relfrog.errors import TaskError
-from relfrog.support.lists import flatten, holds_lists
+from relfrog.support.arrays import blocks
+from relfrog.support.lists import flatten, holds_lists, numbered_pairs
+from relfrog.support.relbench import Database
 
 __all__ = [
     "NoLabels", "check_entities", "check_label_frame", "check_labels", "check_stored",
-    "need_column",
+    "in_order", "need_column",
 ]  # fmt: skip
 
 
@@ -102,6 +103,8 @@ def check_entities(frame: pd.DataFrame, entity: str, time: str) -> None:
         )
     if (values < 0).any():
         raise TaskError(f"{entity} must hold row numbers of its table (got {values.min()})")
+    if in_order(frame, [time, entity], once=True):
+        return
     repeated = frame.duplicated([time, entity])
     if repeated.any():
         row = frame[repeated].iloc[0]
@@ -109,6 +112,27 @@ def check_entities(frame: pd.DataFrame, entity: str, time: str) -> None:
             f"{int(repeated.sum()):,} labels repeat a seed time and {entity}, such as {row[time]} "
             f"and {row[entity]}. Give one row for each: GROUP BY timestamp, {entity}"
         )
+
+
+def in_order(frame: pd.DataFrame, by: list[str], once: bool = False) -> bool:
+    """Whether rows are seen to be in order of two columns.
+
+    Args:
+        frame: The rows.
+        by: The columns.
+        once: Whether no two may be equal.
+    """
+    first, second = frame[by[0]], frame[by[1]]
+    if any(part.dtype.kind not in "iuM" or part.isna().any() for part in (first, second)):
+        return False
+    for some in blocks(len(frame)):
+        # From the last row of the block before.
+        near = slice(max(some.start - 1, 0), some.stop)
+        one, two = first.iloc[near].to_numpy(), second.iloc[near].to_numpy()
+        after = two[1:] > two[:-1] if once else two[1:] >= two[:-1]
+        if not ((one[1:] > one[:-1]) | ((one[1:] == one[:-1]) & after)).all():
+            return False
+    return True
 
 
 def check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
@@ -150,11 +174,10 @@ def check_labels(frame: pd.DataFrame, label: str, kind: str) -> None:
 
 def _name_twice(lengths: NDArray[np.int64], flat: NDArray[Any]) -> bool:
     """Whether a list has an entry twice."""
+    if (pairs := numbered_pairs(lengths, flat)) is not None:
+        pairs.sort()
+        return bool((pairs[1:] == pairs[:-1]).any())
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    if flat.dtype.kind == "i" and len(flat) and flat.min() >= 0:
-        size = int(flat.max()) + 1
-        if len(lengths) * size < 1 << 62:  # a pair is one number
-            return bool(pd.Index(rows * size + flat).has_duplicates)
     return bool(pd.DataFrame({"row": rows, "target": flat}).duplicated().any())
 
 

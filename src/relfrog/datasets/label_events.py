@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from relbench.base import Database, Table
 
 from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.label_digests import differing, label_digests
 from relfrog.datasets.protocols import Task
 from relfrog.importing.split_proposal import main_part
 from relfrog.store.file_table import read_column
+from relfrog.support.relbench import Database, Table
 
 __all__ = ["LabelEvents", "label_events"]
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from relbench.base import Database, Table
 
-from relfrog.datasets.label_checks import NoLabels
+from relfrog.datasets.label_checks import NoLabels, in_order
 from relfrog.datasets.labels import SPLITS, seed_times, timed_first
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.kinds import TASK_KINDS
-from relfrog.store.file_table import read_column
+from relfrog.store.file_table import column_parts
 from relfrog.support.lists import flatten
+from relfrog.support.relbench import Database, Table
 
 __all__ = ["add_label_history", "known_labels", "label_history_name"]
 
@@ -90,17 +90,17 @@ def known_labels(
         return nothing
     frame = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     inside = frame[task.entity_col] < len(db.table_dict[task.entity_table])
-    return _in_order(task, frame[inside])
+    return _in_order(task, frame if inside.all() else frame[inside])
 
 
 def _windows_with_rows(db: Database, start: pd.Timestamp, step: pd.Timedelta) -> pd.DatetimeIndex:
     """The beginnings of consecutive windows from a time on in which any table has a row."""
     begins = []
     for table in db.table_dict.values():
-        if table.time_col is not None:
-            moments = pd.to_datetime(read_column(table, table.time_col)).dropna()
+        for part in [] if table.time_col is None else column_parts(table, table.time_col):
+            moments = pd.to_datetime(part).dropna()
             passed = (moments[moments > start] - start).to_numpy().astype("timedelta64[us]")
-            begins.append(-(-passed.view("int64") // _microseconds(step)) - 1)
+            begins.append(np.unique(-(-passed.view("int64") // _microseconds(step)) - 1))
     numbers = np.unique(np.concatenate([np.zeros(0, np.int64), *begins]))
     ticks = start.as_unit("us").to_datetime64() + (numbers * _microseconds(step)).astype(
         "timedelta64[us]"
@@ -115,6 +115,8 @@ def _microseconds(step: pd.Timedelta) -> int:
 def _in_order(task: Task, frame: pd.DataFrame) -> pd.DataFrame:
     """Sort by time, then entity: the order of SQL results varies."""
     by = [task.time_col, task.entity_col]
+    if in_order(frame, by):
+        return frame.reset_index(drop=True)
     return frame.sort_values(by, kind="stable").reset_index(drop=True)
 
 

@@ -1,4 +1,4 @@
-"""Run label SQL: tables go to a sandbox process as Arrow files, and labels come back as one."""
+"""Run label SQL in a sandbox process: it reads tables where they lie, or as Arrow files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
-from relbench.base import Database
 
-from relfrog.datasets.sql_job import RESULT, connect, read_arrow, show, write_arrow
+from relfrog.datasets.sql_job import RESULT, TIMES, connect, read_arrow, show, write_arrow
 from relfrog.errors import TaskError
 from relfrog.store.file_table import FileTable
 from relfrog.store.overlay import OverlayTable
 from relfrog.support.duckdb import quoted
+from relfrog.support.relbench import Database
 from relfrog.support.sandbox import Ended, Failed, Limits, run_job, work_folder
 from relfrog.support.text import size, text_digest
 
@@ -36,6 +36,8 @@ _BESIDE = 256 << 20
 _KEPT = 8 << 30
 #: The most ranges of rows that are excluded one by one; times are in order, so it is mostly one.
 _FEW = 8
+#: Rows from which on seed times are labelled some at a time, and in how many statements at most.
+_MANY, _STATEMENTS = 1_000_000, 64
 #: The part of the memory that a result may have: it is also held by the process that asked.
 _RESULT = 4
 
@@ -50,8 +52,9 @@ def run_sql(
     memory: int = 4 << 30,
     disk: int = 8 << 30,
     arrow_lists: bool = False,
+    order: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Run label SQL as RelBench does, in a process that can reach neither files nor the network.
+    """Run label SQL as RelBench does, in a process that reaches its tables alone, and no network.
 
     Args:
         sql: One SELECT statement; ``{timedelta}`` is replaced by the horizon.
@@ -63,13 +66,14 @@ def run_sql(
         disk: Bytes that DuckDB may spill.
         arrow_lists: Whether lists of keys stay Arrow's. As one object each, which is what DuckDB
             gives, millions of them are slow and large.
+        order: Columns by which rows are to be in order, if the SQL gives them all.
 
     Raises:
         TaskError: The SQL is wrong, with DuckDB's message and position; or it exceeds a limit.
     """
     if not isinstance(sql, str):
         raise TaskError(f"label SQL must be text (got {sql!r})")
-    frames: dict[str, Shown] = {"timestamps": pd.DataFrame({"timestamp": timestamps})}
+    frames: dict[str, Shown] = {TIMES: pd.DataFrame({"timestamp": timestamps})}
     for name, table in db.table_dict.items():
         frames[name] = table if isinstance(table, FileTable | OverlayTable) else table.df
     filled = sql.replace("{timedelta}", str(timedelta))
@@ -77,13 +81,12 @@ def run_sql(
     limits = Limits(seconds, memory, disk)
     try:
         try:
-            return _run(filled, named, limits, arrow_lists)
+            return _run(filled, named, limits, arrow_lists, order)
         except Failed as error:
             if error.kind != "CatalogException" or len(named) == len(frames):
                 raise
-            return _run(
-                filled, frames, limits, arrow_lists
-            )  # a name may be put together by the SQL
+            # A name may be put together by the SQL.
+            return _run(filled, frames, limits, arrow_lists, order)
     except Failed as error:
         raise TaskError(_why_failed(error, limits)) from None
     except Ended as error:
@@ -131,19 +134,60 @@ def _is_named(table: str, sql: str) -> bool:
     return any(name.replace(mark, 2 * mark) in text for mark in ('"', "'"))
 
 
-def _run(sql: str, frames: dict[str, Shown], limits: Limits, arrow_lists: bool) -> pd.DataFrame:
+def _run(
+    sql: str,
+    frames: dict[str, Shown],
+    limits: Limits,
+    arrow_lists: bool,
+    order: Sequence[str],
+) -> pd.DataFrame:
     with work_folder() as folder:
-        files = {name: f"{number}.arrow" for number, name in enumerate(frames)}
-        for name, file in files.items():
-            _put(folder / file, frames[name])
-        shown = sum((folder / file).stat().st_size for file in files.values())
+        tables: dict[str, str] = {}
+        views: dict[str, tuple[str, str]] = {}
+        for number, (name, frame) in enumerate(frames.items()):
+            if isinstance(frame, FileTable) and (view := _linked(folder, number, frame)):
+                views[name] = view
+            else:
+                tables[name] = f"{number}.arrow"
+                _put(folder / tables[name], frame)
+        shown = sum((folder / file).stat().st_size for file in tables.values())
         outer = Limits(limits.seconds, shown + limits.memory * 3 // 2 + _BESIDE, limits.disk)
         run_job(
             "relfrog.datasets.sql_job", folder, outer,
-            tables=files, sql=sql, memory=limits.memory, disk=limits.disk,
-            most=limits.memory // _RESULT,
+            tables=tables, views=views, sql=sql, memory=limits.memory, disk=limits.disk,
+            most=limits.memory // _RESULT, order=list(order),
+            at_once=_times_at_once(sql, frames, views) if order else 0,
         )  # fmt: skip
         return _frame(folder / RESULT, arrow_lists)
+
+
+def _times_at_once(sql: str, frames: dict[str, Shown], views: Collection[str]) -> int:
+    """How many seed times a statement is given at a time; 0 for all.
+
+    Few, if tables are large, their rows can be read in part, and it makes no difference.
+    """
+    inside = sum(t.file_rows for n, t in frames.items() if n in views and isinstance(t, FileTable))
+    outside = sum(len(table) for name, table in frames.items() if name not in views)
+    if inside < _MANY or inside < outside or TIMES not in frames:
+        return 0
+    from relfrog.datasets.label_independence import is_independent
+
+    return -(-len(frames[TIMES]) // _STATEMENTS) if is_independent(sql) else 0
+
+
+def _linked(folder: Path, number: int, table: FileTable) -> tuple[str, str] | None:
+    """Let a statement read a table where it lies: the one file, and a SELECT from it.
+
+    None where that would be slow, as rows are joined, or where there are no links to files.
+    """
+    if not table.is_one_file:
+        return None
+    link = folder / f"{number}.parquet"
+    try:
+        link.symlink_to(table.layout.path.resolve())
+    except (OSError, NotImplementedError):
+        return None
+    return str(link), table.located(link).sql()
 
 
 @cache

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from relbench.base import BaseTask, Database
 
 from relfrog.datasets.label_digests import differing, label_digests
 from relfrog.datasets.label_sql import run_sql
@@ -16,6 +15,7 @@ from relfrog.errors import TaskError
 from relfrog.store.file_table import moved_back, read_column
 from relfrog.store.overlay import Changes, OverlayTable
 from relfrog.support.lists import flatten
+from relfrog.support.relbench import BaseTask, Database
 
 __all__ = [
     "SPLITS", "LabelStats", "check_seed_times", "fitting_times", "label_rows", "label_stats",
@@ -33,7 +33,8 @@ def label_rows(task: Task, db: Database, timestamps: Sequence[pd.Timestamp]) -> 
     """
     sql = task.sql or ""
     if task.source_keys is None:
-        return run_sql(sql, db, timestamps, task.timedelta, arrow_lists=True)
+        order = (task.time_col, task.entity_col)
+        return run_sql(sql, db, timestamps, task.timedelta, arrow_lists=True, order=order)
     view = task.source_keys.view(db, sql)
     frame = run_sql(sql, view, timestamps, task.timedelta, arrow_lists=True)
     return task.source_keys.to_rows(frame, task.ends)
@@ -180,11 +181,20 @@ def label_stats(task: Task, frame: pd.DataFrame) -> LabelStats:
     return LabelStats(
         rows=len(frame),
         seed_times=int(frame[task.time_col].nunique()) if task.time_col in frame else 0,
-        entities=int(frame[task.entity_col].nunique()),
+        entities=_different(frame[task.entity_col]),
         label=label,
         constant=constant,
         missing=missing,
     )
+
+
+def _different(rows: pd.Series) -> int:
+    """How many different rows of a table there are among some."""
+    if not pd.api.types.is_integer_dtype(rows.dtype) or not len(rows) or rows.min() < 0:
+        return int(rows.nunique())
+    seen = np.zeros(int(rows.max()) + 1, bool)
+    seen[rows.to_numpy(np.int64)] = True
+    return int(np.count_nonzero(seen))
 
 
 def window_problems(

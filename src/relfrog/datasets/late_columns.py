@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from relbench.base import Database, Table
 
 from relfrog.importing.time_proposals import is_foreseen
 from relfrog.store.file_table import column_names, holds_times, read_column
+from relfrog.support.relbench import Database, Table
 
 __all__ = ["LateColumn", "find_late_columns", "hidden_note", "other_times"]
 

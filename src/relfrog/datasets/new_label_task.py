@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-from relbench.base import Database, Table
 from relbench.manifest import KIND_AUTOCOMPLETE, KIND_EXTERNAL
 
 from relfrog.datasets.autocomplete import NO_KEY, NO_TIME, check_column, label_type, rows_to_fill
@@ -30,6 +29,7 @@ from relfrog.datasets.task_folder import (
 from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError, unknown
 from relfrog.store.file_table import read_column
+from relfrog.support.relbench import Database, Table
 
 __all__ = ["add_column_task", "add_file_task"]
 

@@ -10,7 +10,6 @@ from typing import TypedDict
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from relbench.base import Database, TaskType
 from relbench.manifest import KIND_FORECAST
 
 from relfrog.datasets.checks.refusal import remember_errors
@@ -35,6 +34,7 @@ from relfrog.datasets.task_splits import fit_splits, need_times
 from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError
 from relfrog.kinds import TASK_KINDS
+from relfrog.support.relbench import Database, TaskType
 
 __all__ = ["TYPES", "AddedTask", "add_task", "split_labels"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pandas as pd
-from relbench.base import Database
 
 from relfrog.datasets.label_events import LabelEvents
 from relfrog.datasets.label_sql import run_sql
 from relfrog.datasets.labels import seed_times
 from relfrog.datasets.protocols import Task
 from relfrog.store.file_table import read_column
+from relfrog.support.relbench import Database
 from relfrog.support.text import counted
 
 __all__ = ["has_events", "why_no_labels"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from relbench.base import Database
 from relbench.load import RelBenchDataset
 
 from relfrog.datasets.known_from import KnownFrom, find_known_from, recorded_keys
@@ -14,6 +13,7 @@ from relfrog.datasets.table_rules import check_database
 from relfrog.errors import DatasetError, SchemaError
 from relfrog.support.files import check_inside
 from relfrog.support.parquet import UNREADABLE
+from relfrog.support.relbench import Database
 
 __all__ = ["OpenedDataset"]
 

@@ -1,4 +1,4 @@
-"""Label SQL in a DuckDB that can reach neither files nor the network; runs in a sandbox process.
+"""Label SQL in a DuckDB that reaches no files but its tables, and no network; in a sandbox process.
 
 Imports DuckDB and Arrow alone, so that the process starts quickly; see `relfrog.support.sandbox`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ import pyarrow.ipc
 
 from relfrog.support.duckdb import literal, quoted, silence
 
-__all__ = ["RESULT", "connect", "prepare", "read_arrow", "run", "show", "write_arrow"]
+__all__ = ["RESULT", "TIMES", "connect", "prepare", "read_arrow", "run", "show", "write_arrow"]
 
+#: The table of seed times.
+TIMES = "timestamps"
 #: The file of the result, in the job's folder.
 RESULT = "result.arrow"
 _SPILLED = "spilled"
@@ -31,20 +33,37 @@ def prepare() -> duckdb.DuckDBPyConnection:
     return connect()
 
 
-def run(tables: dict[str, str], sql: str, memory: int, disk: int, most: int) -> None:
+def run(
+    tables: dict[str, str],
+    views: dict[str, tuple[str, str]],
+    sql: str,
+    memory: int,
+    disk: int,
+    most: int,
+    order: list[str],
+    at_once: int,
+) -> None:
     """Run one SELECT statement on tables, and write its result to a file.
 
     Args:
         tables: The Arrow file of each table, in the current folder.
+        views: Other tables: of each the one file that may be read, and a SELECT from it.
         sql: The statement.
         memory: Bytes that DuckDB may use.
         disk: Bytes that DuckDB may spill to files.
         most: Bytes that the result may have.
+        order: Columns by which its rows are to be in order, if it has them all.
+        at_once: How many rows of the table of seed times the statement is given at a time, in their
+            order; 0 for all.
     """
     connection = prepare()
     for name, file in tables.items():
         show(connection, name, read_arrow(Path(file)))
+    for name, (_, select) in views.items():
+        connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {select}")
     # Lock down the database before running untrusted SQL.
+    paths = ", ".join(literal(file) for file, _ in views.values())
+    connection.execute(f"SET allowed_paths = [{paths}]")
     for setting, value in {
         "memory_limit": literal(f"{memory}B"),
         "temp_directory": literal(str(Path.cwd() / _SPILLED)),
@@ -59,11 +78,36 @@ def run(tables: dict[str, str], sql: str, memory: int, disk: int, most: int) -> 
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise ValueError("label SQL must be one SELECT statement")
+    times = read_arrow(Path(tables[TIMES])) if at_once else None
+    parts = _results(connection, sql, times, at_once, order)
     try:
-        result: Any = connection.sql(sql)
+        first = next(parts)
     except duckdb.Error:
-        result = connection.execute(sql)  # its errors contain the position
-    write_arrow(Path(RESULT), result, most)
+        first = connection.execute(sql)  # its errors contain the position
+    write_arrow(Path(RESULT), first, most, parts)
+
+
+def _results(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    times: pa.Table | None,
+    at_once: int,
+    order: list[str],
+) -> Iterator[Any]:
+    """What a statement gives: once, or for some seed times after the other."""
+    if times is None:
+        yield _ordered(connection.sql(sql), order)
+        return
+    times = times.sort_by(times.column_names[0])
+    for begin in range(0, len(times), at_once):
+        show(connection, TIMES, times.slice(begin, at_once))
+        yield _ordered(connection.sql(sql), order)
+
+
+def _ordered(result: Any, order: list[str]) -> Any:
+    if order and {*order} <= {*result.columns} and len({*result.columns}) == len(result.types):
+        return result.order(", ".join(map(quoted, order)))
+    return result
 
 
 def connect() -> duckdb.DuckDBPyConnection:

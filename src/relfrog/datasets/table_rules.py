@@ -6,14 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.errors import DatasetError
-from relfrog.store.file_table import column_names, read_column
+from relfrog.store.file_table import FileTable, column_names, read_column
+from relfrog.store.streams import holds_integers, holds_moments, pieces, ticks_of
+from relfrog.support.relbench import Database, Table
+from relfrog.support.times import MISSING
 
 __all__ = ["check_database", "check_split_times", "foreign_key_problem", "primary_key_problem"]
 
@@ -80,7 +84,7 @@ def _problems(db: Database) -> Iterator[str]:
             if column not in names:
                 yield f"{name} has no column {column}"
                 return
-        if table.pkey_col is not None:
+        if table.pkey_col is not None and not _counts_rows(table):
             keys = read_column(table, table.pkey_col)
             if not kinds.is_integer_dtype(keys.dtype) or keys.isna().any():
                 yield f"{name}.{table.pkey_col}: a primary key must be integer (got {keys.dtype})"
@@ -91,6 +95,8 @@ def _problems(db: Database) -> Iterator[str]:
             if there is None or there.pkey_col is None:
                 yield f"{name}.{column} refers to {parent}, which is no table with a primary key"
                 continue
+            if _points_inside(table, column, len(there)):
+                continue
             values = read_column(table, column).dropna()
             if not len(values):
                 continue
@@ -98,8 +104,55 @@ def _problems(db: Database) -> Iterator[str]:
                 yield f"{name}.{column}: a foreign key must be integer (got {values.dtype})"
             elif wrong := foreign_key_problem(values.to_numpy(float), parent, len(there)):
                 yield f"{name}.{column}: {wrong}"
-        if table.time_col is not None and (wrong := _time_problem(table)):
+        if table.time_col is not None and not _in_order(table) and (wrong := _time_problem(table)):
             yield f"{name}.{table.time_col}: {wrong}"
+
+
+# Most columns are as they should be, and that is seen piece by piece; what is wrong with the others
+# is said by whoever reads them whole.
+
+
+def _counts_rows(table: Table) -> bool:
+    """Whether the primary key of a file is seen to hold row numbers."""
+    key = str(table.pkey_col)
+    return holds_integers(table, key) and all(
+        not chunk.null_count
+        and np.array_equal(chunk.to_numpy(), np.arange(first, first + len(chunk)))
+        for first, chunk in pieces(cast("FileTable", table), key)
+    )
+
+
+def _points_inside(table: Table, column: str, size: int) -> bool:
+    """Whether a foreign key of a file is seen to hold rows of its parent, or NULL."""
+    if not holds_integers(table, column):
+        return False
+    for _, chunk in pieces(cast("FileTable", table), column):
+        ends = pc.min_max(chunk)
+        low, high = ends["min"].as_py(), ends["max"].as_py()
+        if low is not None and not 0 <= low <= high < size:
+            return False
+    return True
+
+
+def _in_order(table: Table) -> bool:
+    """Whether the time column of a file is seen to hold times, in order if that matters."""
+    name = str(table.time_col)
+    if not holds_moments(table, name):
+        return False
+    table = cast("FileTable", table)
+    if cast("Any", table.arrow_type(name)).tz is not None:
+        return False
+    last, some = MISSING, False
+    for _, chunk in pieces(table, name):
+        if chunk.null_count:
+            return False
+        some |= bool(len(chunk))
+        if table.pkey_col is not None and len(chunk):
+            ticks = ticks_of(chunk)
+            if ticks[0] < last or (ticks[1:] < ticks[:-1]).any():
+                return False
+            last = ticks[-1]
+    return some
 
 
 def _time_problem(table: Table) -> str | None:
@@ -123,14 +176,10 @@ def _time_problem(table: Table) -> str | None:
 def _split_problem(db: Database, val: pd.Timestamp, test: pd.Timestamp) -> str | None:
     if not val < test:
         return f"the validation time {val} must lie before the test time {test}"
-    times = [
-        read_column(table, table.time_col)
-        for table in db.table_dict.values()
-        if table.time_col is not None and len(table)
-    ]
-    if not times:
+    timed = [t for t in db.table_dict.values() if t.time_col is not None and len(t)]
+    if not timed:
         return None
-    first, last = min(t.min() for t in times), max(t.max() for t in times)
+    first, last = min(t.min_timestamp for t in timed), max(t.max_timestamp for t in timed)
     if last - first < pd.Timedelta("2s"):
         return None
     for name, time in (("validation", val), ("test", test)):

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pandas as pd
 import yaml
 from relbench import hf
-from relbench.base import Database, Table
 from relbench.manifest import KIND_AUTOCOMPLETE, KIND_EXTERNAL, KIND_FORECAST, TaskManifest
 
 from relfrog.datasets.manifest_forms import read_task_form
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, unknown
+from relfrog.support.relbench import Database, Table
 
 __all__ = [
     "LABELS_FILE", "BegunDatabase", "TaskFile", "read_task_manifest", "splits_of", "task_names",

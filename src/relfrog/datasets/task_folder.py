@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 from markupsafe import Markup
-from relbench.base import Database
 
 from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.labels import LabelStats
@@ -20,6 +19,7 @@ from relfrog.errors import DatasetError, TaskError, UsageError, unknown
 from relfrog.kinds import TASK_KINDS
 from relfrog.support.files import atomic_folder
 from relfrog.support.notebook import Bar, bars, html_table
+from relfrog.support.relbench import Database
 from relfrog.support.text import percent, split_place
 
 __all__ = ["TYPES", "AddedTask", "entity_end", "hidden_columns", "new_folder", "write_task"]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from relbench.base import Database
 
 from relfrog.datasets.label_checks import NoLabels
 from relfrog.datasets.label_events import LabelEvents, label_events
@@ -20,6 +19,7 @@ from relfrog.datasets.task_file import TaskFile
 from relfrog.datasets.tasks import task_from
 from relfrog.errors import TaskError, UsageError
 from relfrog.importing.split_proposal import main_part, place_splits
+from relfrog.support.relbench import Database
 from relfrog.support.text import counted
 
 __all__ = ["FittedTask", "fit_splits", "need_times", "place_windows"]

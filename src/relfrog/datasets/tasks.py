@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import relbench.base
 from relbench import metrics
-from relbench.base import BaseTask, Database, EntityTask, RecommendationTask, Table, TaskType
 from relbench.load import DEFAULT_METRICS
 from relbench.manifest import KIND_AUTOCOMPLETE, KIND_FORECAST, TaskManifest
 
@@ -25,6 +24,7 @@ from relfrog.datasets.label_checks import (
     check_entities,
     check_labels,
     check_stored,
+    in_order,
     need_column,
 )
 from relfrog.datasets.labels import check_seed_times, label_rows, split_times, timed_first
@@ -47,6 +47,14 @@ from relfrog.support.lists import (
     unflatten,
 )
 from relfrog.support.parquet import UNREADABLE
+from relfrog.support.relbench import (
+    BaseTask,
+    Database,
+    EntityTask,
+    RecommendationTask,
+    Table,
+    TaskType,
+)
 
 __all__ = [
     "asked_entities",
@@ -198,9 +206,12 @@ class _StoredLabels(BaseTask):
 
     def filter_dangling_entities(self, table: Table, db: Database) -> Table:
         """The labels of rows that are there, in order of time and entity."""
-        frame = table.df[table.df[self.entity_col] < len(db.table_dict[self.entity_table])]
+        there = table.df[self.entity_col] < len(db.table_dict[self.entity_table])
+        frame = table.df if there.all() else table.df[there]
         by = [self.time_col, self.entity_col]
-        frame = frame.sort_values(by, kind="stable").reset_index(drop=True)
+        if not in_order(frame, by):
+            frame = frame.sort_values(by, kind="stable")
+        frame = frame.reset_index(drop=True)
         return Table(frame, table.fkey_col_to_pkey_table, None, self.time_col)
 
     def _read(self, path: Path) -> Table:
@@ -276,12 +287,11 @@ class _RecommendationTask(_StoredLabels, RecommendationTask):
         frame = table.df
         lengths, flat = flatten(frame[self.target_col])
         there = flat < len(db.table_dict[self.dst_entity_table])
-        rows = np.repeat(np.arange(len(lengths)), lengths)[there]
-        lengths = np.bincount(rows, minlength=len(lengths))
-        frame = frame.assign(
-            **{self.target_col: unflatten(lengths, sort_lists(lengths, flat[there]))}
-        )
-        frame = frame[lengths > 0]
+        if not there.all():
+            rows = np.repeat(np.arange(len(lengths)), lengths)[there]
+            lengths, flat = np.bincount(rows, minlength=len(lengths)), flat[there]
+        frame = frame.assign(**{self.target_col: unflatten(lengths, sort_lists(lengths, flat))})
+        frame = frame if lengths.all() else frame[lengths > 0]
         return super().filter_dangling_entities(Table(frame, self._label_keys(), None), db)
 
     def _label_keys(self) -> dict[str, str]:

@@ -10,10 +10,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from relbench.base import Table
 
 from relfrog.features.values import read_texts
 from relfrog.store.file_table import FileTable, is_whole, read_column
+from relfrog.support.relbench import Table
 
 __all__ = ["Coded", "code_file", "code_texts", "code_values", "holds_text", "read_cells"]
 

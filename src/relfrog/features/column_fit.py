@@ -20,6 +20,7 @@ from relfrog.features.column_kinds import (
     TimeColumn,
     VectorColumn,
 )
+from relfrog.features.streamed import Moments, Numbers, count_values
 from relfrog.features.values import (
     missing_mask,
     read_lists,
@@ -30,6 +31,7 @@ from relfrog.features.values import (
     value_kind,
     vector_width,
 )
+from relfrog.support.arrays import blocks
 from relfrog.support.times import MISSING
 
 __all__ = ["TYPES", "fit_column"]
@@ -53,7 +55,7 @@ Fitted = tuple[Column, ...] | str
 
 def fit_column(
     name: str,
-    values: pd.Series | Coded,
+    values: pd.Series | Coded | Numbers | Moments,
     wanted: str | None,
     text: str,
     channels: int,
@@ -64,7 +66,7 @@ def fit_column(
 
     Args:
         name: Its name.
-        values: Its values before the cutoff; texts may be coded.
+        values: Its values before the cutoff; texts may be coded, numbers and times be read.
         wanted: The type that the user chose, one of `TYPES`.
         text: The text model.
         channels: Numbers per text.
@@ -81,6 +83,12 @@ def fit_column(
         if not (values.codes >= 0).any():
             return f"no value in the {len(values):,} rows before the cutoff"
         return _texts(name, values, text, channels, row_times)
+    if isinstance(values, Numbers | Moments):
+        if values.nothing:
+            return f"no value in the {len(values):,} rows before the cutoff"
+        if isinstance(values, Numbers):
+            return _numbers(name, values.found, False, row_times)
+        return _moments(name, values.found)
     kind = value_kind(values)
     if wanted is not None:
         return _as_wanted(name, values, kind, wanted, text, channels)
@@ -91,13 +99,16 @@ def fit_column(
     if kind in ("number", "boolean"):
         return _numbers(name, read_numbers(values), kind == "boolean", row_times)
     if kind == "moment":
-        found = read_times(values)
-        return _constant(found, found == MISSING) or (TimeColumn.fit(name, found),)
+        return _moments(name, read_times(values))
     if kind == "text":
         return _texts(name, code_texts(read_texts(values)), text, channels, row_times)
     if kind == "list":
         return _lists(name, values)
     return f"values of kind {kind}, which cannot be encoded"
+
+
+def _moments(name: str, found: NDArray[np.int64]) -> Fitted:
+    return _constant(found, found == MISSING) or (TimeColumn.fit(name, found),)
 
 
 def _constant(found: NDArray[Any], missing: NDArray[np.bool_]) -> str:
@@ -113,8 +124,8 @@ def _follows_time(found: NDArray[np.float64], row_times: NDArray[np.int64] | Non
     """Whether a number follows the row's time, like a year or a serial number."""
     if row_times is None:
         return False
-    known = np.flatnonzero(~np.isnan(found) & (row_times != MISSING))
-    known = known[:: max(1, len(known) // 20_000)]
+    there = ~np.isnan(found) & (row_times != MISSING)
+    known = _every(there, max(1, int(np.count_nonzero(there)) // 20_000))
     if len(known) < 50:
         return False
     ranks = pd.DataFrame({"value": found[known], "time": row_times[known]}).rank()
@@ -123,16 +134,28 @@ def _follows_time(found: NDArray[np.float64], row_times: NDArray[np.int64] | Non
     return bool(abs(np.corrcoef(ranks["value"], ranks["time"])[0, 1]) > SAME_AS_TIME)
 
 
+def _every(chosen: NDArray[np.bool_], step: int) -> NDArray[np.int64]:
+    """Each so many of the places where a mask is true, from the first one on."""
+    parts, left = [np.empty(0, np.int64)], 0
+    for some in blocks(len(chosen)):
+        places = np.flatnonzero(chosen[some])
+        parts.append(places[left::step] + some.start)
+        left = (left - len(places)) % step
+    return np.concatenate(parts)
+
+
 def _recurs(
     found: NDArray[Any], missing: NDArray[np.bool_], row_times: NDArray[np.int64] | None
 ) -> bool:
     """Whether most values of the latest fifth of the rows occurred before."""
     if row_times is None:
         return True
-    known = np.flatnonzero(~missing & (row_times != MISSING))
-    if len(known) < 50:
+    known = ~missing & (row_times != MISSING)
+    if np.count_nonzero(known) < 50:
         return True
-    ordered = found[known[np.argsort(row_times[known], kind="stable")]]
+    ordered, times = found[known], row_times[known]
+    if (times[1:] < times[:-1]).any():
+        ordered = ordered[np.argsort(times, kind="stable")]
     cut = len(ordered) * 4 // 5
     return bool(np.mean(pd.Series(ordered[cut:]).isin(pd.unique(ordered[:cut]))) >= 0.5)
 
@@ -149,16 +172,21 @@ def _numbers(
     if _follows_time(found, row_times):
         return "increases with the time of its row"
     number = NumberColumn.fit(name, found)
-    known = found[~missing]
-    if (known != np.rint(known)).any() or np.abs(known).max() > EXACT:
+    if not all(_are_codes(found[some]) for some in blocks(len(found))):
         return (number,)
     # A status code means nothing as a number, a rank does: encode small integers both ways.
-    distinct = pd.unique(known).size
-    if distinct <= FEW or distinct <= min(MOST_CODES, CODES_PER_ROW * known.size):
+    known = len(found) - np.count_nonzero(missing)
+    if count_values(found, max(FEW, min(MOST_CODES, CODES_PER_ROW * known))) is not None:
         category = CategoryColumn.fit(name, found, numeric=True)
         if len(category.categories) > 1 and _recurs(found, missing, row_times):
             return (number, category)
     return (number,)
+
+
+def _are_codes(found: NDArray[np.float64]) -> bool:
+    """Whether all numbers that are there are integers, and exact."""
+    known = found[~np.isnan(found)]
+    return not ((known != np.rint(known)) | (np.abs(known) > EXACT)).any()
 
 
 def _texts(

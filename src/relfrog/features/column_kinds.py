@@ -18,7 +18,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.features.coded import Coded
+from relfrog.features.streamed import count_values
 from relfrog.features.text import BATCH, MOST_ROWS, TextModel, restore_text_model, text_model
+from relfrog.support.arrays import blocks
 from relfrog.support.times import MISSING
 
 __all__ = [
@@ -113,7 +115,9 @@ class NumberColumn(Column):
     @classmethod
     def fit(cls, name: str, found: Floats) -> NumberColumn:
         """From numbers with NaN where there is none."""
-        known = found[~np.isnan(found)]
+        missing = np.isnan(found)
+        absent = bool(missing.any())
+        known = found[~missing] if absent else found  # a copy may be large
         if not known.size:
             known = np.zeros(1)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -123,10 +127,12 @@ class NumberColumn(Column):
         scale = next(float(s) for s in scales if np.isfinite(s) and s > 0)
         # Numbers near the end of what floats can hold have no mean.
         mean, std = (mean, std) if np.isfinite([mean, std]).all() else (float(five[2]), scale)
-        spread = np.isnan(found).any()
-        column = cls(name, float(five[2]), scale, bool(spread), mean, std, tuple(five.tolist()),
+        column = cls(name, float(five[2]), scale, absent, mean, std, tuple(five.tolist()),
                      np.zeros(NUM_QUANTILES, np.float32))  # fmt: skip
-        points = np.quantile(column.encode(known), np.linspace(0, 1, NUM_QUANTILES))
+        encoded = np.empty(len(known), np.float32)
+        for some in blocks(len(known)):
+            encoded[some] = column.encode(known[some])
+        points = np.quantile(encoded, np.linspace(0, 1, NUM_QUANTILES), overwrite_input=True)
         points = np.maximum.accumulate(points).astype(np.float32)
         return dataclasses.replace(column, quantiles=points)
 
@@ -183,7 +189,9 @@ class CategoryColumn(Column):
     @classmethod
     def fit(cls, name: str, found: Floats, numeric: bool = True) -> CategoryColumn:
         """From numbers with NaN."""
-        values, counts = np.unique(found[~np.isnan(found)], return_counts=True)
+        found_values = count_values(found)
+        assert found_values is not None
+        values, counts = found_values
         known = [int(v) if v == np.rint(v) else float(v) for v in values]
         return cls(name, numeric, *map(tuple, _vocabulary(known, counts.tolist())))
 
@@ -264,12 +272,13 @@ class TimeColumn(Column):
     @classmethod
     def fit(cls, name: str, found: NDArray[np.int64]) -> TimeColumn:
         """From microseconds with `MISSING`."""
-        known = np.sort(found[found != MISSING])
+        known = found[found != MISSING]
+        known.sort()
         absent = known.size < found.size
         if not known.size:
             known = np.zeros(1, np.int64)
         ends = (int(known[0]), int(known[known.size // 2]), int(known[-1]))
-        hours = bool((known % DAY != 0).any())
+        hours = any(bool((known[some] % DAY != 0).any()) for some in blocks(len(known)))
         return cls(name, bool(absent), hours, *ends)
 
     @property

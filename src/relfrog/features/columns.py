@@ -24,9 +24,11 @@ from relfrog.errors import DatasetError, RelFrogWarning, SchemaError, UsageError
 from relfrog.features.coded import Coded, code_file, holds_text
 from relfrog.features.column_fit import TYPES, fit_column
 from relfrog.features.column_kinds import Column, column_from
+from relfrog.features.streamed import Moments, Numbers, read_moment_rows, read_number_rows
 from relfrog.features.table import Features, TableColumns
 from relfrog.features.text import text_model
 from relfrog.store.file_table import column_names, is_whole, read_column
+from relfrog.store.streams import holds_moments, holds_numbers, read_ticks
 from relfrog.support.forms import read_json
 from relfrog.support.times import as_ticks, common_unit, convert_ticks
 
@@ -293,9 +295,11 @@ def fit_columns(
             if column in keys:
                 continue
             own = column == table.time_col
-            values = _values(table, column, visible, coded=wanted is None and not own)
             try:
-                fitted = fit_column(column, values, wanted, text, text_channels, own, row_times)
+                fitted = fit_column(
+                    column, _values(table, column, visible, wanted, own), wanted, text,
+                    text_channels, own, row_times,
+                )  # fmt: skip
             except UsageError as error:
                 raise UsageError(f"types: {name}.{column} as {error}") from None
             if isinstance(fitted, str):
@@ -309,13 +313,18 @@ def fit_columns(
 
 
 def _values(
-    table: Table, column: str, visible: NDArray[np.bool_], coded: bool
-) -> pd.Series | Coded:
-    """The values of a column in some rows; texts of a file are coded where they may be."""
+    table: Table, column: str, visible: NDArray[np.bool_], wanted: str | None, own: bool
+) -> pd.Series | Coded | Numbers | Moments:
+    """The values of a column in some rows; those of a file are read in pieces where they may be."""
     every = bool(visible.all())
-    if coded and is_whole(table) and holds_text(table.arrow_type(column)):
-        found = code_file(table, column)
-        return found if every else found.take(visible)
+    if wanted is None and is_whole(table):
+        if not own and holds_text(table.arrow_type(column)):
+            found = code_file(table, column)
+            return found if every else found.take(visible)
+        if not own and holds_numbers(table, column):
+            return read_number_rows(table, column, visible)
+        if holds_moments(table, column):
+            return read_moment_rows(table, column, visible)
     values = read_column(table, column)
     return values if every else values[visible]
 
@@ -350,14 +359,16 @@ def _visible(
     if table.time_col not in column_names(table):
         raise SchemaError(f"{name}: there is no time column {table.time_col!r}.")
     try:
-        known = as_ticks(read_column(table, table.time_col))
+        known = read_ticks(table, table.time_col)
     except (TypeError, ValueError) as error:
         raise SchemaError(f"{name}.{table.time_col}: not a time ({error}).") from error
     unit = common_unit([known])
     cut = convert_ticks(*as_ticks([before]), unit, clip=True)[0]
     times = convert_ticks(*known, unit)
     visible = np.asarray(times <= cut)
-    return times[visible], visible
+    count = np.count_nonzero(visible)
+    # Rows in the order of time are the first ones, which need no copy.
+    return times[:count] if visible[:count].all() else times[visible], visible
 
 
 def _listed(names: list[str], what: str) -> str:

@@ -10,20 +10,20 @@ from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
-from relbench.base import Database
 
 from relfrog.graph._kernels import merge_children
-from relfrog.graph.relational import (
+from relfrog.graph.pointers import (
     NO_INTS,
     ForeignKey,
-    RelationalGraph,
     blocks_of,
     group_children,
     parent_pointers,
     row_numbers,
 )
+from relfrog.graph.relational import RelationalGraph
 from relfrog.store.file_table import read_column
 from relfrog.store.overlay import OverlayTable
+from relfrog.support.relbench import Database
 from relfrog.support.times import as_ticks, convert_ticks
 
 __all__ = ["overlay_graph"]
@@ -143,7 +143,8 @@ class _Overlaid:
             return known, starts, shift
         moved = isinstance(table, OverlayTable) and not table.keeps_numbers
         if key.table in self.anew or moved or shift or not count:
-            return group_children(np.ascontiguousarray(pointers), order, size)
+            children = np.empty(np.count_nonzero(pointers >= 0), np.int32)
+            return children, *group_children(np.ascontiguousarray(pointers), order, size, children)
         stays = np.ones(self.graph.num_rows[key.table], bool)
         added = np.zeros(0, np.int64)
         if isinstance(table, OverlayTable):

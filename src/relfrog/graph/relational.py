@@ -12,7 +12,7 @@ read-only and can be memory-mapped: a graph larger than memory opens at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +20,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import DatasetError, SchemaError
-from relfrog.store.file_table import FileTable, column_names, read_column
+from relfrog.graph.pointers import (
+    NO_INTS,
+    ForeignKey,
+    foreign_keys,
+    group_children,
+    parent_pointers,
+)
+from relfrog.store.arrays import make_array
+from relfrog.store.file_table import column_names
+from relfrog.store.streams import read_ticks
 from relfrog.support.forms import read_json
 from relfrog.support.times import as_ticks, common_unit, convert_ticks
 
@@ -32,13 +40,12 @@ if TYPE_CHECKING:
     from relbench.base import Database
 
 __all__ = [
-    "ForeignKey", "RelationalGraph", "build_graph", "foreign_keys", "open_graph", "parent_pointers",
+    "ForeignKey", "RelationalGraph", "build_graph", "foreign_keys", "open_graph",
 ]  # fmt: skip
 
 FORMAT = 1
 MOST_ROWS = np.iinfo(np.int32).max
 ARRAYS = {"parents": np.int32, "children": np.int32, "blocks": np.int32, "times": np.int64}
-NO_INTS: NDArray[np.int32] = np.empty(0, np.int32)
 
 
 class _File(msgspec.Struct):
@@ -50,32 +57,6 @@ class _File(msgspec.Struct):
     foreign_keys: list[tuple[str, str, str]]
     keys: list[list[int]]
     tables: list[list[int]]
-
-
-@dataclass(frozen=True, order=True)
-class ForeignKey:
-    """A foreign key: a column of a child table that refers to rows of a parent table.
-
-    Two columns that refer to the same parent are two foreign keys.
-    """
-
-    table: str
-    column: str
-    parent: str
-
-    def __str__(self) -> str:
-        return f"{self.table}.{self.column} -> {self.parent}"
-
-
-def foreign_keys(schema: Mapping[str, Mapping[str, str]]) -> tuple[ForeignKey, ...]:
-    """All foreign keys of `{table: {column: parent table}}`, sorted by table and column."""
-    return tuple(
-        sorted(
-            ForeignKey(table, column, parent)
-            for table, columns in schema.items()
-            for column, parent in columns.items()
-        )
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +144,10 @@ class RelationalGraph:
         folder.mkdir(parents=True, exist_ok=True)
         for name in ARRAYS:
             np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
+        self._describe(folder)
+
+    def _describe(self, folder: Path) -> None:
+        """Write all but the arrays."""
         about = {
             "format": FORMAT,
             "unit": self.unit,
@@ -194,12 +179,16 @@ class RelationalGraph:
         return to_pyg(self, db, col_to_stype, text_embedder_cfg)
 
 
-def build_graph(db: Database) -> RelationalGraph:
+def build_graph(db: Database, folder: Path | None = None) -> RelationalGraph:
     """Build the graph of a RelBench database.
 
     A foreign key points to the row with that primary key; NULL and values without a match become
     -1. Rows without a time, in a table with a time column, are always visible. Tables that
     `relfrog.open_dataset` reads have a time for every row that is not known from the beginning.
+
+    Args:
+        db: the database.
+        folder: where to save it. Its arrays are built in their files then, not in memory.
 
     Raises:
         SchemaError: a key or time column is missing, a primary key is not unique, a foreign key
@@ -209,12 +198,58 @@ def build_graph(db: Database) -> RelationalGraph:
     keys = foreign_keys(schema)
     num_rows = {name: len(db.table_dict[name]) for name in sorted(db.table_dict)}
     _check_schema(db, keys, num_rows)
-    times, tables, unit, orders = _build_times(db, num_rows)
+    make = _maker(folder)
+    times, tables, unit, orders = _build_times(db, num_rows, make)
     numbers = {name: number for number, name in enumerate(num_rows)}
 
-    parents = np.empty(sum(num_rows[key.table] for key in keys), np.int32)
-    children, blocks, rows = [], [], []
-    first = first_child = first_block = 0
+    parents = make("parents", sum(num_rows[key.table] for key in keys))
+    rows = _point(db, keys, num_rows, parents, tables)
+    children = make("children", sum(row[4] for row in rows))
+    blocks = []
+    first_child = first_block = 0
+    for key, row in zip(keys, rows, strict=True):
+        first, width = tables[numbers[key.table], 4:]
+        part = parents[first : first + num_rows[key.table] * width].reshape(-1, width)
+        starts, shift = group_children(
+            np.ascontiguousarray(part[:, row[2]]), orders.get(key.table), num_rows[key.parent],
+            children[first_child : first_child + row[4]],
+        )  # fmt: skip
+        row[3], row[5:] = first_child, [first_block, shift]
+        first_child, first_block = first_child + row[4], first_block + starts.size
+        blocks.append(starts)
+    found = RelationalGraph(
+        num_rows,
+        keys,
+        unit,
+        parents,
+        children,
+        np.concatenate([NO_INTS, *blocks]),
+        times,
+        np.array(rows, np.int64).reshape(-1, 7),
+        tables,
+    )
+    if folder is not None:
+        np.save(folder / "blocks.npy", found.blocks, allow_pickle=False)
+        found._describe(folder)
+    return found
+
+
+def _maker(folder: Path | None) -> Callable[[str, int], NDArray[Any]]:
+    """What makes an array of a graph: in a file of a folder, or in memory."""
+    if folder is None:
+        return lambda name, size: np.empty(size, ARRAYS[name])
+    return lambda name, size: make_array(folder / f"{name}.npy", ARRAYS[name], (size,))
+
+
+def _point(
+    db: Database,
+    keys: tuple[ForeignKey, ...],
+    num_rows: dict[str, int],
+    parents: NDArray[np.int32],
+    tables: NDArray[np.int64],
+) -> list[list[int]]:
+    """Fill in all pointers and where they are; the numbers of each key as far as they are known."""
+    numbers, rows, first = {name: number for number, name in enumerate(num_rows)}, [], 0
     for name, count in num_rows.items():
         own = [key for key in keys if key.table == name]
         part = parents[first : first + count * len(own)].reshape(count, len(own))
@@ -223,23 +258,9 @@ def build_graph(db: Database) -> RelationalGraph:
         for column, key in enumerate(own):
             pointers = parent_pointers(db, key)
             part[:, column] = pointers
-            found, starts, shift = group_children(pointers, orders.get(name), num_rows[key.parent])
-            ends = [numbers[name], numbers[key.parent]]
-            rows.append([*ends, column, first_child, found.size, first_block, shift])
-            first_child, first_block = first_child + found.size, first_block + starts.size
-            children.append(found)
-            blocks.append(starts)
-    return RelationalGraph(
-        num_rows,
-        keys,
-        unit,
-        parents,
-        np.concatenate([NO_INTS, *children]),
-        np.concatenate([NO_INTS, *blocks]),
-        times,
-        np.array(rows, np.int64).reshape(-1, 7),
-        tables,
-    )
+            known = int(np.count_nonzero(pointers >= 0))
+            rows.append([numbers[name], numbers[key.parent], column, 0, known, 0, 0])
+    return rows
 
 
 def open_graph(folder: str | Path) -> RelationalGraph:
@@ -293,7 +314,7 @@ def _check_schema(db: Database, keys: tuple[ForeignKey, ...], num_rows: dict[str
 
 
 def _build_times(
-    db: Database, num_rows: dict[str, int]
+    db: Database, num_rows: dict[str, int], make: Callable[[str, int], NDArray[Any]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], str, dict[str, NDArray[np.int64]]]:
     """Times, the numbers per table, the unit, and row orders where rows are not sorted."""
     known: dict[str, tuple[NDArray[np.int64], str]] = {}
@@ -301,88 +322,26 @@ def _build_times(
         table = db.table_dict[name]
         if table.time_col is not None:
             try:
-                known[name] = as_ticks(read_column(table, table.time_col))
+                known[name] = read_ticks(table, table.time_col)
             except (TypeError, ValueError) as error:
                 raise SchemaError(f"{name}.{table.time_col}: not a time ({error}).") from error
     unit = common_unit(list(known.values()))
-    times = np.empty(sum(num_rows[name] for name in known), np.int64)
+    times = make("times", sum(num_rows[name] for name in known))
     tables, orders = [], {}
     at = first_row = 0
+    timed = set(known)
     for name, count in num_rows.items():
         ordered = True
-        if name in known:
+        if name in timed:
             part = times[at : at + count]
-            part[:] = convert_ticks(*known[name], unit)
+            part[:] = convert_ticks(*known.pop(name), unit)
             ordered = bool((part[1:] >= part[:-1]).all())
             if not ordered:
                 orders[name] = np.argsort(part, kind="stable")
-        tables.append([first_row, count, at if name in known else -1, ordered, 0, 0])
-        at += count if name in known else 0
+        tables.append([first_row, count, at if name in timed else -1, ordered, 0, 0])
+        at += count if name in timed else 0
         first_row += count
     return times, np.array(tables, np.int64).reshape(-1, 6), unit, orders
-
-
-def parent_pointers(db: Database, key: ForeignKey) -> NDArray[np.int32]:
-    """Parent row of each child row, -1 for none.
-
-    Raises:
-        SchemaError: the parent's primary key is not unique.
-    """
-    parent = db.table_dict[key.parent]
-    values = read_column(db.table_dict[key.table], key.column)
-    if isinstance(parent, FileTable) and parent.keys_are_rows:
-        if pd.api.types.is_numeric_dtype(values.dtype):
-            return row_numbers(values, len(parent))
-    primary = read_column(parent, str(parent.pkey_col))
-    is_integer = pd.api.types.is_integer_dtype
-    if is_integer(primary.dtype) and is_integer(values.dtype) and not primary.hasnans:
-        names = primary.to_numpy(np.int64)
-        if np.array_equal(names, np.arange(len(names))):
-            return row_numbers(values, len(names))
-    index = pd.Index(primary)
-    if not index.is_unique or index.hasnans:
-        wrong = int((primary.duplicated() | primary.isna()).sum())
-        raise SchemaError(
-            f"{key.parent}.{parent.pkey_col}: {wrong:,} of {len(index):,} values are NULL or not "
-            f"unique, but {key.table}.{key.column} refers to them. Remove those rows."
-        )
-    return np.asarray(index.get_indexer(pd.Index(values))).astype(np.int32)
-
-
-def row_numbers(values: pd.Series, count: int) -> NDArray[np.int32]:
-    """Keys that are row numbers, as in RelBench: -1 for any other."""
-    if pd.api.types.is_integer_dtype(values.dtype):
-        rows = values.to_numpy(np.int64, na_value=-1)
-        return np.where((rows >= 0) & (rows < count), rows, -1).astype(np.int32)
-    found = values.to_numpy(np.float64, na_value=np.nan)
-    inside = (found >= 0) & (found < count) & (found == np.floor(found))
-    return np.where(inside, found, -1).astype(np.int32)
-
-
-def group_children(
-    pointers: NDArray[np.int32], order: NDArray[np.int64] | None, num_parents: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-    """Children sorted by parent, where each block of 2**shift parents begins, and shift."""
-    from relfrog.graph._kernels import sort_children
-
-    children = np.empty(np.count_nonzero(pointers >= 0), np.int32)
-    if not children.size:
-        return children, NO_INTS, 0
-    begin = sort_children(
-        pointers, np.empty(0, np.int64) if order is None else order, num_parents, children
-    )
-    return children, *blocks_of(begin, children.size)
-
-
-def blocks_of(begin: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], int]:
-    """Where each block of 2**shift parents begins, from where the children of each do, and shift.
-
-    At most 8 bytes per child for the blocks, even if most parents have no child.
-    """
-    shift, num_parents = 0, len(begin) - 1
-    while (((num_parents - 1) >> shift) + 2) * 4 > count * 8:
-        shift += 1
-    return np.append(begin[: -1 : 1 << shift], begin[-1:]), shift
 
 
 def _check_sizes(graph: RelationalGraph) -> None:

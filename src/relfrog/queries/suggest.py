@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from relbench.base import Database
 
 from relfrog.datasets.dataset import open_dataset
 from relfrog.datasets.files import database_in_files
@@ -24,6 +23,7 @@ from relfrog.queries.proposals import ColumnFacts, Proposal, choose_window, prop
 from relfrog.queries.quick_scores import QuickScore, quick_score
 from relfrog.queries.schema import QuerySchema, QueryTable, read_schema
 from relfrog.store.file_table import column_names, read_column
+from relfrog.support.relbench import Database
 
 __all__ = ["Suggestion", "suggest"]
 

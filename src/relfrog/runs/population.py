@@ -17,12 +17,12 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from relbench.base import Database
 
 from relfrog.datasets.labels import SPLITS
 from relfrog.datasets.protocols import Task
 from relfrog.datasets.tasks import asked_entities
 from relfrog.errors import TaskError
+from relfrog.support.relbench import Database
 from relfrog.support.text import percent
 from relfrog.training.prepared import Prepared
 

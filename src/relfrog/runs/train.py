@@ -214,7 +214,7 @@ def _start(
         raise TaskError(f"task {task}: no training labels ({error}).") from None
     if not count:
         raise TaskError(f"task {task}: no training labels. See relfrog check {dataset} {task}")
-    refuse_errors(open_dataset(dataset), task)
+    refuse_errors(open_dataset(dataset), task, opened.labels)
     config = resolve(count, size=size, preset=preset, settings=given, kind=opened.kind)
     if config.roles == "fixed" and gates is None:
         raise UsageError("roles are fixed by a file of gates: --roles FILE.")

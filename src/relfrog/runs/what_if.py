@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from relbench.base import Database, Table
 
 from relfrog.datasets.entities import read_entities
 from relfrog.errors import RelFrogError, RelFrogWarning, UsageError, unknown
 from relfrog.store.file_table import column_names, read_column
 from relfrog.store.overlay import OverlayTable, read_rows
+from relfrog.support.relbench import Database, Table
 from relfrog.support.text import free_name, split_place
 from relfrog.training.altered_task import AlteredTask
 from relfrog.training.prepared import Prepared

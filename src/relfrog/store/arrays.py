@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Writer", "open_array"]
+__all__ = ["Writer", "make_array", "open_array"]
+
+#: Bytes of zeros that are written at a time.
+_ZEROS = 1 << 22
 
 
 class Writer:
@@ -32,6 +36,18 @@ class Writer:
         self._file.write(np.ascontiguousarray(rows, self.dtype).data)
         self._written += len(rows)
 
+    def fill(self) -> None:
+        """Add zeros for all rows that are missing."""
+        self._file.flush()
+        begin = self._file.tell()
+        left = (self.shape[0] - self._written) * int(np.prod(self.shape[1:])) * self.dtype.itemsize
+        if left and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._file.fileno(), begin, left)
+        else:
+            for first in range(0, left, _ZEROS):
+                self._file.write(bytes(min(_ZEROS, left - first)))
+        self._written = self.shape[0]
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -42,6 +58,18 @@ class Writer:
     def __exit__(self, kind: Any, *_: Any) -> None:
         self.close()
         assert kind is not None or self._written == self.shape[0]
+
+
+def make_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """An array in a file, zeros at first, that is mapped into memory to be filled in any order.
+
+    Its room on the disk is taken at once: a full disk is then an error, and no signal.
+    """
+    with Writer(path, dtype, shape) as writer:
+        writer.fill()
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    return np.asarray(np.load(path, mmap_mode="r+", allow_pickle=False))
 
 
 def open_array(path: Path) -> NDArray[Any]:

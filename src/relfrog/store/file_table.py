@@ -20,19 +20,23 @@ from numpy.typing import NDArray
 
 from relfrog.store.column_table import ColumnTable
 from relfrog.store.layout import Cut, Layout, Move
-from relfrog.support.duckdb import literal, path_literal, quoted
+from relfrog.store.table_sql import select
 from relfrog.support.parquet import index_columns, reading
 from relfrog.support.relbench import Database, Table
 
 __all__ = [
     "FileTable",
     "column_names",
+    "column_parts",
     "concrete",
     "is_whole",
     "read_column",
     "retimed",
     "without_columns",
 ]
+
+#: Rows of a file that are read at a time.
+PIECE = 1 << 20
 
 
 class FileTable(ColumnTable):
@@ -127,6 +131,11 @@ class FileTable(ColumnTable):
         with pq.ParquetFile(self.layout.path) as file:
             return file.metadata, file.schema_arrow
 
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """What the header says of the groups of rows."""
+        return self._header[0]
+
     @cached_property
     def _schema(self) -> pa.Schema:
         schema = self._header[1]
@@ -163,17 +172,19 @@ class FileTable(ColumnTable):
             return None
         kept = np.ones(self.file_rows, bool)
         for cut in self.layout.cuts:
-            kept &= np.asarray(self._whole(cut.column) <= cut.time)
+            for first, values in self._parts(cut.column):
+                kept[first : first + len(values)] &= np.asarray(values <= cut.time)
         return kept
 
     # Values.
 
     def column(self, name: str) -> pd.Series:
         """The values of a column, as `df` has them."""
-        values = self._whole(name)
+        values = self.uncut(name)
         return values if self._kept is None else values[self._kept]
 
-    def _whole(self, name: str) -> pd.Series:
+    def uncut(self, name: str) -> pd.Series:
+        """The values of a column in all rows of the file."""
         move = self.layout.move
         values = self._unmoved(name)
         return move.apply(values) if move is not None and move.column == name else values
@@ -192,10 +203,28 @@ class FileTable(ColumnTable):
             values = values.mask(beyond) if beyond.any() else values
         return values
 
+    def parts(self, name: str) -> Iterator[pd.Series]:
+        """The values of a column as `column` has them, times in pieces."""
+        for first, values in self._parts(name):
+            yield (
+                values if self._kept is None else values[self._kept[first : first + len(values)]]
+            )
+
+    def _parts(self, name: str) -> Iterator[tuple[int, pd.Series]]:
+        """All values of a column, in pieces if they are times as the file has them."""
+        kind, move = self.arrow_type(name), self.layout.move
+        if kind is None or not pa.types.is_timestamp(kind) or (move and move.column == name):
+            yield 0, self.uncut(name)
+            return
+        first = 0
+        for chunk in self.chunks(name):
+            yield first, chunk.to_pandas()
+            first += len(chunk)
+
     def chunks(self, name: str) -> Iterator[pa.Array]:
         """A column of the file in pieces; cuts and limits do not apply."""
         with reading(self.layout.path), pq.ParquetFile(self.layout.path) as file:
-            for batch in file.iter_batches(1 << 20, columns=[name]):
+            for batch in file.iter_batches(PIECE, columns=[name]):
                 batch.validate(full=True)
                 yield batch.column(0)
 
@@ -215,7 +244,11 @@ class FileTable(ColumnTable):
     @property
     def _ends(self) -> tuple[Any, Any]:
         if self.span is None:
-            self.span = super()._ends
+            if self.time_col is None:
+                raise ValueError("Table has no time column.")
+            ends = [(part.min(), part.max()) for part in self.parts(self.time_col)]
+            ends = [end for end in ends if not pd.isna(end[0])] or ends[:1] or [(pd.NaT, pd.NaT)]
+            self.span = min(low for low, _ in ends), max(high for _, high in ends)
         return self.span
 
     def content(self, hashed: Callable[[Path], str]) -> dict[str, Any]:
@@ -238,86 +271,22 @@ class FileTable(ColumnTable):
         others = [file for _, file, _ in self.layout.shown.values()]
         return list(dict.fromkeys([self.layout.path, *self.layout.added.values(), *others]))
 
+    @property
+    def is_one_file(self) -> bool:
+        """Whether `sql` reads one file, row by row."""
+        return not self.layout.added and not self.layout.shown
+
+    def located(self, path: Path) -> FileTable:
+        """The same at another place, where the file is, too."""
+        return self._like(path=path)
+
     def sql(self, rows: str = "") -> str:
         """A SELECT over the files with the values that `df` has, of the same types.
 
         Args:
             rows: a condition on the number of a row in its file, `t.file_row_number`.
         """
-        columns = ", ".join(f"{self._expression(name)} AS {quoted(name)}" for name in self.columns)
-        numbered = ", file_row_number = true" if rows else ""
-        source = f"read_parquet({path_literal(self.layout.path)}{numbered}) AS t"
-        for number, file in enumerate(self.layout.added.values()):
-            source += f" POSITIONAL JOIN read_parquet({path_literal(file)}) AS a{number}"
-        for number, (by, file, column) in enumerate(self.layout.shown.values()):
-            source += (
-                f" LEFT JOIN (SELECT file_row_number AS r, {quoted(column)} AS v FROM "
-                f"read_parquet({path_literal(file)}, file_row_number = true)) AS s{number} "
-                f"ON s{number}.r = {self._own(by)}"
-            )
-        cuts = [
-            f"{self._own(cut.column)} <= TIMESTAMP {literal(str(cut.time))}"
-            for cut in self.layout.cuts
-        ]
-        cuts += [rows] if rows else []
-        return f"SELECT {columns or '1'} FROM {source}" + (
-            f" WHERE {' AND '.join(cuts)}" if cuts else ""
-        )
-
-    def _expression(self, name: str) -> str:
-        if name in self.layout.shown:
-            return f"s{list(self.layout.shown).index(name)}.v"
-        return self._own(name)
-
-    def _own(self, name: str) -> str:
-        """The value of a column as the table itself has it."""
-        move = self.layout.move
-        value = self._unmoved_sql(name)
-        return move.sql(value) if move is not None and move.column == name else value
-
-    def _unmoved_sql(self, name: str) -> str:
-        if name in self.layout.added:
-            return f"a{list(self.layout.added).index(name)}.{quoted('value')}"
-        place, kind = f"t.{quoted(name)}", self._schema.field(name).type
-        if pa.types.is_floating(kind):
-            # To pandas, which shows users their tables, NaN is NULL.
-            place = f"(CASE WHEN isnan({place}) THEN NULL ELSE {place} END)"
-        limit = self.layout.limits.get(name)
-        if pa.types.is_integer(kind):
-            nulls, highest = self._facts(name)
-            beyond = limit is not None and highest is not None and highest >= limit
-            if beyond:
-                place = f"(CASE WHEN {place} < {limit} THEN {place} END)"
-            if nulls or beyond:
-                # As in a frame, where integers with gaps are floats.
-                place = f"CAST({place} AS DOUBLE)"
-        elif limit is not None and pa.types.is_floating(kind):
-            place = f"(CASE WHEN {place} < {limit} THEN {place} END)"
-        return place
-
-    def _facts(self, name: str) -> tuple[int, int | None]:
-        """How many values of a column of integers are NULL, and the highest; from the header."""
-        metadata = self._header[0]
-        at = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name)
-        nulls, highest = 0, None
-        for group in range(metadata.num_row_groups):
-            stats = metadata.row_group(group).column(at).statistics
-            if (
-                stats is None
-                or not stats.has_null_count
-                or not (stats.has_min_max or stats.num_values == 0)
-            ):
-                values = self._whole(name)
-                return int(values.isna().sum()), None if not len(values) else _highest(values)
-            nulls += stats.null_count
-            if stats.has_min_max:
-                highest = stats.max if highest is None else max(highest, stats.max)
-        return nulls, highest
-
-
-def _highest(values: pd.Series) -> int | None:
-    most = values.max()
-    return None if pd.isna(most) else int(most)
+        return select(self, rows)
 
 
 def _plain(values: pd.Series) -> pd.Series:
@@ -342,6 +311,14 @@ def column_names(table: Table) -> list[str]:
 def read_column(table: Table, name: str) -> pd.Series:
     """One column of a table."""
     return table.column(name) if isinstance(table, ColumnTable) else table.df[name]
+
+
+def column_parts(table: Table, name: str) -> Iterator[pd.Series]:
+    """One column of a table; times of a file come in pieces."""
+    if isinstance(table, FileTable):
+        yield from table.parts(name)
+    else:
+        yield read_column(table, name)
 
 
 def holds_times(table: Table, name: str) -> bool:

@@ -156,7 +156,7 @@ class Store:
         self,
         kind: str,
         made_of: Mapping[str, Any],
-        build: Callable[[Path], None],
+        build: Callable[[Path], object],
         load: Callable[[Path], Loaded],
         about: str = "",
     ) -> Loaded:
@@ -236,7 +236,7 @@ class Store:
                 return folder
         return None
 
-    def _build(self, name: str, kind: str, build: Callable[[Path], None], about: str) -> None:
+    def _build(self, name: str, kind: str, build: Callable[[Path], object], about: str) -> None:
         final = self.folder / "parts" / name
         try:
             with self._lock(name):

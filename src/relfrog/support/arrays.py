@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["unique_pairs"]
+__all__ = ["blocks", "unique_pairs"]
 
 Ints = NDArray[np.int64]
+#: Values of a block: what is computed of one takes little memory, and stays in the cache.
+BLOCK = 1 << 18
+
+
+def blocks(length: int) -> Iterator[slice]:
+    """The slices into which a long array is cut, so that temporary ones are short."""
+    for first in range(0, length, BLOCK):
+        yield slice(first, min(first + BLOCK, length))
 
 
 def unique_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:

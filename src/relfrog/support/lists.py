@@ -21,6 +21,7 @@ __all__ = [
     "as_objects",
     "flatten",
     "holds_lists",
+    "numbered_pairs",
     "read_frame",
     "sort_lists",
     "unflatten",
@@ -95,10 +96,29 @@ def are_in(items: Ints, values: Any) -> NDArray[np.bool_]:
     return np.isin(asked, listed) & (items >= 0)
 
 
+def numbered_pairs(lengths: Ints, flat: NDArray[Any]) -> Ints | None:
+    """A number for each list and entry, in the order of lists and then of entries.
+
+    None unless all entries are row numbers, and not too large for that.
+    """
+    if flat.dtype.kind not in "iu" or (len(flat) and flat.min() < 0):
+        return None
+    most = int(flat.max(initial=0)) + 1
+    if len(lengths) * most >= 1 << 62:
+        return None
+    found: Ints = np.repeat(np.arange(len(lengths)) * most, lengths)
+    found += flat.astype(np.int64, copy=False)
+    return found
+
+
 def sort_lists(lengths: Ints, flat: NDArray[Any]) -> NDArray[Any]:
     """The entries with those of each list in order."""
     if not (lengths > 1).any():
         return flat
+    if (pairs := numbered_pairs(lengths, flat)) is not None:
+        pairs.sort()  # lists stay where they are
+        pairs %= int(flat.max(initial=0)) + 1
+        return pairs.astype(flat.dtype, copy=False)
     rows = np.repeat(np.arange(len(lengths)), lengths)
     # Those of lists of one entry stay where they are, which are most of them.
     several = np.flatnonzero(np.repeat(lengths > 1, lengths))

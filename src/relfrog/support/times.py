@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import SchemaError
+from relfrog.support.arrays import blocks
 
 Ticks = NDArray[np.int64]
 
@@ -49,9 +50,14 @@ def as_ticks(values: Any) -> tuple[Ticks, str]:
 def common_unit(columns: list[tuple[Ticks, str]]) -> str:
     """The unit, "us" or else "ns", in which all these times are whole ticks."""
     for ticks, unit in columns:
-        if unit == "ns" and (ticks[ticks != MISSING] % 1_000).any():
+        if unit == "ns" and any(_has_parts(ticks[some]) for some in blocks(len(ticks))):
             return "ns"
     return "us"
+
+
+def _has_parts(ticks: Ticks) -> bool:
+    """Whether a time in nanoseconds is no whole number of microseconds."""
+    return bool((ticks[ticks != MISSING] % 1_000).any())
 
 
 def convert_ticks(ticks: Ticks, unit: str, to: str, *, clip: bool = False) -> Ticks:
@@ -62,6 +68,13 @@ def convert_ticks(ticks: Ticks, unit: str, to: str, *, clip: bool = False) -> Ti
     """
     if unit == to:
         return ticks
+    out = np.empty_like(ticks)
+    for some in blocks(len(ticks)):
+        out[some] = _converted(ticks[some], unit, to, clip)
+    return out
+
+
+def _converted(ticks: Ticks, unit: str, to: str, clip: bool) -> Ticks:
     if PER_SECOND[unit] > PER_SECOND[to]:
         factor = PER_SECOND[unit] // PER_SECOND[to]
         return np.where(ticks == MISSING, MISSING, ticks // factor)

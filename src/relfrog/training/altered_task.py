@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from relbench.base import Database, Table
 
 from relfrog.features.columns import Columns, Features
 from relfrog.features.overlay import overlay_features
@@ -20,6 +19,7 @@ from relfrog.graph.overlay import overlay_graph
 from relfrog.graph.relational import RelationalGraph
 from relfrog.store.file_table import column_names, concrete, read_column
 from relfrog.store.overlay import Changes, OverlayTable
+from relfrog.support.relbench import Database, Table
 from relfrog.support.times import as_ticks, convert_ticks
 from relfrog.training.opened_task import OpenedTask, allowed, known_schema
 

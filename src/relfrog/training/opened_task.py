@@ -16,7 +16,6 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.config import Config
 from relfrog.datasets.autocomplete import row_times, rows_to_fill
@@ -32,6 +31,7 @@ from relfrog.features.novelty import unseen_categories
 from relfrog.features.text import text_model
 from relfrog.graph.relational import RelationalGraph, build_graph
 from relfrog.store.file_table import FileTable, column_names, is_whole, retimed, without_columns
+from relfrog.support.relbench import Database, Table
 from relfrog.support.threads import thread_limit
 from relfrog.training.memory_check import check_room
 from relfrog.training.prepared import Prepared, routes_of
@@ -145,14 +145,15 @@ class OpenedTask:
     def seeds(self, split: str) -> Seeds:
         """The labelled seeds of a split."""
         if split not in self._seeds:
-            self._seeds[split] = Seeds.of_frame(self.task, self._labels(split))
+            self._seeds[split] = Seeds.of_frame(self.task, self.labels(split))
         return self._seeds[split]
 
     def split_of(self, seeds: Seeds) -> str | None:
         """The split whose labelled seeds these are; None for any others."""
         return next((split for split, known in self._seeds.items() if known is seeds), None)
 
-    def _labels(self, split: str) -> pd.DataFrame:
+    def labels(self, split: str) -> pd.DataFrame:
+        """The labels of a split; lists are Arrow's."""
         # All columns: what the task hides from models may be what its labels are made of.
         if self.parts is None:
             return labels_of(self.task, split, self.db)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,8 +36,26 @@ def make_dependencies(config: Config, keys: Sequence[ForeignKey]) -> Dependencie
 
 def make_optimizer(config: Config, network: Network) -> torch.optim.Optimizer:
     """The optimiser of a network: Adam adds the decay to the gradient (L2), AdamW to weights."""
-    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    kind = _plain(torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW)
     return kind(network.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True)
+
+
+@cache
+def _plain(kind: type[torch.optim.Adam]) -> type[torch.optim.Adam]:
+    """The same optimiser without PyTorch's compiler, which it imports to say that it is not used.
+
+    That takes a second. Where PyTorch is made otherwise than expected, it is left as it is.
+    """
+    if "torch._dynamo" in sys.modules:
+        return kind
+    for name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
+        method: Any = getattr(getattr(kind, name), "__wrapped__", None)
+        if method is not None and not hasattr(method, "__dynamo_disable"):
+            method.__dynamo_disable = method
+    step: Any = getattr(kind.step, "__wrapped__", None)
+    if step is None:
+        return kind
+    return type(kind.__name__, (kind,), {"step": torch.no_grad()(step)})
 
 
 def learning_rate(config: Config, steps: int, steps_per_epoch: int) -> float:

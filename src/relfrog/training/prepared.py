@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from relbench.base import Database
 
 from relfrog.config import Config
 from relfrog.datasets.protocols import Dataset, Task
@@ -30,6 +29,7 @@ from relfrog.nn.network import Network
 from relfrog.nn.role_layer import LayerOptions
 from relfrog.nn.roles import GateOptions
 from relfrog.nn.task_heads import HEADS, Targets
+from relfrog.support.relbench import Database
 from relfrog.training.seeds import Seeds
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from relbench.base import Database, Table
 
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import StoreError
@@ -24,6 +23,7 @@ from relfrog.store.file_table import FileTable, is_whole
 from relfrog.store.parts import Store, open_store
 from relfrog.support.forms import read_json
 from relfrog.support.lists import read_frame
+from relfrog.support.relbench import Database, Table
 
 __all__ = ["TaskStore", "digest"]
 
@@ -61,7 +61,7 @@ class TaskStore:
         """The graph of a database that is all files."""
         return self.store.use(
             "graph", {"format": FORMAT, "tables": self.content(db)},
-            lambda folder: build_graph(db).save(folder), open_graph, self.name,
+            lambda folder: build_graph(db, folder), open_graph, self.name,
         )  # fmt: skip
 
     def fit(

@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport, Finding
 from relfrog.datasets.checks.leaks import check_update_times
@@ -24,6 +23,7 @@ from relfrog.errors import DatasetError, TaskError, unknown
 from relfrog.graph.resolution import prove_full_resolution
 from relfrog.store.file_table import column_names, without_columns
 from relfrog.support.forms import read_yaml
+from relfrog.support.relbench import Database
 from relfrog.support.text import folder_names, is_identifier
 
 __all__ = ["CheckReport", "Finding", "check"]

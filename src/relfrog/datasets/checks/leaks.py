@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.labels import label_rows
 from relfrog.datasets.late_columns import LateColumn, other_times
 from relfrog.datasets.protocols import Task
 from relfrog.store.file_table import column_names, read_column
+from relfrog.support.relbench import Database
 
 __all__ = ["check_late_columns", "check_leaks", "check_update_times"]
 

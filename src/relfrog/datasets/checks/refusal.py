@@ -14,7 +14,7 @@ from typing import Any
 
 from relfrog.datasets.checks.findings import CheckReport, Finding
 from relfrog.datasets.checks.records import check_records
-from relfrog.datasets.checks.tasks import check_task
+from relfrog.datasets.checks.tasks import MakeFrame, check_task
 from relfrog.datasets.files import database_content, database_in_files
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import load_task
@@ -29,12 +29,13 @@ FILE = "errors.json"
 _Errors = list[tuple[str, str, str]]
 
 
-def refuse_errors(opened: Dataset, name: str) -> None:
+def refuse_errors(opened: Dataset, name: str, labels: MakeFrame | None = None) -> None:
     """Refuse a task in which `check` finds an error.
 
     Args:
         opened: The dataset.
         name: The task.
+        labels: Gives the labels of a split, if somebody has them.
 
     Raises:
         TaskError: There is one.
@@ -43,7 +44,8 @@ def refuse_errors(opened: Dataset, name: str) -> None:
 
     def build(folder: Path) -> None:
         report = CheckReport()
-        check_task(opened, name, database_in_files(opened), report, errors_only=True)
+        full = database_in_files(opened)
+        check_task(opened, name, full, report, errors_only=True, labels=labels)
         check_records(opened, report)
         _write(folder, report.findings)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from relbench.base import Database
 
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.checks.leaks import check_late_columns, check_leaks
@@ -24,8 +24,13 @@ from relfrog.datasets.task_file import TaskFile
 from relfrog.datasets.tasks import read_task_manifest, task_from
 from relfrog.errors import TaskError, unknown
 from relfrog.store.file_table import column_names
+from relfrog.support.relbench import Database
 
-__all__ = ["check_task"]
+__all__ = ["MakeFrame", "check_task"]
+
+
+#: Gives the labels of a split.
+MakeFrame: TypeAlias = Callable[[str], pd.DataFrame]
 
 
 def check_task(
@@ -35,6 +40,7 @@ def check_task(
     report: CheckReport,
     errors_only: bool = False,
     late: Sequence[LateColumn] = (),
+    labels: MakeFrame | None = None,
 ) -> None:
     """Check one task: its manifest, its SQL, its labels and their window.
 
@@ -45,9 +51,10 @@ def check_task(
         report: Receives the findings.
         errors_only: Whether to leave out what costs time and can only warn.
         late: Columns of times later than their rows.
+        labels: Gives the labels of a split, if somebody has them.
     """
     try:
-        _check_task(opened, name, full, report, errors_only, late)
+        _check_task(opened, name, full, report, errors_only, late, labels)
     except Exception as error:
         line = (str(error).splitlines() or [""])[0]
         text = f"cannot be checked: {type(error).__name__}: {line}"
@@ -61,6 +68,7 @@ def _check_task(
     report: CheckReport,
     errors_only: bool,
     late: Sequence[LateColumn],
+    labels: MakeFrame | None,
 ) -> None:
     place = f"task {name}"
     try:
@@ -88,7 +96,8 @@ def _check_task(
     before = len(report.findings)
     try:
         task = task_from(opened, manifest, folder)
-        frames = dict(_label_frames(opened, task, manifest, folder, full, report, place))
+        make = labels or (lambda split: task.get_table(split, mask_input_cols=False, db=full).df)
+        frames = dict(_label_frames(opened, task, manifest, folder, full, report, place, make))
         if manifest.kind == "forecast" and len(frames) == len(SPLITS):
             for is_error, text, remedy in window_problems(task.dataset, task, full, errors_only):
                 (report.error if is_error else report.warning)(place, text, remedy)
@@ -117,6 +126,7 @@ def _label_frames(
     full: Database,
     report: CheckReport,
     place: str,
+    labels: MakeFrame,
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """Check the labels of each split, and yield them."""
     fix = "Fix the label SQL."
@@ -126,7 +136,7 @@ def _label_frames(
             report.error(place, f"{split}.parquet is missing", "Restore the file.")
             continue
         try:
-            frame = task.get_table(split, mask_input_cols=False, db=full).df
+            frame = labels(split)
         except NoLabels:
             report.error(place, _why(task, split, full), "Widen the SQL, or move the splits.")
             continue
