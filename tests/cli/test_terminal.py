@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 import pytest
 
 from relfrog.cli.data_summaries import check_lines, notice_lines
-from relfrog.cli.terminal import ROLE_STYLES, coloured, styled, table
+from relfrog.cli.terminal import _BARS, _COLOURS, ROLE_STYLES, coloured, styled, table, visible
 from relfrog.datasets.checks.findings import CheckReport
 from relfrog.importing.mapping import Notice
 
@@ -116,3 +116,21 @@ def test_errors_of_the_command(wanted: bool) -> None:
     os.close(parent)
     assert bare(said).startswith("DatasetError: none does not exist")
     assert ("\x1b[31m" in said) == wanted
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["\x1b]52;c;cm0=\x07", "\x1b]0;title\x07", "\x1bP+q\x1b\\", "\x1b[2J", "\x1b[6n", "\x9b31m",
+     "\x08", "\x07"],
+)  # fmt: skip
+def test_no_text_steers_a_terminal(code: str) -> None:
+    """Only colours, and what bars need, are codes; lines and tabs stay."""
+    for allowed in ("", _COLOURS, _BARS):
+        found = visible(f"a\t{code}b\n", allowed)
+        assert found.startswith("a\t")
+        assert found.endswith("b\n")
+        kept = re.sub(_BARS, "", found) if allowed == _BARS else found
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", kept)
+    assert visible("\x1b[31mred\x1b[0m\r\x1b[2K", _BARS) == "\x1b[31mred\x1b[0m\r\x1b[2K"
+    assert "\x1b" not in visible("\x1b[31mred")
+    assert visible("\x1b[2Kred", _COLOURS) == "�[2Kred"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import os
 import re
@@ -116,7 +117,7 @@ def test_every_name_in_sql_is_quoted() -> None:
                 if isinstance(part, ast.FormattedValue):
                     text = ast.unparse(part.value)
                     seen += 1
-                    safe = text in known or re.match(r"(quoted|literal)\(", text)
+                    safe = text in known or re.match(r"(quoted|literal|path_literal)\(", text)
                     assert safe, f"{path}:{node.lineno}: {text} goes into SQL as it is"
     assert seen > 30
 
@@ -125,6 +126,22 @@ def test_the_scan_finds_a_name_that_is_not_quoted() -> None:
     tree = ast.parse("connection.execute(f'SELECT * FROM {name}')")
     found = [ast.unparse(n.value) for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)]
     assert found == ["name"]
+
+
+def test_every_path_in_sql_is_no_pattern() -> None:
+    """DuckDB reads whatever fits a path, so that the name of a folder could name other files."""
+    seen = 0
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = node.values if isinstance(node, ast.JoinedStr) else []
+            for before, part in itertools.pairwise(parts):
+                text = str(before.value) if isinstance(before, ast.Constant) else ""
+                if re.search(r"read_(parquet|csv)\($", text):
+                    seen += 1
+                    made = ast.unparse(part.value)  # type: ignore[attr-defined]
+                    safe = made.startswith("path_literal(") or made == "below"
+                    assert safe, f"{path}:{node.lineno}: {made} is taken for a pattern"
+    assert seen > 6
 
 
 def test_text_becomes_html_in_two_places_only() -> None:
