@@ -1,5 +1,6 @@
 """What several workers cost and bring in training, measured on one machine, and what limits more.
 
+    python benchmarks/paper_databases.py rel-hm /tmp/rel-hm --scale 0.05
     python benchmarks/cluster.py --on ../shared/data/rel-f1:driver-dnf /tmp/rel-hm:user-churn
 
 Every case is trained for some steps: by one process without workers, which samples in other

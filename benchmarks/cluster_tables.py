@@ -48,11 +48,30 @@ def cluster() -> str:
     for database in found["databases"]:
         lines += [_in_words(database), ""]
     lines += [
+        _where_it_does_not_help(found["databases"]),
+        "",
         "The all-reduce adds up gradients in double precision; alone, it takes "
         f"{largest['cpu_ms'] / largest['bytes'] * 1e6:.1f} ms of the processor per MB.",
         "",
     ]
     return "\n".join(lines + _forecast(found["databases"][0], found["batch_size"]))
+
+
+def _where_it_does_not_help(databases: list[dict[str, Any]]) -> str:
+    """When workers on one machine are no gain."""
+    lost = [
+        f"{one['shards']} shards on {database['name']}"
+        for database in databases
+        for one in database["checked"]
+        if one["workers"] == 2 and one["faster_cpu"] < 1
+    ]
+    cut = f" With {' and '.join(lost)} two are slower than none." if lost else ""
+    return (
+        "On one machine workers gain where cores are idle, and only with large shards: a process "
+        "without workers needs a second core for sampling alone, but two workers need all of "
+        "both, and a database with many tables has many small operations per shard, whatever is "
+        f"in it.{cut} A machine whose cores are busy, or one with a single core, gains nothing."
+    )
 
 
 def _busy(load: float) -> str:
