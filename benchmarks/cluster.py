@@ -1,5 +1,6 @@
 """What several workers cost and bring in training, measured on one machine, and what limits more.
 
+    python benchmarks/paper_databases.py rel-hm /tmp/rel-hm --scale 0.05
     python benchmarks/cluster.py --on ../shared/data/rel-f1:driver-dnf /tmp/rel-hm:user-churn
 
 Every case is trained for some steps: by one process without workers, which samples in other
@@ -57,7 +58,7 @@ def bytes_sent() -> int:
 
 
 def join(rank: int, size: int, folder: Path) -> Any:
-    """The group of workers."""
+    """The group of workers, each on a core of its own; who is alone has all of them."""
     import torch.distributed as dist
 
     from relfrog.cluster.torch_collective import TorchCollective
@@ -65,6 +66,8 @@ def join(rank: int, size: int, folder: Path) -> Any:
 
     if size == 1:
         return Collective()
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = dist.FileStore(str(folder / "meeting"), size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
@@ -245,11 +248,13 @@ def forecast(parts: dict[str, float], payload: float, whole: float) -> list[dict
     Args:
         parts: of a step.
         payload: bytes that are added up.
-        whole: milliseconds of a step of one process without workers.
+        whole: milliseconds of a step of one process without workers, which samples on other cores.
     """
     found = []
     for workers, grows in itertools.product((2, 8, 64, 512), (False, True)):
         times_larger = workers * SEEDS / BATCH if grows else 1.0
+        if grows and times_larger == 1.0:
+            continue
         for name, (gigabits, latency) in NETWORKS.items():
             times = {
                 "seeds_ms": parts["batch_ms"] * times_larger / workers,
@@ -277,6 +282,7 @@ def modelled(database: dict[str, Any]) -> dict[str, Any]:
         about = {
             "workers": c["workers"], "shards": shards, "wall_ms": mean["wall_ms"],
             "cpu_ms": mean["cpu_ms"], "faster": whole["wall_ms"] / mean["wall_ms"],
+            "faster_cpu": whole["cpu_ms"] / mean["cpu_ms"],
         }  # fmt: skip
         if shards:
             about |= {
@@ -286,7 +292,7 @@ def modelled(database: dict[str, Any]) -> dict[str, Any]:
                 "ring_bytes": ring_bytes(payload, c["workers"]), "sum_ms": mean["sum_ms"],
             }  # fmt: skip
         checked.append(about)
-    ahead = forecast(parts, payload, whole["wall_ms"])
+    ahead = forecast(parts, payload, whole["rest_ms"])
     return {"parts": parts, "checked": checked, "forecast": ahead}
 
 

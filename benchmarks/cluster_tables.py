@@ -31,14 +31,15 @@ def cluster() -> str:
     about, largest = found["machine"], found["sums"][-1]
     lines = [
         f"FROG with its default settings, batches of {found['batch_size']} seeds, on one machine "
-        f"with two cores (`{about['command']}`; load before: {about['load'][0]:g}). Milliseconds "
-        f"per step, of the clock and of the processor: the fastest of {found['blocks']} blocks of "
-        f"{found['steps']} steps. *No workers* is one process with whole batches, which samples on "
-        "the other core. The model of the processor is fitted to one worker alone.",
+        f"with two cores (`{about['command']}`). Milliseconds per step, of the clock and of each "
+        f"worker's processor: the fastest of {found['blocks']} blocks of {found['steps']} steps. "
+        "*No workers* is one process with whole batches, which samples on the other core; *faster* "
+        "is than that. The model of the processor is fitted to one worker alone."
+        f"{_busy(about['load'][0])}",
         "",
-        "| | workers | shards | clock | than without | processor, each | by the model | "
+        "| | workers | shards | clock | faster | processor | faster | by the model | "
         "all-reduce | bytes sent, each | of a ring |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for database in found["databases"]:
         name = f"{database['name']} {database['task']}"
@@ -47,6 +48,8 @@ def cluster() -> str:
     for database in found["databases"]:
         lines += [_in_words(database), ""]
     lines += [
+        _where_it_does_not_help(found["databases"]),
+        "",
         "The all-reduce adds up gradients in double precision; alone, it takes "
         f"{largest['cpu_ms'] / largest['bytes'] * 1e6:.1f} ms of the processor per MB.",
         "",
@@ -54,15 +57,43 @@ def cluster() -> str:
     return "\n".join(lines + _forecast(found["databases"][0], found["batch_size"]))
 
 
+def _where_it_does_not_help(databases: list[dict[str, Any]]) -> str:
+    """When workers on one machine are no gain."""
+    lost = [
+        f"{one['shards']} shards on {database['name']}"
+        for database in databases
+        for one in database["checked"]
+        if one["workers"] == 2 and one["faster_cpu"] < 1
+    ]
+    cut = f" With {' and '.join(lost)} two are slower than none." if lost else ""
+    return (
+        "On one machine workers gain where cores are idle, and only with large shards: a process "
+        "without workers needs a second core for sampling alone, but two workers need all of "
+        "both, and a database with many tables has many small operations per shard, whatever is "
+        f"in it.{cut} A machine whose cores are busy, or one with a single core, gains nothing."
+    )
+
+
+def _busy(load: float) -> str:
+    """What to think of the clock."""
+    if load < 1:
+        return ""
+    return (
+        f" Others computed on the machine meanwhile (load {load:g}): their share of the two cores "
+        "is in the clock, so believe the processor."
+    )
+
+
 def _measured(name: str, one: dict[str, Any]) -> str:
     """A row of the table of what was measured."""
     who = "no workers" if not one["shards"] else str(one["workers"])
     cells = [name, who, str(one["shards"] or "whole"), f"{one['wall_ms']:.0f}",
-             f"{one['faster']:.2f} times as fast", f"{one['cpu_ms']:.0f}"]  # fmt: skip
+             f"{one['faster']:.2f}", f"{one['cpu_ms']:.0f}",
+             f"{one['faster_cpu']:.2f}"]  # fmt: skip
     if one["shards"]:
         cells += [f"{one['predicted_ms']:.0f}", f"{one['sum_ms']:.1f}",
                   _bytes(one["bytes_per_worker"]), _bytes(one["ring_bytes"])]  # fmt: skip
-    return f"| {' | '.join(cells + [''] * (10 - len(cells)))} |"
+    return f"| {' | '.join(cells + [''] * (11 - len(cells)))} |"
 
 
 def _in_words(database: dict[str, Any]) -> str:

@@ -78,8 +78,8 @@ def run_together(
     launch = ray.remote(_launch).options(
         num_cpus=0, scheduling_strategy=cluster.this_node(), max_retries=retries
     )
-    running = launch.remote(together)
     watch = _Watch(cluster)
+    running = launch.remote(together)
     try:
         while not ray.wait([running], timeout=LOOK)[0]:
             watch.look()
