@@ -74,9 +74,7 @@ class _Dropout(torch.autograd.Function):
         grad = grads[0].clone(memory_format=torch.contiguous_format)
         flat = grad.view(-1).numpy()
         if ctx.saved_tensors:
-            _scale_where_positive(
-                flat, ctx.saved_tensors[0].detach().view(-1).numpy(), ctx.how[2]
-            )
+            _scale_where_positive(flat, ctx.saved_tensors[0].detach().view(-1).numpy(), ctx.how[2])
         else:
             _drop(flat, *ctx.how)
         return grad, None, None, None

@@ -121,9 +121,7 @@ class RowEncoder(nn.Module):
         if self.codes is not None:
             nn.init.normal_(self.codes.weight, std=0.1)
         self.blocks = nn.ModuleList(
-            nn.Sequential(
-                nn.LayerNorm(channels), nn.ReLU(inplace=True), Linear(channels, channels)
-            )
+            nn.Sequential(nn.LayerNorm(channels), nn.ReLU(inplace=True), Linear(channels, channels))
             for _ in range(depth)
         )
 

@@ -1,8 +1,9 @@
 """Large products of rows with a weight matrix, by oneDNN where that is faster.
 
 PyTorch multiplies float32 matrices with MKL, which uses half of the width of an AVX-512 unit on
-processors that are not Intel's. oneDNN, which PyTorch comes with, uses all of it: 2.3 times as fast
-on AMD's, level on Intel's. The sums are the same up to the order of their terms.
+processors that are not Intel's. oneDNN, which PyTorch comes with, uses all of it: a product of
+20,000 rows takes less than half of the time on an AMD EPYC, and with its gradients three fifths.
+The sums are the same up to the order of their terms.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from torch.autograd.function import once_differentiable
 __all__ = ["Linear", "add_product", "linear"]
 
 #: Multiplications from which on the detour is worth it: a call takes some 20 µs more.
-LARGE = 1 << 24
+LARGE = 1 << 25
+#: Rows that the gradient of a weight is summed over at a time. oneDNN prepares a kernel for each
+#: number of terms that it meets, so that this is always the same one.
+BLOCK = 1024
 
 
 class Linear(nn.Linear):
@@ -29,7 +33,7 @@ class Linear(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b. Shapes: x [n, c], weight [d, c], bias [d] -> [n, d]."""
+    """Rows times a weight, x W^T + b. Shapes: x [n, c], weight [d, c], bias [d] -> [n, d]."""
     if not _is_large(x, weight):
         return nn.functional.linear(x, weight, bias)
     product: Tensor = _Linear.apply(x, weight, bias)
@@ -63,7 +67,7 @@ class _Linear(torch.autograd.Function):
         for_x, for_weight, for_bias = ctx.needs_input_grad
         return (
             _product(grad, weight.T) if for_x else None,
-            _product(grad.T, x.T) if for_weight else None,
+            _outer(grad, x) if for_weight else None,
             grad.sum(0) if for_bias else None,
         )
 
@@ -87,7 +91,7 @@ def _has_onednn() -> bool:
 
 
 def _operator() -> Any:
-    """oneDNN's product, an operator of PyTorch's compiler; None where there is none."""
+    """The product of oneDNN, an operator of PyTorch's compiler; None where there is none."""
     try:
         return torch.ops.mkldnn._linear_pointwise.default
     except AttributeError:
@@ -95,5 +99,16 @@ def _operator() -> Any:
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    product: Tensor = _operator()(x, weight, bias, "none", [], "")
+    # Of a part of a larger matrix oneDNN would make the sums one by one.
+    product: Tensor = _operator()(x, weight.contiguous(), bias, "none", [], "")
     return product
+
+
+def _outer(grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient of a weight: grad^T x. Shapes: [n, d], [n, c] -> [d, c]."""
+    whole = len(x) // BLOCK * BLOCK
+    total = grad[whole:].T @ x[whole:]
+    for at in range(0, whole, BLOCK):
+        rows = slice(at, at + BLOCK)
+        total += _operator()(grad[rows].T, x[rows].T, None, "none", [], "")
+    return total

@@ -84,7 +84,9 @@ class ResNetEncoder(nn.Module):
             _Block(channels * (1 if number else self.parts), channels, dropout)
             for number in range(max(1, depth))
         )
-        self.out = nn.Sequential(nn.LayerNorm(channels), nn.ReLU(inplace=True), Linear(channels, channels))
+        self.out = nn.Sequential(
+            nn.LayerNorm(channels), nn.ReLU(inplace=True), Linear(channels, channels)
+        )
 
     def forward(self, features: Features, rows: Tensor) -> Tensor:
         """Encode some rows of the table."""
