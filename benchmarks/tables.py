@@ -19,6 +19,7 @@ from question_tables import relbench_questions
 from relfrog.config import Config
 from scale_tables import paper_scale, scale
 from store_tables import certify, first_step
+from strongest_tables import strongest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -432,7 +433,7 @@ MAKERS = {
     "losses": losses, "time-budget": time_budget,
     "paper-scale": paper_scale, "everyone": everyone, "certify": certify, "first-step": first_step,
     "when-roles-matter": when_roles_matter, "relbench-questions": relbench_questions,
-    "cluster": cluster, "billions": billions,
+    "cluster": cluster, "billions": billions, "strongest": strongest,
 }  # fmt: skip
 
 

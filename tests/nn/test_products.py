@@ -16,10 +16,11 @@ pytestmark = pytest.mark.skipif(products._one_dnn() is None, reason="no AVX-512 
 
 @pytest.fixture(autouse=True, scope="module")
 def everything_is_large():
-    """Take the detour, however few rows there are."""
-    before, products.LARGE = products.LARGE, 1
+    """Take the detour, however few rows there are, in several blocks."""
+    before = products.LARGE, products.BLOCK
+    products.LARGE, products.BLOCK = 1, 16
     yield
-    products.LARGE = before
+    products.LARGE, products.BLOCK = before
 
 
 @examples(40)

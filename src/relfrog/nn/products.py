@@ -1,8 +1,9 @@
 """Products of many rows with a weight matrix, by oneDNN where that is faster.
 
 PyTorch multiplies float32 matrices with MKL, which uses half of the width of an AVX-512 unit on
-processors that are not Intel's. oneDNN, which PyTorch comes with, uses all of it: 2.3 times as fast
-on AMD's, level on Intel's. The sums are the same up to the order of their terms.
+processors that are not Intel's. oneDNN, which PyTorch comes with, uses all of it: a product of
+20,000 rows takes less than half of the time on an AMD EPYC, and with its gradients three fifths.
+The sums are the same up to the order of their terms.
 
 oneDNN plans every new shape, which costs as much as thousands of rows. Predictions have the same
 rows in many shapes, so they are multiplied in pieces of one shape; in training large products alone
@@ -22,7 +23,10 @@ from torch.autograd.function import once_differentiable
 __all__ = ["Linear", "add_product", "is_plain", "linear"]
 
 #: Multiplications from which on the detour is worth it: a call takes some 20 µs more.
-LARGE = 1 << 24
+LARGE = 1 << 25
+#: Rows that the gradient of a weight is summed over at a time. oneDNN prepares a kernel for each
+#: number of terms that it meets, so that this is always the same one.
+BLOCK = 1024
 #: Rows of a piece, and the narrowest matrix: below it reading takes longer than multiplying.
 PIECE, NARROWEST = 2048, 16
 _COMPILED = {("cpu", torch.float32), ("cpu", torch.double)}
@@ -91,7 +95,7 @@ class _Linear(torch.autograd.Function):
         for_x, for_weight, for_bias = ctx.needs_input_grad
         return (
             _product(grad, weight.T) if for_x else None,
-            _product(grad.T, x.T) if for_weight else None,
+            _outer(grad, x) if for_weight else None,
             grad.sum(0) if for_bias else None,
         )
 
@@ -122,7 +126,20 @@ def _in_pieces(x: Tensor, weight: Tensor) -> int:
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     multiply = _one_dnn()
     assert multiply is not None
-    return multiply(x, weight, bias, "none", [], "")
+    # Of a part of a larger matrix oneDNN would make the sums one by one.
+    return multiply(x, weight.contiguous(), bias, "none", [], "")
+
+
+def _outer(grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient of a weight: grad^T x. Shapes: [n, d], [n, c] -> [d, c]."""
+    multiply = _one_dnn()
+    assert multiply is not None
+    whole = len(x) // BLOCK * BLOCK
+    total = grad[whole:].T @ x[whole:]
+    for at in range(0, whole, BLOCK):
+        rows = slice(at, at + BLOCK)
+        total += multiply(grad[rows].T, x[rows].T, None, "none", [], "")
+    return total
 
 
 @cache

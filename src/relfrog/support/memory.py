@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["free_memory", "is_out_of_memory", "kept_memory", "total_memory"]
-
-#: Parameters of the C library's mallopt, and what they are by default: how much free memory at the
-#: end of the heap is given back, and how many large blocks are mapped one by one.
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-_DEFAULTS = {_TRIM_THRESHOLD: 64 << 20, _MMAP_MAX: 65536}
-#: Keep at most this much that is free, and map nothing.
-_KEPT = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
+__all__ = ["free_memory", "is_out_of_memory", "total_memory"]
 
 
 #: What libraries write in errors that are no MemoryError.
@@ -52,31 +42,6 @@ def free_memory() -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-@contextmanager
-def kept_memory() -> Iterator[None]:
-    """Reuse freed memory, up to 2 GB, instead of giving it back to the system at once.
-
-    Fresh pages have to be found and cleared, which can take ten times as long as what is computed
-    in them: a training step frees and allocates the same blocks again and again. Nothing happens
-    where the C library is not GNU's.
-    """
-    adjust = _mallopt(_KEPT)
-    try:
-        yield
-    finally:
-        if adjust:
-            _mallopt(_DEFAULTS)
-            ctypes.CDLL(None).malloc_trim(0)
-
-
-def _mallopt(values: dict[int, int]) -> bool:
-    try:
-        library = ctypes.CDLL(None)
-        return all(library.mallopt(name, value) for name, value in values.items())
-    except (AttributeError, OSError, TypeError):  # another C library, or none
-        return False
 
 
 def _read(path: str) -> str:

@@ -28,7 +28,6 @@ from relfrog.nn.batch_plan import Plan
 from relfrog.nn.dependency import Pairs
 from relfrog.nn.network import Network, dependency_pairs
 from relfrog.support.files import append_line
-from relfrog.support.memory import kept_memory
 from relfrog.training import checkpoint
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, EpochRecord
@@ -144,12 +143,11 @@ class Trainer:
             warnings.warn(text, RelFrogWarning, stacklevel=2)
         for callback in self.callbacks:
             callback.on_start(self)
-        with kept_memory():
-            while self.at.epoch < self.epochs and not self._waited_enough():
-                self.run_epoch()
-                self.end_epoch()
-                if self._out_of_time():
-                    break
+        while self.at.epoch < self.epochs and (self.last or self.at.waited < self.config.patience):
+            self.run_epoch()
+            self.end_epoch()
+            if self._out_of_time():
+                break
         if self.collective.first:
             self.network.load_state_dict(load_weights(self.folder))
         for callback in self.callbacks:
@@ -366,9 +364,6 @@ class Trainer:
     def predict(self, network: Network, loader: Loader) -> NDArray[Any]:
         """Predictions for the seeds of a loader."""
         return predict_seeds(network, loader, self.features, self.device)
-
-    def _waited_enough(self) -> bool:
-        return not self.last and self.at.waited >= self.config.patience
 
     def _out_of_time(self) -> bool:
         """Whether what is left of the budget is needed for validation and the final scores."""
