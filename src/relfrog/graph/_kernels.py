@@ -97,60 +97,6 @@ def sort_children(parents: Ints, order: Ints, num_parents: Int, children: Ints) 
 
 
 @compiled
-def merge_children(
-    children: Ints,
-    begin: Ints,
-    stays: Ints,
-    added: Ints,
-    above: Ints,
-    times: Ints,
-    num_parents: Int,
-    merged: Ints,
-) -> Ints:
-    """Children of each parent where some rows are others: in one pass over those that were.
-
-    Args:
-        children: what `sort_children` wrote before.
-        begin: what it returned.
-        stays: whether a row is what it was. Shape [rows before].
-        added: rows that are others and have a parent, sorted by (parent, time, row).
-        above: their parents.
-        times: times of all rows now, or empty where row order is time order.
-        num_parents: rows of the parent table now.
-        merged: the result; with room for all of both.
-
-    Returns:
-        Where the children of each parent begin. Shape [num_parents + 1].
-    """
-    found = np.zeros(num_parents + 1, np.int32)
-    at = other = 0
-    for parent in range(num_parents):
-        old, end = 0, 0
-        if parent + 1 < begin.size:
-            old, end = begin[parent], begin[parent + 1]
-        while True:
-            while old < end and not stays[nth(children[nth(old)])]:
-                old += 1
-            more = other < added.size and above[nth(other)] == parent
-            if old >= end and not more:
-                break
-            mine = old < end
-            if mine and more:
-                one, two = children[nth(old)], added[nth(other)]
-                mine = one < two
-                if times.size > 0 and times[nth(one)] != times[nth(two)]:
-                    mine = times[nth(one)] < times[nth(two)]
-            merged[nth(at)] = children[nth(old)] if mine else added[nth(other)]
-            at += 1
-            if mine:
-                old += 1
-            else:
-                other += 1
-        found[parent + 1] = at
-    return found
-
-
-@compiled
 def count_visible(tables: Ints, times: Ints, moments: Ints) -> Ints:
     """Rows per time and table that exist, -1 where rows are not in time order.
 

@@ -1,7 +1,8 @@
 """The graph of a database with overlays, from that of the database without them.
 
-Pointers and times of rows that stay are taken from the graph; nothing is read of the tables. Rows
-that differ are sorted and merged into the children of their parents, which are copied in order.
+Pointers and times of rows that stay are taken from the graph; nothing is read of the tables. What
+is laid anew is the children of the foreign keys that an overlay touches: 4 bytes a row, sorted in
+one pass.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from relfrog.graph._kernels import merge_children
 from relfrog.graph.pointers import (
     NO_INTS,
     ForeignKey,
-    blocks_of,
     group_children,
     parent_pointers,
     row_numbers,
@@ -27,8 +26,6 @@ from relfrog.support.relbench import Database
 from relfrog.support.times import as_ticks, convert_ticks
 
 __all__ = ["overlay_graph"]
-
-NO_TIMES: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 def overlay_graph(
@@ -51,12 +48,9 @@ def overlay_graph(
         part = parents[first : first + count * len(own)].reshape(count, len(own))
         tables[number, 4:] = first, len(own)
         first += part.size
-        dated = NO_TIMES
-        if name in orders:
-            dated = times[int(tables[number, 2]) :][:count]
         for column, key in enumerate(own):
             part[:, column] = new.pointers(key)
-            found, starts, shift = new.grouped(key, part[:, column], dated, orders.get(name))
+            found, starts, shift = new.grouped(key, part[:, column], orders.get(name))
             ends = [number, graph.table_number[key.parent]]
             numbers.append([*ends, column, first_child, found.size, first_block, shift])
             first_child, first_block = first_child + found.size, first_block + starts.size
@@ -126,36 +120,14 @@ class _Overlaid:
         return known
 
     def grouped(
-        self,
-        key: ForeignKey,
-        pointers: NDArray[np.int32],
-        times: NDArray[np.int64],
-        order: NDArray[np.int64] | None,
+        self, key: ForeignKey, pointers: NDArray[np.int32], order: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-        """Children by parent; see `group_children`. Times are empty if rows are in time order."""
-        table, size = self.db.table_dict[key.table], self.num_rows[key.parent]
-        numbers = self.graph.keys[self.graph.key_number[key]]
-        *_, count, block, shift = map(int, numbers)
-        known = self.graph.children_by_parent(key)
-        before = self.graph.num_rows[key.parent]
-        starts = self.graph.blocks[block : block + ((before - 1) >> shift) + 2 if count else block]
-        if self._same(key.table) and size == before:
-            return known, starts, shift
-        moved = isinstance(table, OverlayTable) and not table.keeps_numbers
-        if key.table in self.anew or moved or shift or not count:
+        """Children by parent; see `group_children`."""
+        size = self.num_rows[key.parent]
+        if not self._same(key.table) or size != self.graph.num_rows[key.parent]:
             children = np.empty(np.count_nonzero(pointers >= 0), np.int32)
             return children, *group_children(np.ascontiguousarray(pointers), order, size, children)
-        stays = np.ones(self.graph.num_rows[key.table], bool)
-        added = np.zeros(0, np.int64)
-        if isinstance(table, OverlayTable):
-            stays[table.others()] = False
-            added = table.changes.at[pointers[table.changes.at] >= 0]
-        above = pointers[added]
-        ranked = np.lexsort((added, times[added] if len(times) else added, above))
-        added, above = added[ranked].astype(np.int32), above[ranked]
-        merged = np.empty(count + len(added), np.int32)
-        begin = merge_children(known, starts, stays, added, above, times, size, merged)
-        merged = merged[: begin[-1]]
-        if not len(merged):
-            return merged, NO_INTS, 0
-        return merged, *blocks_of(begin, len(merged))
+        numbers = self.graph.keys[self.graph.key_number[key]]
+        _, _, _, _, count, block, shift = map(int, numbers)
+        length = ((size - 1) >> shift) + 2 if count else 0
+        return self.graph.children_by_parent(key), self.graph.blocks[block : block + length], shift

@@ -17,8 +17,7 @@ from relfrog.store.streams import holds_numbers, pieces
 if TYPE_CHECKING:
     from relbench.base import Database
 
-__all__ = ["ForeignKey", "blocks_of", "foreign_keys", "group_children", "parent_pointers",
-           "row_numbers"]  # fmt: skip
+__all__ = ["ForeignKey", "foreign_keys", "group_children", "parent_pointers", "row_numbers"]
 
 NO_INTS: NDArray[np.int32] = np.empty(0, np.int32)
 
@@ -116,15 +115,8 @@ def group_children(
     begin = sort_children(
         pointers, np.empty(0, np.int64) if order is None else order, num_parents, children
     )
-    return blocks_of(begin, children.size)
-
-
-def blocks_of(begin: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], int]:
-    """Where each block of 2**shift parents begins, from where the children of each do, and shift.
-
-    At most 8 bytes per child for the blocks, even if most parents have no child.
-    """
-    shift, num_parents = 0, len(begin) - 1
-    while (((num_parents - 1) >> shift) + 2) * 4 > count * 8:
+    # At most 8 bytes per value for the blocks, even if most parents have no child.
+    shift = 0
+    while (((num_parents - 1) >> shift) + 2) * 4 > children.size * 8:
         shift += 1
     return np.append(begin[: -1 : 1 << shift], begin[-1:]), shift

@@ -151,16 +151,10 @@ class OverlayTable(ColumnTable):
     def __len__(self) -> int:
         return self.rows if self._kept is None else int(self._kept.sum())
 
-    @property
-    def keeps_numbers(self) -> bool:
-        """Whether rows of the base that are left have the numbers that they had."""
-        gone = self.changes.gone
-        return not len(gone) or bool(gone[0] == self.stays)  # the last ones
-
     def origin(self, rows: Ints) -> Ints:
         """The row of the base of each row that was not added."""
         gone = self.changes.gone
-        if self.keeps_numbers:
+        if not len(gone) or gone[0] == self.stays:  # the last ones
             return rows
         return np.asarray(rows + np.searchsorted(gone - np.arange(len(gone)), rows, "right"))
 
@@ -183,10 +177,11 @@ class OverlayTable(ColumnTable):
     @cached_property
     def _left(self) -> Any:
         """The rows of the base that are left."""
-        if self.keeps_numbers:
+        gone = self.changes.gone
+        if not len(gone) or gone[0] == self.stays:
             return slice(self.stays)
         left = np.ones(len(self.base), bool)
-        left[self.changes.gone] = False
+        left[gone] = False
         return left
 
     @cached_property
