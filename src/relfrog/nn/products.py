@@ -79,6 +79,7 @@ def _is_large(x: Tensor, weight: Tensor) -> bool:
         and min(weight.shape) >= 16
         and x.dtype == weight.dtype == torch.float32
         and x.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
         and _has_onednn()
     )
 
