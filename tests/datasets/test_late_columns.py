@@ -75,7 +75,9 @@ def test_a_certificate_names_what_a_task_shows(folder: Path, tmp_path: Path) -> 
     for name, show, named in (("a", (), False), ("b", ("orders.shipped_at",), True)):
         relfrog.add_task(folder, name, SQL, show=show, **ABOUT)
         run = relfrog.train(folder, name, tmp_path / name, model="recent", settings=QUICK)
-        told = run.certify().sentence
+        certified = run.certify()
+        certified.predict()
+        told = certified.certificate.sentence
         assert ("orders.shipped_at, later than the rows that hold them" in told) == named
 
 

@@ -90,7 +90,7 @@ REVIEWED = {
     "datasets/key_views.py": {"joined"},
     "datasets/label_sql.py": {"', '.join(columns) or 'NULL'", "name", "columns", "number"},
     "datasets/overview.py": {"time"},
-    "datasets/sql_job.py": {"', '.join(casts)", "setting", "value"},
+    "datasets/sql_job.py": {"', '.join(casts)", "setting", "value", "select", "paths"},
     "importing/inherited.py": {"timed[0]", "timed[1]"},
     "importing/staging.py": {"setting", "value.replace(chr(39), chr(39) * 2)"},
     "importing/writer.py": {"expressions", "selected", "staged.sql", "table.sql"},

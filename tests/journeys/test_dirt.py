@@ -489,13 +489,18 @@ def test_file_names_are_not_patterns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "first"),
-    [(range(1950, 1960), "1950-12-31"), (range(930101, 930111), "1993-01-01")],
+    ("values", "first", "proposed"),
+    [
+        (range(1950, 1960), "1950-12-31", "year"),
+        (range(930101, 930111), "1993-01-01", None),
+    ],
 )
-def test_years_and_short_dates_as_times(values: range, first: str, tmp_path: Path) -> None:
+def test_years_and_short_dates_as_times(
+    values: range, first: str, proposed: str | None, tmp_path: Path
+) -> None:
     rows = "".join(f"{i},{v}\n" for i, v in enumerate(values))
     address = csv_folder(tmp_path / "csv", t="id,year\n" + rows)
-    assert plan_import(address).mapping.tables["t"].time is None
+    assert plan_import(address).mapping.tables["t"].time == proposed
     _, tables = imported(address, tmp_path / "out", time=["t.year"])
     assert str(tables["t"]["year"].iloc[0].date()) == first
 

@@ -65,7 +65,6 @@ class Task(Protocol):
         target_col: the label table's column of labels.
         timedelta: the horizon: how far ahead a label looks.
         num_eval_timestamps: number of seed times in validation and in test.
-        remove_columns: columns hidden from the model, as pairs of table and column.
         sql: the label SQL; None if labels come as files.
         completes: whether the label is a column of the entity table, to be filled in.
         source_keys: the source's keys, where the SQL is written in them; else None.
@@ -83,7 +82,6 @@ class Task(Protocol):
     target_col: str
     timedelta: pd.Timedelta
     num_eval_timestamps: int
-    remove_columns: list[tuple[str, str]]
     sql: str | None
     completes: bool
     source_keys: SourceKeys | None

@@ -46,11 +46,12 @@ class Dropout(nn.Module):
         """Overwrite `x`."""
         if not self.training or not self.p:
             return x.relu_() if self.relu else x
-        plain = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-        if not plain or not x.is_contiguous():
-            x = x.relu_() if self.relu else x
-            return nn.functional.dropout(x, self.p, True)
+        if x.device.type != "cpu":
+            return nn.functional.dropout(x.relu_() if self.relu else x, self.p, True)
         key = int(torch.empty((), dtype=torch.int64).random_())
+        if x.dtype not in (torch.float32, torch.float64) or not x.is_contiguous():
+            mask: Tensor = _Dropout.apply(torch.ones(x.shape), key, self.p, False)
+            return (x.relu_() if self.relu else x) * mask.to(x.dtype)
         dropped: Tensor = _Dropout.apply(x, key, self.p, self.relu)
         return dropped
 
