@@ -109,12 +109,8 @@ def _is_large(x: Tensor, weight: Tensor) -> bool:
         and min(weight.shape) >= NARROWEST
         and x.dtype == weight.dtype == torch.float32
         and x.device.type == "cpu"
-<<<<<<< HEAD
-        and _one_dnn() is not None
-=======
         and not torch.is_autocast_enabled("cpu")
-        and _has_onednn()
->>>>>>> paper
+        and _one_dnn() is not None
     )
 
 
