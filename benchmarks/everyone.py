@@ -115,6 +115,7 @@ def both_ways(data: Path, sample: int, cache: Path, before: str | None) -> dict[
     if before is not None:
         with Worktree(before) as state:
             own = measured(data, "batches", sample, cache / "before", state)
+            del own["rows"], own["customers"]
             found["before"] = {"commit": state.commit} | own
     return found
 

@@ -373,6 +373,15 @@ def _speed(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:g}"
 
 
+def _megabytes(value: int | None) -> str:
+    return "" if value is None else f"{value:,} MB"
+
+
+def _state(entry: dict[str, Any]) -> str:
+    """What to know of entries that were measured before each way had a process of its own."""
+    return "" if "commit" in entry else " (earlier code; memory with preparation)"
+
+
 def everyone() -> str:
     """Predictions for all entities at one time: speed, memory and scores of both ways."""
     found = json.loads((HERE / "everyone.json").read_text(encoding="utf-8"))
@@ -392,11 +401,12 @@ def everyone() -> str:
         own, batches = entry["layerwise"], entry["batches"]
         whole = batches["seconds"] / batches["seeds"] * entry["customers"]
         lines.append(
-            f"| {entry['rows']:,} | {entry['customers']:,} | {own['cpu_us_per_seed']:.1f} µs | "
+            f"| {entry['rows']:,}{_state(entry)} | {entry['customers']:,} | "
+            f"{own['cpu_us_per_seed']:.1f} µs | "
             f"{batches['cpu_us_per_seed']:.0f} µs | "
             f"{batches['cpu_us_per_seed'] / own['cpu_us_per_seed']:.1f} | "
             f"{own['seconds']:.1f} s | {whole:,.0f} s | {whole / own['seconds']:.1f} | "
-            f"{own['private_mb']:,} MB | {own['peak_mb']:,} MB |"
+            f"{_megabytes(own.get('private_mb'))} | {_megabytes(own['peak_mb'])} |"
         )
     for entry in found["speed"]:
         if "before" in entry:

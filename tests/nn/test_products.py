@@ -71,3 +71,19 @@ def test_a_product_is_added_in_place() -> None:
 def test_double_precision_stays_double() -> None:
     x, weight = torch.randn(9, 16).double(), torch.randn(20, 16).double()
     assert torch.equal(linear(x, weight), torch.nn.functional.linear(x, weight))
+
+
+@pytest.mark.parametrize("rows", [0, 3, products.PIECE, 2 * products.PIECE + 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_without_gradients_rows_are_multiplied_in_pieces(rows: int, dtype: torch.dtype) -> None:
+    made = torch.Generator().manual_seed(0)
+    x, weight, bias = (
+        torch.randn(shape, generator=made, dtype=dtype) for shape in ((rows, 20), (7, 20), (7,))
+    )
+    total = torch.ones(rows, 7, dtype=dtype)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias)
+        )
+        assert add_product(total, x, weight) is total
+        torch.testing.assert_close(total, 1 + torch.nn.functional.linear(x, weight))
