@@ -16,10 +16,12 @@ def scale() -> str:
     for entry in found["cases"]:
         cases.setdefault((entry["rows"], entry["case"]), {})[entry["state"]] = entry
     compared = any("before" in states for states in cases.values())
-    beside = " *Before* is an earlier state of the code, in the same run:" if compared else ""
+    beside = " *Before* is an earlier state of the code." if compared else ""
     lines = [
         "Seconds of the processor and peak memory of whole commands, with the start of Python, on "
-        f"a busy machine with two cores (`benchmarks/scale.py`, `scale.json`).{beside}",
+        f"a busy machine with two cores (`benchmarks/scale.py`, `scale.json`).{beside} The file "
+        "says of each number how it was measured. Where a training ends after its first steps, the "
+        "process of the label SQL is not counted:",
         "",
         "| rows | |" + " before |" * compared + " now |",
         "|--:|---|" + "--:|" * compared + "--:|",

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 import torch
 
-from relfrog.training.optimizers import _plain
+from relfrog.training.optimizers import plain_optimizer
 
 
 def trained(kind: type[torch.optim.Adam]) -> list[torch.Tensor]:
@@ -30,7 +30,7 @@ def trained(kind: type[torch.optim.Adam]) -> list[torch.Tensor]:
 def test_the_same_steps(kind: type[torch.optim.Adam], monkeypatch: pytest.MonkeyPatch) -> None:
     expected = trained(kind)
     monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
-    plain = _plain.__wrapped__(kind)
+    plain = plain_optimizer.__wrapped__(kind)
     monkeypatch.undo()
     assert plain is not kind
     found = trained(plain)
@@ -44,10 +44,10 @@ def test_commands_do_not_load_what_they_do_not_need() -> None:
     code = """
         import sys
         import relfrog.runs.predict_parts, relfrog.runs.run, relfrog.runs.train, torch
-        from relfrog.training.optimizers import _plain
+        from relfrog.training.optimizers import plain_optimizer
         assert not {"sklearn", "lightgbm", "torch_frame", "sqlglot"} & {*sys.modules}
         layer = torch.nn.Linear(2, 1)
-        optimizer = _plain(torch.optim.AdamW)(layer.parameters(), fused=True)
+        optimizer = plain_optimizer(torch.optim.AdamW)(layer.parameters(), fused=True)
         layer(torch.ones(2)).sum().backward()
         optimizer.step()
         assert "torch._dynamo" not in sys.modules

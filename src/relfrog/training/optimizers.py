@@ -16,7 +16,9 @@ from relfrog.kinds import MODELS
 from relfrog.nn.dependency import Dependencies, DependencyOptions
 from relfrog.nn.network import Network
 
-__all__ = ["learning_rate", "make_dependencies", "make_optimizer"]
+__all__ = [
+    "learning_rate", "make_dependencies", "make_fd_optimizer", "make_optimizer", "plain_optimizer",
+]  # fmt: skip
 
 #: Steps in which a learning rate with a schedule rises.
 RISE = 20
@@ -36,12 +38,22 @@ def make_dependencies(config: Config, keys: Sequence[ForeignKey]) -> Dependencie
 
 def make_optimizer(config: Config, network: Network) -> torch.optim.Optimizer:
     """The optimiser of a network: Adam adds the decay to the gradient (L2), AdamW to weights."""
-    kind = _plain(torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW)
+    kind = plain_optimizer(torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW)
     return kind(network.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True)
 
 
+def make_fd_optimizer(
+    config: Config, dependencies: Dependencies | None
+) -> torch.optim.Optimizer | None:
+    """The optimiser of the regulariser, if there is one."""
+    if dependencies is None:
+        return None
+    kind = plain_optimizer(torch.optim.Adam)
+    return kind(dependencies.parameters(), lr=config.lr, fused=True)
+
+
 @cache
-def _plain(kind: type[torch.optim.Adam]) -> type[torch.optim.Adam]:
+def plain_optimizer(kind: type[torch.optim.Adam]) -> type[torch.optim.Adam]:
     """The same optimiser without PyTorch's compiler, which it imports to say that it is not used.
 
     That takes a second. Where PyTorch is made otherwise than expected, it is left as it is.

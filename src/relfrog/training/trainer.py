@@ -35,7 +35,12 @@ from relfrog.training.collective import ALONE
 from relfrog.training.inference import predict_seeds
 from relfrog.training.micro_batches import micro_batches, within_memory
 from relfrog.training.nonfinite import blame
-from relfrog.training.optimizers import learning_rate, make_dependencies, make_optimizer
+from relfrog.training.optimizers import (
+    learning_rate,
+    make_dependencies,
+    make_fd_optimizer,
+    make_optimizer,
+)
 from relfrog.training.prepared import Prepared
 from relfrog.training.weights import FILE, WeightAverage, load_weights, save_weights
 
@@ -90,11 +95,7 @@ class Trainer:
         if self.dependencies is not None:
             self.dependencies = self.dependencies.to(self.device)
         self.optimizer = make_optimizer(config, self.network)
-        self.fd_optimizer = (
-            torch.optim.Adam(self.dependencies.parameters(), lr=config.lr, fused=True)
-            if self.dependencies is not None
-            else None
-        )
+        self.fd_optimizer = make_fd_optimizer(config, self.dependencies)
         #: Workers that train together; see `ShardedTrainer`.
         self.collective = ALONE
         #: Pairs per foreign key, and seeds, that the losses of dependencies use.
