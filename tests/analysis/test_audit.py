@@ -128,6 +128,10 @@ def test_lists_are_read_in_both_forms(shop: Path, tmp_path: Path) -> None:
     theirs = predictions(opened, [json.dumps(row[row >= 0].tolist()) for row in lists])
     theirs = theirs.rename(columns={"prediction": str(opened.task.target_col)})
     assert audit(theirs, shop, "list").metrics == ours.metrics
+    with pytest.raises(TaskError, match="no column with the key of"):
+        audit(asked.assign(rank=1), shop, "list")
+    with pytest.raises(TaskError, match="no column with the key of people"):
+        audit(run.predict(entities=asked).drop(columns="code"), shop, "list")
 
 
 @pytest.mark.slow
@@ -156,6 +160,7 @@ def test_the_command_says_what_it_found(
         (lambda f: f.drop(columns="time"), "--time COLUMN"),
         (lambda f: f.assign(code="nobody"), "not in table people"),
         (lambda f: f.iloc[:0], "holds no prediction"),
+        (lambda f: f.drop(columns="code"), "no column with the key of people"),
         (lambda f: f.assign(time=pd.Timestamp("2020-12-30")), "another --split"),
     ],
 )

@@ -92,6 +92,8 @@ def read_predictions(
         raise TaskError(f"{where} holds no prediction.")
     given = _time_column(where, frame, opened, seeds, time)
     keys = _key_names(opened)
+    if not any(name.casefold() in keys for name in frame):
+        raise TaskError(f"{where} has no column with the key of {opened.task.entity_table}.")
     if prepared.target_table is not None:
         lists = _lists(where, frame, prepared, given, keys, column, int(about["k"]))
         frame, values = lists
@@ -268,17 +270,20 @@ def _lists(
         if name not in (time, RANK, "score", "run", "horizon", "made_at")
         and name.casefold() not in keys
     ]  # fmt: skip
+    if not left:
+        raise TaskError(f"{where} has no column with the key of {table}.")
     named = frame[left].rename(columns=lambda name: name.removeprefix(f"{table}."))
     found = read_entities(
         prepared.dataset.dataset_dir, table, spec.pkey, prepared.graph.num_rows[table], named
     )
     owner = [name for name in frame if name == time or name.casefold() in keys]
-    ranks = _numbers(where, frame, [RANK])
-    order = np.argsort(ranks, kind="stable")
-    groups = frame.iloc[order].groupby(owner, sort=False, dropna=False).indices
-    first = [order[places[0]] for places in groups.values()]
-    lists = [found.rows[order[places]].tolist() for places in groups.values()]
-    return frame.iloc[first].reset_index(drop=True), _padded(lists, k)
+    order = np.argsort(_numbers(where, frame, [RANK]), kind="stable")
+    number = frame.iloc[order].groupby(owner, sort=False, dropna=False).ngroup().to_numpy()
+    together = np.argsort(number, kind="stable")
+    ends = np.flatnonzero(np.diff(number[together])) + 1
+    groups = np.split(order[together], ends)
+    lists = [found.rows[places].tolist() for places in groups]
+    return frame.iloc[[places[0] for places in groups]].reset_index(drop=True), _padded(lists, k)
 
 
 def _decoded(where: str, value: Any) -> list[int]:
