@@ -209,7 +209,9 @@ def test_awkward_data(store: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_gone_is_named(store: Path, tmp_path: Path) -> None:
+def test_what_is_gone_is_named(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = copied(store, tmp_path)
     run = fit(copy, tmp_path / "run", "buys", model="lightgbm", trials=1)
     change(copy, "things", lambda f: f.drop(columns="price"))
@@ -217,7 +219,11 @@ def test_what_is_gone_is_named(store: Path, tmp_path: Path) -> None:
         load_run(run.folder).predict(TEST)
     change(copy, "things", lambda f: f.assign(price=1.0, colour="red"))
     assert len(load_run(run.folder).predict(TEST)) == 20
-    (run.folder / "lightgbm-0-0.txt").write_text("nonsense")
+    files = list(run.folder.glob("lightgbm-*.txt"))
+    assert files
+    for file in files:
+        file.write_text("nonsense")
+    monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "cache"))  # no predictions of before
     with pytest.raises(RunError, match="damaged"):
         load_run(run.folder).predict(TEST)
 
