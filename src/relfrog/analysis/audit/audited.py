@@ -98,13 +98,11 @@ def audit(
     """
     opened = open_task(dataset, task)
     seeds = opened.seeds(split)
-    models = _quick_models(opened)
-    if not models:
-        raise TaskError(f"{task}: no model could be trained to compare with.")
-    honest = _best(models)
-    found = read_predictions(
-        predictions, honest.prepared, honest.labels, seeds, column=column, time=time
-    )
+    # Before anything is trained: a file that cannot be read is refused at once.
+    prepared = opened.prepare(Config(model="lightgbm"), encode=False)
+    assert prepared.train_seeds is not None
+    labels = prepared.describe_labels(prepared.train_seeds)
+    found = read_predictions(predictions, prepared, labels, seeds, column=column, time=time)
     known, values = found.of_seeds(len(seeds))
     if not len(known):
         raise TaskError(
@@ -112,6 +110,10 @@ def audit(
             f" ({_example(opened, found)}, for example). Check keys and times, or choose another "
             "--split."
         )
+    models = _quick_models(opened)
+    if not models:
+        raise TaskError(f"{task}: no model could be trained to compare with.")
+    honest = _best(models)
     scored = seeds.take(known)
     truth = honest.truth(scored)
     about = f"{opened.dataset.manifest.name}/{task}"
