@@ -51,6 +51,7 @@ TASKS = {
 QUICK = {
     "channels": 8, "layers": 1, "neighbors": 4, "epochs": 2, "batch_size": 128, "lr": 0.01,
     "average": 0.0, "fd_pairs": 16, "fd_negatives": 2, "encoder_depth": 0, "bins": 2, "text_channels": 4,
+    "networks": 1,
 }  # fmt: skip
 
 

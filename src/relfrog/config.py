@@ -141,6 +141,9 @@ class Config:
         distributed: whether LightGBM learns on all nodes of a cluster, each from its share of the
             rows, instead of on one machine. For data that one machine cannot hold: trees differ a
             little, as each node finds the bins of some features in its own rows.
+        networks: networks of "auto", which answer with their mean: after the first, others from
+            other seeds are trained while there is time for one more that takes as long. None,
+            if the first has no weight in the blend.
         minutes: time budget of "auto", from the reading of the data to the report. A tenth, on a
             busy machine up to a quarter, is kept for scores and the report: no member starts after
             that; LightGBM uses half of the time left when it starts; the network stops early
@@ -226,6 +229,7 @@ class Config:
     features: str = "all"
     trials: int = 12
     distributed: bool = False
+    networks: int = 3
     minutes: float = 30.0
     calibration: str = "auto"
     threshold: str = "f1"

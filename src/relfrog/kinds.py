@@ -12,7 +12,7 @@ from relfrog.errors import UsageError
 
 __all__ = [
     "ENTITY_KINDS", "LOSSES", "MODELS", "TASK_KINDS", "ModelKind", "TaskKind", "ThresholdRule",
-    "models_for", "parse_threshold", "task_kind",
+    "member_model", "models_for", "parse_threshold", "task_kind",
 ]  # fmt: skip
 
 
@@ -175,6 +175,16 @@ MODELS: dict[str, ModelKind] = {
         ),
     )
 }  # fmt: skip
+
+
+def member_model(member: str) -> ModelKind:
+    """The model of a member of an ensemble: that of `frog-2`, a second network, is `frog`.
+
+    Raises:
+        KeyError: There is no such model.
+    """
+    name, _, number = member.rpartition("-")
+    return MODELS[name if number.isdecimal() and name in MODELS else member]
 
 
 def models_for(kind: str) -> list[ModelKind]:

@@ -12,7 +12,11 @@ from click.testing import CliRunner
 import relfrog
 from relfrog import load_run
 from relfrog.cli import cli
+from relfrog.config import Config
+from relfrog.models import auto
+from relfrog.models.auto import member_settings
 from relfrog.models.boosting import BoostedTrees
+from relfrog.runs.agreement import other_seeds
 from relfrog.runs.train import RunInterrupted
 from relfrog.training.budget import Budget
 from relfrog.training.callbacks import Callback
@@ -49,6 +53,57 @@ def test_auto_holds_its_members_and_goes_on(
     own = load_run(run.folder / "members/frog").roles()
     assert run.roles().equals(own)
     assert len(own)
+
+
+@pytest.mark.slow
+def test_auto_answers_with_the_mean_of_several_networks(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 1)
+    given = {**QUICK, "trials": 1, "networks": 3, "channels": 16, "epochs": 4}
+    run = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
+    names = ["frog", "frog-2", "frog-3"]
+    assert [name for name in run.blend["members"] if name.startswith("frog")] == names
+    weights = run.blend["weights"]
+    assert sum(weights.values()) == pytest.approx(1)
+    assert len({weights[name] for name in names}) == 1
+    seeds, cutoff = run.prepared.seeds("test"), None
+    parts = {name: load_run(run.folder / "members" / name) for name in weights}
+    assert len({parts[name].config.seed for name in names}) == 3
+    mean = sum(weights[name] * one.predict_seeds(seeds, cutoff) for name, one in parts.items())
+    assert run.predict_seeds(seeds, cutoff) == pytest.approx(mean, abs=1e-6)
+    assert load_run(run.folder).evaluate("test", "rolling") == run.metrics["test"]["rolling"]
+    assert [other.folder for other in other_seeds(run, 3)] == [parts[n].folder for n in names]
+    assert len(other_seeds(run, 2)) == 2
+    report = run.report(tmp_path / "report.html").read_text()
+    assert "FROG, seed 2" in report
+
+
+def test_networks_of_runs_with_neighbouring_seeds_have_other_seeds() -> None:
+    seeds = [
+        member_settings(name, Config(model="auto", seed=seed)).seed
+        for seed in range(9) for name in ("frog", "frog-2", "frog-3")
+    ]  # fmt: skip
+    assert len(set(seeds)) == len(seeds)
+    assert member_settings("frog-2", Config(model="auto", seed=(1 << 62) - 1)).model == "frog"
+
+
+def test_auto_trains_no_more_networks_than_there_is_time_for(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 1)
+    given = {**QUICK, "trials": 1, "networks": 3, "channels": 16, "epochs": 4}
+    # As if each network had taken longer than there is time for.
+    real = auto.fit_member
+
+    def fit_member(*args: Any, **options: Any) -> Any:
+        model, record = real(*args, **options)
+        return model, {**record, "seconds": 1e6}
+
+    monkeypatch.setattr(auto, "fit_member", fit_member)
+    run = relfrog.train(store, "buys", tmp_path / "auto", model="auto", settings=given)
+    assert "frog" in run.blend["weights"]
+    assert "frog-2" not in run.blend["members"]
 
 
 def test_auto_keeps_to_its_time(store: Path, tmp_path: Path) -> None:

@@ -159,5 +159,5 @@ def demo_command(out: Path, epochs: int, no_report: bool, overwrite: bool) -> No
     a report; two to three minutes.
     """
     # A larger learning rate than the default, and fewer trials: the whole takes minutes.
-    settings = {"epochs": epochs, "lr": 0.003, "trials": 3}
+    settings = {"epochs": epochs, "lr": 0.003, "trials": 3, "networks": 1}
     run_demo(out, overwrite, settings, report=not no_report)

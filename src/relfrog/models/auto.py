@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from relfrog.config import Config
 from relfrog.errors import ClusterError, RelFrogError, RunError
 from relfrog.graph.popularity import ListRequest
-from relfrog.kinds import MODELS, models_for
+from relfrog.kinds import MODELS, member_model, models_for
 from relfrog.models.auto_members import fit_member, run_members
 from relfrog.models.blend import Blend, choose
 from relfrog.models.fit import load_model
@@ -38,6 +38,8 @@ __all__ = ["NETWORK_MEMBER", "AutoModel", "member_names", "read_blend"]
 
 #: The graph network among the members.
 NETWORK_MEMBER = "frog"
+#: How far the seeds of the networks of two runs with neighbouring seeds are apart.
+SEEDS_BETWEEN = 1000
 
 
 def member_names(kind: str) -> list[str]:
@@ -48,7 +50,13 @@ def member_names(kind: str) -> list[str]:
 
 def member_settings(name: str, config: Config) -> Config:
     """The settings of a member."""
-    settings = asdict(config) | {"model": name}
+    model = member_model(name).name
+    settings = asdict(config) | {"model": model}
+    if name != model:
+        # Not the seed of a neighbouring run: the runs of several seeds are to be independent.
+        number = int(name.rpartition("-")[2])
+        settings["seed"] = (SEEDS_BETWEEN * (config.seed + 1) + number) % (1 << 62)
+    name = model
     if not MODELS[name].roles:
         settings["roles"] = "learned"
     if not MODELS[name].network:
@@ -66,10 +74,13 @@ def read_blend(folder: Path) -> dict[str, Any]:
     """
     found = read_json(folder / BLEND, BLEND_FORM)
     names = {*found["weights"], *found.get("members", ())}
-    if any(name not in MODELS or MODELS[name].ensemble for name in names):
-        text = ", ".join(sorted(names)[:5])
-        raise RunError(f"{folder / BLEND} is damaged (no such models: {text}). Train again.")
-    return dict(found)
+    try:
+        if not any(member_model(name).ensemble for name in names):
+            return dict(found)
+    except KeyError:
+        pass
+    text = ", ".join(sorted(names)[:5])
+    raise RunError(f"{folder / BLEND} is damaged (no such models: {text}). Train again.")
 
 
 class AutoModel(Model):
@@ -119,41 +130,76 @@ class AutoModel(Model):
                 skipped[name] = f"the {config.minutes:g} minutes were over"
                 announce(callbacks, f"auto: {name} left out: {skipped[name]}")
                 continue
-            announce(callbacks, f"auto: training {name}")
             # A search may use half of the remaining time, as the network comes last.
             own = budget if MODELS[name].network else budget.share(2)
-            try:
-                self._members[name], records[name] = self._member(
-                    name, place, about, own, callbacks
-                )
-                for callback in callbacks:
-                    callback.on_member(name, place, self._members[name], records[name])
-            except ClusterError:
-                raise  # nothing is wrong with the member, which can be resumed
-            except RelFrogError as error:
-                # The other members can still be used.
-                skipped[name] = str(error)
-                announce(callbacks, f"auto: {name} left out: {error}")
+            failed = self._fit_member(name, place, about, own, callbacks, records)
+            if failed:  # the other members can still be used
+                skipped[name] = failed
         if not self._members:
             raise RunError(f"auto: no model could be trained. {next(iter(skipped.values()), '')}")
         blend = self._choose()
-        self._weights = blend.weights
+        if NETWORK_MEMBER in blend.weights and not self.kind.ranks:
+            self._fit_more_networks(folder, about, budget, callbacks, records)
+            blend = self._choose()
+        self._weights = self._shared_among_networks(blend.weights)
         announce(callbacks, f"auto: {blend.words}")
         self._blend = asdict(blend) | {
-            "regime": config.regime, "members": records, "skipped": skipped,
+            "weights": self._weights, "regime": config.regime, "members": records,
+            "skipped": skipped,
         }  # fmt: skip
         self.facts = {"seconds_before": sum(before)}
 
-    def _member(
+    def _fit_member(
         self, name: str, place: Path, about: dict[str, Any], budget: Budget,
-        callbacks: Sequence[Callback],
-    ) -> tuple[Model, dict[str, Any]]:  # fmt: skip
-        """Train, resume or load a member; also return its record."""
-        config = member_settings(name, self.prepared.config)
-        return fit_member(
-            self.prepared.opened, config, place, about, budget=budget, callbacks=callbacks,
-            device=self.device, team=self.team, workers=self.workers,
-        )  # fmt: skip
+        callbacks: Sequence[Callback], records: dict[str, dict[str, Any]],
+    ) -> str:  # fmt: skip
+        """Train, resume or load a member, and add its record; return why it failed, if it did."""
+        announce(callbacks, f"auto: training {name}")
+        try:
+            self._members[name], records[name] = fit_member(
+                self.prepared.opened, member_settings(name, self.prepared.config), place, about,
+                budget=budget, callbacks=callbacks, device=self.device, team=self.team,
+                workers=self.workers,
+            )  # fmt: skip
+            for callback in callbacks:
+                callback.on_member(name, place, self._members[name], records[name])
+        except ClusterError:
+            raise  # nothing is wrong with the member, which can be resumed
+        except RelFrogError as error:
+            announce(callbacks, f"auto: {name} left out: {error}")
+            return str(error)
+        return ""
+
+    def _fit_more_networks(
+        self, folder: Path, about: dict[str, Any], budget: Budget, callbacks: Sequence[Callback],
+        records: dict[str, dict[str, Any]],
+    ) -> None:  # fmt: skip
+        """Train the network from other seeds, while there is time for one that takes as long.
+
+        What one network owes to its seed the mean of several does not.
+        """
+        took = float(records[NETWORK_MEMBER]["seconds"])
+        for number in range(2, self.prepared.config.networks + 1):
+            name = f"{NETWORK_MEMBER}-{number}"
+            place = folder / MEMBERS / name
+            if not is_run(place) and budget.over_in(took):
+                return
+            if self._fit_member(name, place, about, budget, callbacks, records):
+                return
+
+    @property
+    def _networks(self) -> list[str]:
+        """The members that are the network, from one seed each."""
+        return [name for name in self._members if member_model(name).name == NETWORK_MEMBER]
+
+    def _shared_among_networks(self, weights: Mapping[str, float]) -> dict[str, float]:
+        """The weight of the mean of all networks, as weights of each."""
+        names = self._networks
+        shared = dict[str, float]()
+        for name, weight in weights.items():
+            for each in names if name == NETWORK_MEMBER else [name]:
+                shared[each] = weight / len(names) if name == NETWORK_MEMBER else weight
+        return shared
 
     def _fit_elsewhere(
         self, folder: Path, about: dict[str, Any], budget: Budget, callbacks: Sequence[Callback]
@@ -198,13 +244,16 @@ class AutoModel(Model):
         return float(theirs["seconds"])
 
     def _choose(self) -> Blend:
-        """Choose the blend by validation scores."""
+        """Choose the blend by validation scores; all networks are one of its models."""
         config = self.prepared.config
         val = self.prepared.seeds("val")
         cutoff = self.prepared.cutoff("val", config.regime)
         predicted = {
             name: model.selected.predict_once(val, cutoff) for name, model in self._members.items()
         }
+        if NETWORK_MEMBER in predicted and not self.kind.ranks:
+            networks = [predicted.pop(name) for name in self._networks]
+            predicted[NETWORK_MEMBER] = np.mean(networks, axis=0)
         quick = [name for name in predicted if MODELS[name].baseline]
         return choose(
             self.kind, self.truth(val), predicted, self.labels, quick=quick, seed=config.seed

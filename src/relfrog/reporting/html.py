@@ -180,7 +180,10 @@ def metric_name(name: str, k: int | None = None) -> str:
 
 
 def model_name(name: str) -> str:
-    """The display name of a model."""
+    """The display name of a model, or of a member of an ensemble."""
+    model, _, number = name.rpartition("-")
+    if number.isdecimal() and model in _MODELS:
+        return f"{_MODELS[model]}, seed {number}"
     return _MODELS.get(name, name)
 
 

@@ -64,30 +64,31 @@ def role_agreement(runs: Sequence[Run]) -> pd.DataFrame:
 def other_seeds(run: Run, seeds: int, callbacks: Sequence[Callback] | None = None) -> list[Run]:
     """The run, and runs with the same settings and other seeds, trained unless they are there.
 
-    They are kept in the run's folder. Those of `auto` are of its member FROG.
+    They are kept in the run's folder. Those of `auto` are its networks, and others like them.
 
     Raises:
         RunError: The run has no learned roles.
     """
-    first = run.network_member or run
+    found = run.networks or [run]
+    first = found[0]
     if first.config.model != "frog" or first.config.roles != "learned":
         raise RunError(
             f"{run.folder} has no learned roles. Train some: relfrog train ... --model frog"
         )
-    found = [first]
     settings = asdict(first.config)
     begin = int(settings.pop("seed"))
-    for seed in range(begin + 1, begin + seeds):
+    for number in range(len(found), seeds):
+        seed = begin + number
         folder = run.folder / SEEDS / str(seed)
         if not _complete(folder):
-            announce(callbacks or (), f"seed {seed} ({seed - begin + 1} of {seeds}) ...")
+            announce(callbacks or (), f"seed {seed} ({number + 1} of {seeds}) ...")
             folder.parent.mkdir(exist_ok=True)
             train(
                 run.about["dataset"], run.about["task"], folder, settings=settings, seed=seed,
                 resume=is_run(folder), baselines=False, callbacks=callbacks,
             )  # fmt: skip
         found.append(load_run(folder, device=run.device))
-    return found
+    return found[:seeds]
 
 
 def _complete(folder: Path) -> bool:

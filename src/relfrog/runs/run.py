@@ -16,7 +16,7 @@ from relfrog.datasets.entities import Keys
 from relfrog.datasets.metrics import REGIMES
 from relfrog.errors import RunError, UsageError
 from relfrog.graph.popularity import ListRequest
-from relfrog.kinds import MODELS, TaskKind, task_kind
+from relfrog.kinds import MODELS, TaskKind, member_model, task_kind
 from relfrog.models.auto import NETWORK_MEMBER, read_blend
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model
@@ -227,6 +227,17 @@ class Run:
         return self.member(NETWORK_MEMBER)
 
     @property
+    def networks(self) -> list[Run]:
+        """Of a run of `auto`: the runs of its networks, one per seed; otherwise none."""
+        if self.network_member is None:
+            return []
+        others = [
+            name for name in self.blend["members"]
+            if name != NETWORK_MEMBER and member_model(name).name == NETWORK_MEMBER
+        ]  # fmt: skip
+        return [self.network_member, *(self.member(name) for name in others)]
+
+    @property
     def roles_weight(self) -> float:
         """The weight in this run's predictions of the network whose roles it has."""
         if not MODELS[self.config.model].ensemble:
@@ -270,7 +281,7 @@ class Run:
         return {
             name: found
             for name, found in self.blend["members"].items()
-            if MODELS[name].baseline and "test" in found
+            if member_model(name).baseline and "test" in found
         }
 
     @cached_property
