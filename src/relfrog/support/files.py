@@ -26,10 +26,8 @@ __all__ = [
     "is_address",
     "is_alive",
     "jsonable",
-    "load_tensors",
     "locked",
     "recover",
-    "save_tensors",
     "write_json",
     "write_text",
 ]
@@ -288,31 +286,6 @@ def jsonable(data: Any) -> Any:
 def write_json(path: Path, data: object) -> None:
     """Write a JSON file atomically."""
     write_text(path, json.dumps(jsonable(data), indent=1, ensure_ascii=False, default=str) + "\n")
-
-
-def save_tensors(path: Path, tensors: dict[str, Any], about: dict[str, str] | None = None) -> None:
-    """Write tensors as a safetensors file, atomically."""
-    from safetensors.torch import save
-
-    content = save({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, about)
-    with atomic_write(path) as file:
-        file.write(content)
-
-
-def load_tensors(path: Path) -> dict[str, Any]:
-    """Read a safetensors file.
-
-    Raises:
-        RunError: The file is missing or damaged.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        tensors: dict[str, Any] = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"{path} cannot be read ({error}). Train again.") from None
-    return tensors
 
 
 def append_line(path: Path, data: object) -> None:
