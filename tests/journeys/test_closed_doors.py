@@ -324,6 +324,10 @@ def test_links_out_of_a_folder_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="leads out of the folder"):
         relfrog.open_dataset(dataset)
     (dataset / name).unlink()
+    (dataset / name).symlink_to(dataset / name)  # to itself, and so nowhere
+    with pytest.raises(DatasetError, match="leads out of the folder"):
+        relfrog.open_dataset(dataset)
+    (dataset / name).unlink()
     os.mkfifo(dataset / name)  # whoever reads it waits for ever
     with pytest.raises(DatasetError, match="neither a file nor a folder"):
         relfrog.open_dataset(dataset)

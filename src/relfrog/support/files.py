@@ -308,7 +308,7 @@ def check_inside(folder: Path, error: type[RelFrogError] = DatasetError) -> None
     root = folder.resolve()
     for place, folders, files in os.walk(root):
         for path in (Path(place, name) for name in (*folders, *files)):
-            if path.is_symlink() and not path.resolve().is_relative_to(root):
+            if path.is_symlink() and not _leads_into(path, root):
                 raise error(
                     f"{folder}: {path.relative_to(root)} is a link that leads out of the folder. "
                     "Put the file itself there."
@@ -317,6 +317,13 @@ def check_inside(folder: Path, error: type[RelFrogError] = DatasetError) -> None
                 raise error(
                     f"{folder}: {path.relative_to(root)} is neither a file nor a folder. Remove it."
                 )
+
+
+def _leads_into(link: Path, root: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # it leads to itself, and so nowhere
+        return False
 
 
 @contextmanager

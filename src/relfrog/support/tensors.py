@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["load_tensors", "read_arrays", "read_tensors", "save_arrays", "save_tensors"]
 
 _SUM = "sha256"
+#: What safetensors calls the types that are read; others are known to one of the libraries only.
+_TYPES = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "BF16", "F32", "F64"}
 
 
 def save_tensors(
@@ -79,9 +81,13 @@ def _read(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, str]]:
     try:
         with safe_open(path, framework) as file:
             about = dict(file.metadata() or {})
+            types = {file.get_slice(name).get_dtype() for name in file.keys()}
+            if not types <= _TYPES:
+                raise ValueError(f"a tensor of type {min(types - _TYPES)}")
             parts = {name: file.get_tensor(name) for name in file.keys()}
-    except SafetensorError as error:
-        raise ValueError(str(error)) from None
+    except (SafetensorError, TypeError, OverflowError, RuntimeError) as error:
+        # PyTorch refuses sizes that a header may have.
+        raise ValueError(" ".join(str(error).split())[:200]) from None
     # What was written before there were checksums has none.
     expected = about.pop(_SUM, None)
     if expected is not None and expected != _checksum(parts, about):
