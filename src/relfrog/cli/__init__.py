@@ -19,7 +19,7 @@ from relfrog.cli.command import Command
 from relfrog.cli.data import DATA_COMMANDS
 from relfrog.cli.demo import demo_command
 from relfrog.cli.experiments import EXPERIMENT_COMMANDS
-from relfrog.cli.interruption import interrupted, listen
+from relfrog.cli.interruption import end_processes, interrupted, listen
 from relfrog.cli.questions import QUESTION_COMMANDS
 from relfrog.cli.runs import RUN_COMMANDS
 from relfrog.cli.store import STORE_COMMANDS
@@ -73,6 +73,7 @@ def main() -> None:
         click.echo(_clean(buffer.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
+        end_processes()
         said = str(error.__cause__ or error)  # click makes Abort of it, and keeps the cause
         click.echo(said or "Interrupted. Nothing half-made is left behind.", err=True)
         sys.exit(130)

@@ -16,7 +16,7 @@ import threading
 import time
 from functools import cache
 
-__all__ = ["interrupted", "listen"]
+__all__ = ["end_processes", "interrupted", "listen"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: One key press may arrive as several signals, from the terminal and from whoever started us: so
@@ -35,6 +35,14 @@ def listen() -> None:
 def interrupted() -> bool:
     """Whether a signal has come."""
     return bool(_first)
+
+
+def end_processes() -> None:
+    """End all processes that were started: without them a server would go on importing."""
+    processes = sys.modules.get("relfrog.cluster.processes")
+    with contextlib.suppress(Exception):
+        if processes is not None:
+            processes.kill_all()
 
 
 def _interrupt(number: int, frame: object) -> None:
@@ -67,10 +75,7 @@ def _read(reading: socket.socket) -> None:
 
 def _end() -> None:
     """End at once, with all processes that were started: theirs is half-made, too."""
-    processes = sys.modules.get("relfrog.cluster.processes")
-    with contextlib.suppress(Exception):
-        if processes is not None:
-            processes.kill_all()
+    end_processes()
     with contextlib.suppress(OSError):  # nobody reads any more
         os.write(2, b"Ended. What is half-made is removed by the next command.\n")
     os._exit(130)
