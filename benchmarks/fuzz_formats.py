@@ -38,8 +38,8 @@ from relfrog.models.postprocessing.bundle import load_postprocessing
 from relfrog.models.run_folder import read_run
 from relfrog.models.run_forms import BacktestsFile, Constant, DatabaseFile, TreesFile
 from relfrog.runs.run import Run
-from relfrog.support.files import load_tensors
 from relfrog.support.forms import read_json
+from relfrog.support.tensors import load_tensors
 
 __all__ = ["FORMATS", "LABELS", "MENDED", "Format", "make_formats", "tiny_dataset"]
 

@@ -172,6 +172,7 @@ def inside(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
         code = end.code if isinstance(end.code, int) else 1
     finally:
         sys.argv = before
+        signal.set_wakeup_fd(-1)
         for number, handler in handlers.items():
             signal.signal(number, handler)
     out, err = capfd.readouterr()

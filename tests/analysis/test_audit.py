@@ -15,7 +15,7 @@ from helpers import inside
 from relfrog.analysis.audit import Audit, audit
 from relfrog.analysis.audit.signs import beyond_the_past, copied, spike
 from relfrog.datasets.entities import key_frame
-from relfrog.errors import TaskError
+from relfrog.errors import DatasetError, TaskError
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.seeds import Seeds
 
@@ -165,10 +165,38 @@ def test_the_command_says_what_it_found(
     ],
 )
 def test_what_cannot_be_audited_is_refused_in_words(
-    change: Any, words: str, buys: OpenedTask, noise: np.ndarray, shop: Path
+    change: Any, words: str, buys: OpenedTask, noise: np.ndarray, shop: Path, untrained: None
 ) -> None:
     with pytest.raises(TaskError, match=words):
         audit(change(predictions(buys, noise)), shop, "buys")
+
+
+class Trained(Exception):
+    """A model was trained."""
+
+
+@pytest.fixture
+def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(*_: Any) -> None:
+        raise Trained
+
+    monkeypatch.setattr("relfrog.analysis.audit.audited._quick_models", train)
+
+
+def test_the_dataset_the_task_and_the_file_are_read_before_a_model_is_trained(
+    buys: OpenedTask, noise: np.ndarray, shop: Path, tmp_path: Path, untrained: None
+) -> None:
+    file = tmp_path / "theirs.parquet"
+    file.write_bytes(b"PAR1 is no table PAR1")
+    with pytest.raises(DatasetError, match="nowhere"):
+        audit(file, tmp_path / "nowhere", "sells")
+    with pytest.raises(TaskError, match="sells"):
+        audit(file, shop, "sells")
+    with pytest.raises(TaskError, match=r"theirs\.parquet.* cannot be read"):
+        audit(file, shop, "buys")
+    predictions(buys, noise).to_parquet(file, index=False)
+    with pytest.raises(Trained):
+        audit(file, shop, "buys")
 
 
 # The signs, on made-up numbers.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from process_tree import descendants, running
 from relfrog.cluster import processes
 from relfrog.cluster.processes import run_jobs
 
@@ -32,6 +33,10 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
         except KeyboardInterrupt:
             Path(job["file"]).write_text("interrupted")
             return {"error": "interrupted"}
+    if job["do"] == "be deaf":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        Path(job["file"]).write_text(str(os.getpid()))
+        time.sleep(60)
     return {"pid": os.getpid(), "said": os.environ.get("SAID")}
 
 
@@ -83,13 +88,26 @@ def test_who_stops_listening_interrupts_the_jobs_in_progress(tmp_path: Path) -> 
     assert file.read_text() == "interrupted"
 
 
+def test_a_job_that_goes_on_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    jobs = [{"do": "nothing"}, {"do": "be deaf", "file": str(file)}]
+    answers = run_jobs(work, jobs, 2, 1, tmp_path / "log", 0.5)
+    assert next(answers)[0] == 0
+    pid = int(appears(file))
+    answers.close()
+    assert gone(pid, 0.1)
+
+
 SCRIPT = """
 import sys
 from pathlib import Path
 from tests.cluster.test_processes import work
+from relfrog.cli.interruption import listen
 from relfrog.cluster import processes
 processes.PRELOAD = ["relfrog.cluster.processes"]
-jobs = [{"do": "wait", "file": sys.argv[1]}]
+jobs = [{"do": sys.argv[2], "file": sys.argv[1]}]
+if sys.argv[3:]:
+    listen()
 print(list(processes.run_jobs(work, jobs, 1, 1, Path(sys.argv[1] + ".log"))))
 """
 
@@ -100,7 +118,7 @@ def test_no_job_outlives_who_gave_it(tmp_path: Path, how: signal.Signals) -> Non
     """Killed, or by Ctrl-C, which reaches all processes of a terminal at once."""
     file = tmp_path / "file"
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(file)], start_new_session=True, text=True,
+        [sys.executable, "-c", SCRIPT, str(file), "wait"], start_new_session=True, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         try:
@@ -112,6 +130,31 @@ def test_no_job_outlives_who_gave_it(tmp_path: Path, how: signal.Signals) -> Non
     appears(file, "interrupted")
     assert gone(pid)
     assert err.count("Traceback") <= 1, "only of the script"
+
+
+@pytest.mark.slow
+def test_a_second_signal_waits_for_no_job(tmp_path: Path) -> None:
+    """Nor does anything go on: neither the job nor the server that forked it."""
+    file = tmp_path / "file"
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(file), "be deaf", "listen"], start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            appears(file)
+            started = descendants(process.pid)
+            assert len(started) >= 2
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):  # it waits for the job, up to GRACE
+                process.wait(1)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(processes.GRACE / 3) == 130
+        finally:
+            process.kill()
+    end = time.monotonic() + processes.GRACE / 3
+    while running(started):
+        assert time.monotonic() < end, "something goes on"
+        time.sleep(0.05)
 
 
 @pytest.mark.slow

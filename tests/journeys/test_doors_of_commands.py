@@ -150,23 +150,33 @@ def test_text_that_is_none_is_refused(tmp_path: Path, capfd: Any) -> None:
     no_text(asked, "timestamp")
     with pytest.raises(TaskError, match="cannot be read"):
         read_entities(dataset, "people", "id", 4, asked, time_names=("timestamp",))
-    for model in ("mean", "lightgbm"):
-        run = relfrog.train(dataset, "buys", tmp_path / model, model=model, baselines=False)
+    small = {"epochs": 1, "channels": 4}
+    for model in ("mean", "lightgbm", "frog"):
+        run = relfrog.train(
+            dataset, "buys", tmp_path / model, model=model, baselines=False, settings=small
+        )
         assert run.predict("2020-01-09", [1]).shape[0] == 1
+    asked_of_trees = [
+        [command, str(tmp_path / "lightgbm"), "--entity=0"][: 3 if command == "explain" else 2]
+        for command in ("predict", "explain", "evaluate")
+    ]
+    before = [inside(capfd, *words)[:2] for words in asked_of_trees]
     no_text(dataset / "db" / "people.parquet", "name")
     with pytest.raises(DatasetError, match="cannot be read"):
         relfrog.open_dataset(dataset).get_db()
+    # These trees do not read the column: it changes nothing in what they answer.
+    assert [inside(capfd, *words)[:2] for words in asked_of_trees] == before
+    assert {code for code, _ in before} == {0}
     quick = ["--no-report", "--set", "epochs=1", "--set", "channels=4", "--set", "trials=1"]
     for words in (
-        ["check", "ds"], ["suggest", "ds", "--seconds", "1"], ["explain", "lightgbm", "--entity=0"],
-        ["predict", "lightgbm", "--out", str(tmp_path / "p.csv")],
+        ["check", "ds"], ["suggest", "ds", "--seconds", "1"], ["explain", "frog", "--entity=0"],
+        ["predict", "frog", "--out", str(tmp_path / "p.csv")],
         ["train", "ds", "buys", "--out", str(tmp_path / "n"), "--model", "lightgbm", *quick],
         ["train", "ds", "buys", "--out", str(tmp_path / "f"), "--model", "frog", *quick],
     ):  # fmt: skip
         words[1] = str(tmp_path / words[1])
         code, _, err = inside(capfd, *words)
-        # What does not read the column does not notice.
-        assert code == 1 or words[0] in ("suggest", "explain", "predict"), (words, err)
+        assert code == 1 or words[0] == "suggest", (words, err)  # which reads what it asks about
         assert "Unexpected" not in err, (words, err)
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
-import signal
 import sys
-import time
 import traceback
 
 import click
@@ -21,6 +19,7 @@ from relfrog.cli.command import Command
 from relfrog.cli.data import DATA_COMMANDS
 from relfrog.cli.demo import demo_command
 from relfrog.cli.experiments import EXPERIMENT_COMMANDS
+from relfrog.cli.interruption import end_processes, interrupted, listen
 from relfrog.cli.questions import QUESTION_COMMANDS
 from relfrog.cli.runs import RUN_COMMANDS
 from relfrog.cli.store import STORE_COMMANDS
@@ -62,8 +61,7 @@ def main() -> None:
     # training step, which is thousands of short operations; to spin for long starves everything
     # on a machine that has other work to do. Must be set before torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "100000")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    listen()
     guard_streams()
     debug = "--debug" in sys.argv
     try:
@@ -75,6 +73,7 @@ def main() -> None:
         click.echo(_clean(buffer.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
+        end_processes()
         said = str(error.__cause__ or error)  # click makes Abort of it, and keeps the cause
         click.echo(said or "Interrupted. Nothing half-made is left behind.", err=True)
         sys.exit(130)
@@ -97,7 +96,7 @@ def main() -> None:
         click.echo("Out of memory. Take fewer tables, or lower --memory.", err=True)
         sys.exit(1)
     except Exception as error:
-        if _interrupted:  # a library was in the middle of something and says so in its own words
+        if interrupted():  # a library was in the middle of something and says so in its own words
             click.echo("Interrupted. Nothing half-made is left behind.", err=True)
             sys.exit(130)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -116,25 +115,6 @@ def _clean(text: str) -> str:
     addresses = [argument for argument in sys.argv[1:] if "@" in argument or "=" in argument]
     secrets = [s for address in addresses if ":" in address for s in secrets_in(address)]
     return visible(scrub(without_passwords(text), secrets))
-
-
-_interrupted = 0.0
-
-
-def _interrupt(number: int, frame: object) -> None:
-    """End both ways alike, so that half-written folders are removed; the second time at once.
-
-    One key press may arrive as two signals, from the terminal and from whoever started us.
-    """
-    global _interrupted
-    now = time.monotonic()
-    if _interrupted:
-        if now - _interrupted > 0.5:
-            os.write(2, b"Ended. What is half-made is removed by the next command.\n")
-            os._exit(130)
-        return
-    _interrupted = now
-    raise KeyboardInterrupt
 
 
 @cli.command("completion", example="relfrog completion bash")

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -23,13 +24,16 @@ from typing import Any
 
 from relfrog.cluster.guarded import Answer, Job, Work, guarded
 
-__all__ = ["end_with_parent", "new_session", "process_context", "run_jobs", "without_script"]
+__all__ = [
+    "end_with_parent", "kill_all", "new_session", "process_context", "run_jobs", "without_script",
+]  # fmt: skip
 
 #: Modules to preload: they take seconds to import and start no threads.
 PRELOAD = ["relfrog.runs.train", "relfrog.analysis.fd_space", "sklearn.decomposition",
            "sklearn.metrics"]  # fmt: skip
-#: Seconds that an interrupted run has to save its checkpoint.
-GRACE = 30.0
+#: Seconds that an interrupted job has to end: a run, which saves its checkpoint, and others, which
+#: have nothing to save.
+GRACE, BRIEF = 30.0, 2.0
 
 
 def run_jobs(
@@ -38,10 +42,11 @@ def run_jobs(
     processes: int,
     threads: int,
     log: Path,
+    grace: float = GRACE,
 ) -> Iterator[tuple[int, Answer]]:
     """Run jobs; yield the index and the result of each as soon as it is done.
 
-    Closing the generator, or Ctrl-C, interrupts the running jobs.
+    Closing the generator, or Ctrl-C, interrupts the running jobs, and kills those that go on.
 
     Args:
         run: runs a job; a module-level function.
@@ -49,6 +54,7 @@ def run_jobs(
         processes: number of processes at a time.
         threads: threads per process.
         log: file for the output of the processes.
+        grace: seconds that an interrupted job has to end.
     """
     context = process_context()
     waiting = iter(enumerate(jobs))
@@ -57,7 +63,7 @@ def run_jobs(
         while True:
             for number, job in islice(waiting, processes - len(running)):
                 answer, sent = context.Pipe(duplex=False)
-                given = (run, job, sent, dict(os.environ), threads, str(log))
+                given = (run, job, sent, dict(os.environ), threads, str(log), grace)
                 process = context.Process(target=_work, args=given, daemon=True)
                 with without_script():
                     process.start()
@@ -73,8 +79,25 @@ def run_jobs(
         for _, process in running.values():
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGINT)
+        until = time.monotonic() + grace
         for _, process in running.values():
-            process.join(GRACE)
+            process.join(max(0.0, until - time.monotonic()))
+            process.kill()
+            process.join()
+
+
+def kill_all() -> None:
+    """Kill all processes that were started here, at once.
+
+    The server has no public name; left alone, it would end when it has imported everything.
+    """
+    for child in multiprocessing.active_children():
+        child.kill()
+    server = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    number = getattr(server, "_forkserver_pid", None)
+    if isinstance(number, int):
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
 
 
 def process_context() -> Any:
@@ -121,7 +144,7 @@ def _answer(ready: Connection, process: Any) -> Answer:
 
 def _work(
     run: Work, job: Job, sent: Connection,
-    environment: Mapping[str, str], threads: int, log: str,
+    environment: Mapping[str, str], threads: int, log: str, grace: float,
 ) -> None:  # fmt: skip
     """Entry point of a worker process: run one job and send its result."""
     from threadpoolctl import threadpool_limits
@@ -130,9 +153,16 @@ def _work(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    end_with_parent(partial(os.kill, os.getpid(), signal.SIGINT))
+    end_with_parent(partial(_interrupt_then_end, grace))
     with threadpool_limits(threads), suppress(BrokenPipeError):
         sent.send(guarded(run, job))
+
+
+def _interrupt_then_end(grace: float) -> None:
+    """Interrupt the job of this process, and end it if it goes on: nobody waits for it."""
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(grace)
+    os._exit(1)
 
 
 def new_session(environment: Mapping[str, str], log: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from relfrog.cluster.guarded import Answer, Job, Work, guarded
-from relfrog.cluster.processes import GRACE, run_jobs
+from relfrog.cluster.processes import BRIEF, GRACE, run_jobs
 from relfrog.cluster.ray_cluster import RayCluster, connect, node_name
 from relfrog.errors import ClusterError
 from relfrog.store.parts import versions
@@ -58,16 +58,18 @@ class LocalWorkers:
         count: how many at a time.
         log: file for what they print.
         threads: threads of each.
+        grace: seconds that an interrupted job has to end.
     """
 
     count: int
     log: Path
     threads: int = 1
+    grace: float = GRACE
     elsewhere = False
 
     def run(self, work: Work, jobs: Sequence[Job]) -> Iterator[tuple[int, Answer]]:
         """Run jobs, each in a process of its own; see `Workers.run`."""
-        return run_jobs(work, jobs, self.count, self.threads, self.log)
+        return run_jobs(work, jobs, self.count, self.threads, self.log, self.grace)
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ def hired(
     log: Path | None = None,
     threads: int = 1,
     most: int | None = None,
+    grace: float = BRIEF,
 ) -> Iterator[Workers | None]:
     """Workers for a while.
 
@@ -172,6 +175,8 @@ def hired(
         log: file for what they print; by default it is thrown away.
         threads: threads of each job.
         most: the most jobs at a time on a cluster; by default as many as it has room for.
+        grace: seconds that an interrupted job has to end, on this machine; more than a moment is
+            for jobs that save where they are.
 
     Raises:
         ClusterError: The cluster cannot be reached.
@@ -181,7 +186,7 @@ def hired(
         with connect(cluster) as joined:
             yield RayWorkers(joined, log, threads, most)
     else:
-        yield LocalWorkers(count, log, threads) if count > 1 else None
+        yield LocalWorkers(count, log, threads, grace) if count > 1 else None
 
 
 def _on_node(work: Work, job: Job, threads: int, expected: dict[str, str]) -> Answer:

@@ -39,6 +39,8 @@ def open_dataset(name: str | Path) -> OpenedDataset:
         raise DatasetError(
             f"{name} is an address, not a dataset. Import it first: relfrog import ADDRESS FOLDER"
         )
+    if "\0" in str(name):
+        raise DatasetError(f"{name!r} cannot be the name of a folder. Check where it comes from.")
     if not path.exists():
         recover(path.resolve().parent, path.resolve().name)
     recover(path / "tasks")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from relfrog._version import __version__
+from relfrog.cluster.processes import GRACE
 from relfrog.cluster.workers import LocalWorkers, hired
 from relfrog.config import Config, parse_settings, resolve
 from relfrog.errors import RunError, UsageError, unknown
@@ -109,7 +110,7 @@ def experiment(
     kept = Path(runs).expanduser() if runs else shared
     _check_folder(folder, name)
     count = int(given.get("threads", Config.threads))
-    with hired(jobs, cluster, log=folder / "log.txt", threads=count) as some:
+    with hired(jobs, cluster, log=folder / "log.txt", threads=count, grace=GRACE) as some:
         workers = some or LocalWorkers(1, folder / "log.txt", count)
         runner = GridRunner(kept, workers, say or _silent)
         found = find_datasets([str(d) for d in datasets], tasks, study.default_tasks(), runner.skip)

@@ -30,6 +30,7 @@ from relfrog.features.text import text_model
 from relfrog.store.file_table import column_names, is_whole, read_column
 from relfrog.store.streams import holds_moments, holds_numbers, read_ticks
 from relfrog.support.forms import read_json
+from relfrog.support.tensors import read_arrays, save_arrays
 from relfrog.support.times import as_ticks, common_unit, convert_ticks
 
 if TYPE_CHECKING:
@@ -186,8 +187,6 @@ class Columns:
 
     def save(self, folder: str | Path) -> None:
         """Write ``columns.json`` and ``columns.safetensors`` to a folder."""
-        from safetensors.numpy import save_file
-
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, NDArray[Any]] = {}
@@ -209,11 +208,9 @@ class Columns:
             "text": self.text,
             "tables": tables,
         }
-        save_file(arrays, folder / "columns.safetensors")
+        save_arrays(folder / "columns.safetensors", arrays)
         text = json.dumps(about, indent=1, allow_nan=False)
         (folder / "columns.json").write_text(text + "\n", encoding="utf-8")
-        # safetensors makes the file readable only for its owner.
-        (folder / "columns.safetensors").chmod((folder / "columns.json").stat().st_mode)
 
     @classmethod
     def load(cls, folder: str | Path) -> Columns:
@@ -222,9 +219,6 @@ class Columns:
         Raises:
             DatasetError: the files are missing, damaged, or of another version.
         """
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
         folder = Path(folder)
         try:
             about = read_json(folder / "columns.json", _File, DatasetError, "Fit them again.")
@@ -234,7 +228,7 @@ class Columns:
                     "Fit them again."
                 )
             arrays: dict[str, dict[str, NDArray[Any]]] = {}
-            for key, array in load_file(folder / "columns.safetensors").items():
+            for key, array in read_arrays(folder / "columns.safetensors").items():
                 place, _, name = key.rpartition(".")
                 arrays.setdefault(place, {})[name] = array
             tables = {}
@@ -247,7 +241,7 @@ class Columns:
                 tables[name] = TableColumns(tuple(columns), record["time_col"], known, skipped)
             return cls(tables, pd.Timestamp(about["before"]), str(about["text"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError,
-                SafetensorError, msgspec.ValidationError) as error:  # fmt: skip
+                msgspec.ValidationError) as error:  # fmt: skip
             raise DatasetError(
                 f"{folder}: no readable columns ({type(error).__name__}: {error}). Fit them again."
             ) from error

@@ -21,7 +21,7 @@ from relfrog.errors import RunError
 from relfrog.support.files import write_text
 from relfrog.support.sandbox import Ended, Failed, Limits, run_job, work_folder
 
-__all__ = ["checked_model", "load_lightgbm", "read_boosters", "write_boosters"]
+__all__ = ["check_sums", "checked_model", "load_lightgbm", "read_boosters", "write_boosters"]
 
 #: What reading models may take.
 _LIMITS = Limits(seconds=120, memory=4 << 30, disk=1 << 20)
@@ -42,6 +42,7 @@ _OBJECTIVE = re.compile(
     r"( (sigmoid|num_class|alpha|tweedie_variance_power|sqrt)(:[0-9.e+-]+)?){0,4}"
 )
 _INFO = re.compile(r"none|\[[0-9a-z.e+-]+:[0-9a-z.e+-]+\]|-?[0-9]+(:-?[0-9]+)*")
+_NAME = re.compile(r"lightgbm(-[0-9]{1,4}-[0-9]{1,4})?\.txt")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _WHOLES = re.compile(r"-?[0-9]{1,18}( -?[0-9]{1,18})*")
 _NUMBER = r"(-?[0-9][0-9.e+-]{0,30}|-?inf|-?nan)"
@@ -100,10 +101,7 @@ def read_boosters(folder: Path, sums: Mapping[str, str], features: int) -> dict[
     texts = {}
     for name, checksum in sums.items():
         try:
-            text = (folder / name).read_text(encoding="utf-8")
-            if _checksum(text) != checksum:
-                raise ValueError("its checksum is wrong")
-            texts[name] = checked_model(text, features)
+            texts[name] = checked_model(_saved_text(folder / name, checksum), features)
         except (OSError, ValueError) as error:
             raise _damaged(folder / name, error) from None
     try:
@@ -111,6 +109,28 @@ def read_boosters(folder: Path, sums: Mapping[str, str], features: int) -> dict[
         return {name: lightgbm.Booster(model_str=text) for name, text in texts.items()}
     except (Failed, Ended, lightgbm.basic.LightGBMError) as error:
         raise _damaged(folder, f"LightGBM cannot read its models: {error}") from None
+
+
+def check_sums(folder: Path, sums: Mapping[str, str]) -> None:
+    """Compare files with their checksums alone, which takes neither LightGBM nor the data.
+
+    Raises:
+        RunError: A file is missing or damaged.
+    """
+    for name, checksum in sums.items():
+        try:
+            _need(_NAME.fullmatch(name) is not None, "the name of a file")
+            _saved_text(folder / name, checksum)
+        except (OSError, ValueError) as error:
+            raise _damaged(folder / name, error) from None
+
+
+def _saved_text(path: Path, checksum: str) -> str:
+    # Not as text, which would take other ends of lines for the same.
+    text = path.read_bytes().decode()
+    if _checksum(text) != checksum:
+        raise ValueError("its checksum is wrong")
+    return text
 
 
 def _rehearse(library: str, texts: Mapping[str, str], features: int) -> None:

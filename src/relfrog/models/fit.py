@@ -165,6 +165,12 @@ def load_model(
     Warns:
         NewColumnWarning: Tables, columns or categories are new, and ignored.
     """
+    if opened.kind != about["task_type"]:
+        raise RunError(
+            f"{folder} was trained for {about['task_type']}, and task {about['task']} of "
+            f"{about['dataset']} is {opened.kind}: it has changed, or the run is another task's. "
+            "Train again."
+        )
     prepared = prepare_for(opened, config, opened.load_columns(folder))
     warn_of_new_categories(prepared.unseen, folder)
     model = make_model(prepared, about, device)

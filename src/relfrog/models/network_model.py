@@ -23,8 +23,8 @@ from relfrog.models.run_forms import Epoch
 from relfrog.nn.network import Network
 from relfrog.nn.regression_head import MEAN_LOSSES
 from relfrog.nn.roles import RoleMode
-from relfrog.support.files import load_tensors, save_tensors
 from relfrog.support.forms import read_json_lines
+from relfrog.support.tensors import load_tensors, save_tensors
 from relfrog.support.threads import thread_limit
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce

@@ -17,6 +17,7 @@ from relfrog.datasets.entities import key_frame
 from relfrog.errors import RelFrogError
 from relfrog.graph.references import children_at
 from relfrog.kinds import TASK_KINDS
+from relfrog.models.model_files import check_model_files
 from relfrog.models.run_folder import describe_database, fingerprint
 from relfrog.reporting.material import (
     ENTRIES,
@@ -58,7 +59,11 @@ def gather(
         brief: whether only the schema and the results of training are needed.
         fresh: whether to recompute what is cached.
         progress: called with a line about each step.
+
+    Raises:
+        RunError: A file of the model is damaged, whether or not it is needed.
     """
+    check_model_files(run.folder)
     found = Material(run)
     read_folder(found)
     complete = found.database is not None

@@ -21,9 +21,11 @@ from relfrog.analysis.explained import Explanation
 from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance
 from relfrog.errors import RunError
+from relfrog.models.run_folder import MEMBERS
 from relfrog.reporting.material import Answers, Material
-from relfrog.support.files import load_tensors, save_tensors, write_json
+from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
+from relfrog.support.tensors import load_tensors, save_tensors
 from relfrog.training.seeds import Seeds
 
 __all__ = ["PARTS", "keep", "recall"]
@@ -109,11 +111,12 @@ def recall(found: Material, deep: bool) -> bool:
 
 
 def _model(folder: Path) -> str:
-    """A name for exactly this model."""
+    """A name for exactly this model, of which `lightgbm.json` has the checksums of its trees."""
     digest = hashlib.blake2b(digest_size=12)
-    for name in MODEL:
-        path = folder / name
+    members = sorted(folder.glob(f"{MEMBERS}/*"))
+    for path in (part / name for part in (folder, *members) for name in MODEL):
         if path.is_file():
+            name = path.relative_to(folder)
             digest.update(f"{name}:{path.stat().st_size}:".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -26,10 +26,8 @@ __all__ = [
     "is_address",
     "is_alive",
     "jsonable",
-    "load_tensors",
     "locked",
     "recover",
-    "save_tensors",
     "write_json",
     "write_text",
 ]
@@ -290,31 +288,6 @@ def write_json(path: Path, data: object) -> None:
     write_text(path, json.dumps(jsonable(data), indent=1, ensure_ascii=False, default=str) + "\n")
 
 
-def save_tensors(path: Path, tensors: dict[str, Any], about: dict[str, str] | None = None) -> None:
-    """Write tensors as a safetensors file, atomically."""
-    from safetensors.torch import save
-
-    content = save({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, about)
-    with atomic_write(path) as file:
-        file.write(content)
-
-
-def load_tensors(path: Path) -> dict[str, Any]:
-    """Read a safetensors file.
-
-    Raises:
-        RunError: The file is missing or damaged.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        tensors: dict[str, Any] = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"{path} cannot be read ({error}). Train again.") from None
-    return tensors
-
-
 def append_line(path: Path, data: object) -> None:
     """Append one line of JSON to a file and sync it to disk."""
     with open(path, "a", encoding="utf-8") as file:
@@ -335,7 +308,7 @@ def check_inside(folder: Path, error: type[RelFrogError] = DatasetError) -> None
     root = folder.resolve()
     for place, folders, files in os.walk(root):
         for path in (Path(place, name) for name in (*folders, *files)):
-            if path.is_symlink() and not path.resolve().is_relative_to(root):
+            if path.is_symlink() and not _leads_into(path, root):
                 raise error(
                     f"{folder}: {path.relative_to(root)} is a link that leads out of the folder. "
                     "Put the file itself there."
@@ -344,6 +317,13 @@ def check_inside(folder: Path, error: type[RelFrogError] = DatasetError) -> None
                 raise error(
                     f"{folder}: {path.relative_to(root)} is neither a file nor a folder. Remove it."
                 )
+
+
+def _leads_into(link: Path, root: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # it leads to itself, and so nowhere
+        return False
 
 
 @contextmanager

@@ -7,7 +7,6 @@ a disk or a machine failed, it is named and the one before is used, and the run 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from dataclasses import dataclass, field
@@ -19,7 +18,8 @@ import torch
 from torch import Tensor
 
 from relfrog.errors import RelFrogWarning, RunError
-from relfrog.support.files import jsonable, save_tensors, write_text
+from relfrog.support.files import jsonable, write_text
+from relfrog.support.tensors import read_tensors, save_tensors
 from relfrog.training.weights import named_part
 
 __all__ = ["BEFORE", "LAST", "TrainerState", "capture", "clear", "load", "parse_progress",
@@ -86,7 +86,7 @@ def save(trainer: Any) -> None:
     path = trainer.folder / LAST
     if path.exists():
         path.replace(trainer.folder / BEFORE)
-    save_tensors(path, tensors, {"progress": progress, "sha256": _digest(tensors, progress)})
+    save_tensors(path, tensors, {"progress": progress})
 
 
 def load(trainer: Any) -> None:
@@ -126,34 +126,15 @@ def clear(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _digest(tensors: dict[str, Tensor], progress: str) -> str:
-    digest = hashlib.sha256(progress.encode())
-    for name in sorted(tensors):
-        value = tensors[name]
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
 def _read(path: Path) -> tuple[dict[str, Tensor], TrainerState]:
     """Tensors and progress of a checkpoint.
 
     Raises:
         OSError, ValueError, KeyError, TypeError: It is damaged.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "pt") as file:
-            about = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except SafetensorError as error:
-        raise ValueError(str(error)) from None
+    tensors, about = read_tensors(path)
     if "progress" not in about or "random" not in tensors:
         raise ValueError("it is no checkpoint")
-    # One that was written before there were checksums has none.
-    if about.get("sha256", "") not in ("", _digest(tensors, about["progress"])):
-        raise ValueError("its checksum is wrong")
     return tensors, parse_progress(about["progress"])
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from relfrog.nn.network import Network
-from relfrog.support.files import load_tensors, save_tensors
+from relfrog.support.tensors import load_tensors, save_tensors
 
 __all__ = ["FILE", "WeightAverage", "load_weights", "named_part", "save_weights"]
 
