@@ -48,7 +48,7 @@ class Cumulative:
         numbers = [f"v{n}" for n in range(len(self.stream.measures))]
         numbers += [f"k{n}" for n in range(len(self.stream.codes))]
         return [
-            "g", "owner", "tick",
+            "rowid + 1 AS g", "owner", "tick",
             *(f"coalesce({name}, 'nan'::DOUBLE) AS {name}" for name in numbers),
             *(f"coalesce(p{n}, -1) AS p{n}" for n in range(len(self.stream.pointers))),
         ]  # fmt: skip

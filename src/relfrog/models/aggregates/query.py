@@ -225,17 +225,19 @@ class Aggregator:
             columns.append(f"CASE WHEN NOT isnan({value}) THEN {value} END AS k{number}")
         for number, key in enumerate(stream.pointers):
             columns.append(f"nullif(a.{self._pointer(key)}, -1) AS p{number}")
+        # A table that is made in an order keeps it: its row ids, from 0, number the rows.
         self._run(
-            f"CREATE TEMP TABLE s{made} AS SELECT row_number() OVER (ORDER BY owner, tick, place) "
-            f"AS g, * FROM (SELECT {', '.join(columns)} FROM {tables} WHERE {where})"
+            f"CREATE TEMP TABLE s{made} AS SELECT {', '.join(columns)} FROM {tables} "
+            f"WHERE {where} ORDER BY owner, tick, place"
         )
         self._add_up(stream, made)
         self._run(
-            f"CREATE TEMP TABLE e{made} AS SELECT owner, tick, max(g) AS g FROM s{made} "
+            f"CREATE TEMP TABLE e{made} AS SELECT owner, tick, max(rowid) + 1 AS g FROM s{made} "
             f"GROUP BY owner, tick"
         )
         self._run(
-            f"CREATE TEMP TABLE f{made} AS SELECT owner, min(g) AS g FROM s{made} GROUP BY owner"
+            f"CREATE TEMP TABLE f{made} AS SELECT owner, min(rowid) + 1 AS g FROM s{made} "
+            f"GROUP BY owner"
         )
         self._run(f"DROP TABLE s{made}")
         self._streams[stream] = made
@@ -256,8 +258,8 @@ class Aggregator:
         (rows,) = self._run(f"SELECT count(*) FROM s{made}")[0]
         for first in range(0, max(rows, 1), AT_ONCE):
             part = self._db.execute(
-                f"SELECT {columns} FROM s{made} WHERE g > {first} AND g <= {first + AT_ONCE} "
-                "ORDER BY g"
+                f"SELECT {columns} FROM s{made} WHERE rowid >= {first} "
+                f"AND rowid < {first + AT_ONCE} ORDER BY rowid"
             ).fetchnumpy()
             self._db.register("part", cumulative.add(part))
             into = f"INSERT INTO r{made}" if first else f"CREATE TEMP TABLE r{made} AS"
