@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 from relfrog.errors import DatasetError
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
     from relfrog.importing.database import ImportProgress
     from relfrog.importing.result import ImportResult
 
@@ -155,6 +158,25 @@ def _package_data() -> Path:
     return Path(places[0]) / "data"
 
 
+def _written(times: pd.Series) -> NDArray[Any]:
+    """Times as text, as SQLite keeps them."""
+    import numpy as np
+
+    # With strftime, of pandas or Arrow, this is a third of the time that the whole takes.
+    text = np.datetime_as_string(times.dt.tz_localize(None).to_numpy("datetime64[s]"))
+    text.view("U1").reshape(len(text), -1)[:, len("2013-01-01")] = " "
+    return text
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    """The values of a column as Python's own; None where one is missing."""
+    missing = column.isna().to_numpy()
+    values: list[Any] = column.tolist()
+    for row in missing.nonzero()[0].tolist():
+        values[row] = None
+    return values
+
+
 def make_flights_database(path: Path) -> None:
     """Write the package's tables to a SQLite database with declared keys.
 
@@ -177,15 +199,14 @@ def make_flights_database(path: Path) -> None:
     minutes = np.where(departed, flights["dep_delay"].fillna(0), 0)
     minutes = minutes + np.where(landed, flights["air_time"].fillna(0) + 30, 0)
     minutes = minutes + np.where(departed & ~landed, 360, 0)
-    form = "%Y-%m-%d %H:%M:%S"
-    frames["weather"]["time_hour"] = pd.to_datetime(
-        frames["weather"]["time_hour"], utc=True
-    ).dt.strftime(form)
+    frames["weather"]["time_hour"] = _written(
+        pd.to_datetime(frames["weather"]["time_hour"], utc=True)
+    )
     frames["flights"] = flights.assign(
         flight_id=np.arange(1, len(flights) + 1),
         flight_number=flights["flight"],
-        sched_dep=scheduled.dt.strftime(form),
-        known_at=(scheduled + pd.to_timedelta(minutes, unit="min")).dt.strftime(form),
+        sched_dep=_written(scheduled),
+        known_at=_written(scheduled + pd.to_timedelta(minutes, unit="min")),
         cancelled=(~departed).astype(int),
     )
     connection = sqlite3.connect(path)
@@ -193,10 +214,10 @@ def make_flights_database(path: Path) -> None:
         connection.executescript(_SCHEMA)
         for name, frame in frames.items():
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
-            values = frame[columns].astype(object).where(frame[columns].notna(), None)
+            values = [_plain(frame[column]) for column in columns]
             marks = ", ".join("?" * len(columns))
             connection.executemany(
-                f"INSERT INTO {name} VALUES ({marks})", values.itertuples(index=False, name=None)
+                f"INSERT INTO {name} VALUES ({marks})", zip(*values, strict=True)
             )
         connection.commit()
     finally:

@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.graph.relational import ForeignKey, RelationalGraph
-from relfrog.models.aggregates._running import running_sums
+from relfrog.models.aggregates.cumulative import Cumulative
 from relfrog.models.aggregates.encoded_columns import EncodedColumn, days
 from relfrog.models.aggregates.siblings import beside_siblings
 from relfrog.models.aggregates.statistic_sql import statistic_sql
@@ -39,8 +39,8 @@ Floats = NDArray[np.float32]
 
 #: The most numbers cached between queries.
 CACHED_NUMBERS = 120_000_000
-#: Rows that are added up at a time.
-AT_ONCE = 1_000_000
+#: Rows that are added up at a time: some hundred numbers each.
+AT_ONCE = 1 << 18
 #: Memory limit of DuckDB, beyond which it spills to disk.
 MEMORY = "4GB"
 
@@ -225,19 +225,19 @@ class Aggregator:
             columns.append(f"CASE WHEN NOT isnan({value}) THEN {value} END AS k{number}")
         for number, key in enumerate(stream.pointers):
             columns.append(f"nullif(a.{self._pointer(key)}, -1) AS p{number}")
+        # A table that is made in an order keeps it: its row ids, from 0, number the rows.
         self._run(
-            f"CREATE TEMP TABLE s{made} AS SELECT row_number() OVER (ORDER BY owner, tick, place) "
-            f"AS g, * FROM (SELECT {', '.join(columns)} FROM {tables} WHERE {where})"
+            f"CREATE TEMP TABLE s{made} AS SELECT {', '.join(columns)} FROM {tables} "
+            f"WHERE {where} ORDER BY owner, tick, place"
         )
         self._add_up(stream, made)
-        self._run(self._sums(stream, made))
-        self._run(f"DROP TABLE IF EXISTS a{made}")
         self._run(
-            f"CREATE TEMP TABLE e{made} AS SELECT owner, tick, max(g) AS g FROM s{made} "
+            f"CREATE TEMP TABLE e{made} AS SELECT owner, tick, max(rowid) + 1 AS g FROM s{made} "
             f"GROUP BY owner, tick"
         )
         self._run(
-            f"CREATE TEMP TABLE f{made} AS SELECT owner, min(g) AS g FROM s{made} GROUP BY owner"
+            f"CREATE TEMP TABLE f{made} AS SELECT owner, min(rowid) + 1 AS g FROM s{made} "
+            f"GROUP BY owner"
         )
         self._run(f"DROP TABLE s{made}")
         self._streams[stream] = made
@@ -252,67 +252,19 @@ class Aggregator:
         )
 
     def _add_up(self, stream: Stream, made: str) -> None:
-        """Make a table of running sums s.. and of squares q.., some rows at a time."""
-        wanted = {f"s{n}": f"v{n}" for n in range(len(stream.measures))}
-        wanted |= {f"q{n}": f"v{n} * v{n}" for n, m in enumerate(stream.measures) if m.squared}
-        if not wanted:
-            return
-        columns = ", ".join(f"{name} DOUBLE" for name in wanted)
-        self._run(f"CREATE TEMP TABLE a{made} (g BIGINT, {columns})")
+        """Make the table of the rows with what has come together up to each."""
+        cumulative = Cumulative(stream, self.graph.num_rows)
+        columns = ", ".join(cumulative.columns)
         (rows,) = self._run(f"SELECT count(*) FROM s{made}")[0]
-        values = ", ".join(f"coalesce({sql}, 'nan'::DOUBLE) AS {n}" for n, sql in wanted.items())
-        last, sums = -1, np.zeros(len(wanted))
-        for first in range(0, rows, AT_ONCE):
+        for first in range(0, max(rows, 1), AT_ONCE):
             part = self._db.execute(
-                f"SELECT g, owner, {values} FROM s{made} WHERE g > {first} AND "
-                f"g <= {first + AT_ONCE} ORDER BY g"
+                f"SELECT {columns} FROM s{made} WHERE rowid >= {first} "
+                f"AND rowid < {first + AT_ONCE} ORDER BY rowid"
             ).fetchnumpy()
-            owners = np.asarray(part["owner"], np.int64)
-            found = np.stack([np.asarray(part[name], np.float64) for name in wanted])
-            running_sums(owners, found, last, sums)
-            last = int(owners[-1])
-            frame = pd.DataFrame(dict(zip(wanted, found, strict=True)))
-            frame.insert(0, "g", np.asarray(part["g"], np.int64))
-            self._db.register("frame", frame)
-            self._run(f"INSERT INTO a{made} FROM frame")
-            self._db.unregister("frame")
-
-    def _sums(self, stream: Stream, made: str) -> str:
-        """SQL for the cumulative sums of each row."""
-        columns = ["g", "tick"]
-        columns.append(f"min(CASE WHEN tick <> {MISSING} THEN tick END) OVER w AS t0")
-        for number, measure in enumerate(stream.measures):
-            v = f"v{number}"
-            columns += [f"{v}, count({v}) OVER w AS n{number}"]
-            columns += [f"s{number}", *([f"q{number}"] if measure.squared else [])]
-            for stat in ("min", "max"):
-                if stat in measure.stats:
-                    columns.append(f"{stat}({v}) OVER w AS {stat}{number}")
-            if "streak" in measure.stats:
-                columns.append(
-                    f"CASE WHEN {v} IS NOT NULL THEN (CASE WHEN {v} > 0 THEN 1 ELSE -1 END) * "
-                    f"(g + 1 - max(CASE WHEN {v}_new THEN g END) OVER w) END AS streak{number}"
-                )
-        columns += [f"k{number}" for number in range(len(stream.codes))]
-        for number in range(len(stream.pointers)):
-            p = f"p{number}"
-            columns.append(f"{p}, count(CASE WHEN {p}_first = 1 THEN {p} END) OVER w AS u{number}")
-        firsts = "".join(
-            f", row_number() OVER (PARTITION BY owner, p{number} ORDER BY g) AS p{number}_first"
-            for number in range(len(stream.pointers))
-        )
-        firsts += "".join(
-            f", (v{number} > 0) IS DISTINCT FROM lag(v{number} > 0) OVER (PARTITION BY owner "
-            f"ORDER BY g) AS v{number}_new"
-            for number, measure in enumerate(stream.measures)
-            if "streak" in measure.stats
-        )
-        added = f"JOIN a{made} USING (g) " if stream.measures else ""
-        return (
-            f"CREATE TEMP TABLE r{made} AS SELECT {', '.join(columns)} "
-            f"FROM (SELECT *{firsts} FROM s{made}) {added}"
-            "WINDOW w AS (PARTITION BY owner ORDER BY g ROWS UNBOUNDED PRECEDING)"
-        )
+            self._db.register("part", cumulative.add(part))
+            into = f"INSERT INTO r{made}" if first else f"CREATE TEMP TABLE r{made} AS"
+            self._run(f"{into} FROM part")
+            self._db.unregister("part")
 
     def _query(self, stream: Stream, made: str) -> str:
         """SQL for the features of the rows of `asked`, in their order."""
