@@ -14,8 +14,7 @@ import small_store
 
 #: Ray's own settings: nodes have their memory in common with all else that runs on this machine; a
 #: node whose process is gone is noticed within seconds, and workers are not waited for on it. On a
-#: busy machine a process may need more than Ray's minute until it has imported what it needs; and
-#: by default Ray's workers give way to everybody else there, and come to a standstill.
+#: busy machine a process may need more than Ray's minute until it has imported what it needs.
 SETTINGS = {
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_health_check_initial_delay_ms": "500",
@@ -23,7 +22,6 @@ SETTINGS = {
     "RAY_health_check_failure_threshold": "3",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "3",
     "RAY_worker_register_timeout_seconds": "600",
-    "RAY_worker_niceness": "0",
 }
 
 

@@ -311,8 +311,21 @@ def test_a_missing_driver_is_named_with_the_command_to_install_it(
         assert str(raised.value).endswith(f"on every node: pip install '{package}'")
 
 
+def test_a_password_is_not_shown_by_an_error_that_is_cut(
+    hdfs: str, head: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: Any, **options: Any) -> None:
+        raise OSError(f"{'x' * (addresses.QUOTED - 20)} http://user:{SECRET}@host/ is gone")
+
+    system, _ = fsspec.core.url_to_fs(hdfs)
+    monkeypatch.setattr(system, "put_file", broken)
+    with pytest.raises(StoreError, match="xx http://user:") as raised:
+        share(head, hdfs)
+    assert SECRET[:3] not in str(raised.value).rpartition("xx")[2]
+
+
 def test_hadoop_without_java_is_said(head: Replica) -> None:
-    with pytest.raises(UsageError, match=r"^hdfs://nowhere:1/f/\w+ cannot be opened: .*webhdfs://"):
+    with pytest.raises(UsageError, match=r"^hdfs://nowhere:1/f cannot be opened: .*webhdfs://"):
         share(head, "hdfs://nowhere:1/f")
 
 

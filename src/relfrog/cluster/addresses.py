@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from relfrog.errors import StoreError, UsageError
+from relfrog.errors import StoreError, UsageError, without_passwords
 
 __all__ = ["Address"]
 
@@ -141,4 +141,5 @@ def _words(error: BaseException) -> str:
         text = error.strerror
     else:
         text = " ".join(str(error).split())
-    return (text or type(error).__name__)[:QUOTED].rstrip(".")
+    # Before it is cut: half of an address does not show where its password ends.
+    return (without_passwords(text) or type(error).__name__)[:QUOTED].rstrip(".")

@@ -160,6 +160,7 @@ def share(replica: Replica, url: str) -> Replica:
                 address.put(Path(one.source) / path, path)
         return replace(one, source=place, shared=True)
 
+    Address(url)  # what is wrong with it concerns all of them
     folders = {what: put(one) for what, one in replica.folders.items()}
     return Replica(folders, tuple(map(put, replica.parts)), replica.home, replica.paths)
 
