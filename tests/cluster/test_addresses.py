@@ -305,7 +305,8 @@ def test_a_missing_driver_is_named_with_the_command_to_install_it(
     ):  # fmt: skip
         for module in ("s3fs", "gcsfs", "adlfs"):
             monkeypatch.setitem(sys.modules, module, None)
-        monkeypatch.setattr(fsspec.registry, "_registry", {})
+        loaded = sys.modules["fsspec.registry"]._registry
+        monkeypatch.delitem(loaded, url.partition(":")[0], raising=False)
         with pytest.raises(UsageError) as raised:
             share(head, url)
         assert str(raised.value).endswith(f"on every node: pip install '{package}'")
