@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 from relfrog.cluster.folders import MeetingPlace
 from relfrog.cluster.ray_cluster import connect, node_name
-from relfrog.cluster.workers import LocalWorkers, RayWorkers
+from relfrog.cluster.workers import RayWorkers
 from relfrog.errors import ClusterError, UsageError
 from relfrog.experiments import experiment
 from relfrog.models import distributed_trees
@@ -29,7 +29,8 @@ from relfrog.training.callbacks import Callback
 from relfrog.training.trainer import Trainer
 from small_store import QUICK, fit, weights
 
-pytestmark = pytest.mark.slow
+#: Time-outs are against tests that hang, not against a busy machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
@@ -61,24 +62,23 @@ def waiting_job(folder: Path) -> Any:
     return predict_job
 
 
-def appears(path: Path, seconds: float = 120) -> None:
+def appears(path: Path, seconds: float = 900) -> None:
     end = time.monotonic() + seconds
     while not path.exists():
         assert time.monotonic() < end, path
         time.sleep(0.05)
 
 
-def test_predictions_are_the_same_for_one_two_and_three_workers(nodes, trained, workers, tmp_path):
+def test_predictions_are_the_same_for_one_and_three_workers(nodes, trained, workers, tmp_path):
+    """For two on one machine: see `test_predict_parts`."""
     run, request = load_run(trained / "frog"), Request(everyone=True)
     predict_to(run, tmp_path / "one", request, size=3)
-    predict_to(run, tmp_path / "two", request, size=3, workers=LocalWorkers(2, tmp_path / "log"))
     assert [node.cpus for node in workers.cluster.nodes()] == [1, 1, 1]
     assert workers.count == 3
     predict_to(run, tmp_path / "three", request, size=3, workers=workers)
-    for other in ("two", "three"):
-        pd.testing.assert_frame_equal(
-            predictions(tmp_path / other), predictions(tmp_path / "one"), check_exact=True
-        )
+    pd.testing.assert_frame_equal(
+        predictions(tmp_path / "three"), predictions(tmp_path / "one"), check_exact=True
+    )
     copies = [list((nodes.disk(name) / "parts").glob("copy-*/store/manifest.yaml"))
               for name in ("second", "third")]  # fmt: skip
     assert [len(found) for found in copies] == [1, 1], "every node has a copy on its own disk"
@@ -104,7 +104,7 @@ def test_no_node_is_large_enough(workers):
 
 def test_a_study_gives_the_same_results(nodes, trained, workers, tmp_path):
     options = {
-        "datasets": [trained / "store"], "tasks": ["buys"], "models": ["mean", "recent"],
+        "datasets": [trained / "store"], "tasks": ["buys"], "models": ["recent"],
         "seeds": 1, "settings": QUICK,
     }  # fmt: skip
     here = experiment("main", out=tmp_path / "here", **options)
@@ -155,21 +155,35 @@ def test_lightgbm_learns_on_all_nodes_if_asked(nodes, trained, tmp_path, monkeyp
     options = {"model": "lightgbm", "trials": 1, "distributed": True}
     run = fit(trained / "store", tmp_path / "run", cluster=nodes.address, **options)
     assert [len(shares) for shares in dealt] == [3]
-    rows = len(load_run(trained / "trees").prepared.opened.seeds("train"))
+    rows = len(run.prepared.opened.seeds("train"))
     assert sum(len(y) for _, y in dealt[0]) == rows
     pd.testing.assert_frame_equal(load_run(tmp_path / "run").predict(), run.predict())
     with pytest.raises(UsageError, match=r"distributed=true needs .* a Ray cluster: add --cluster"):
         fit(trained / "store", tmp_path / "other", **options)
 
 
+class Stop(Callback):
+    """Ctrl-C after some steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def on_step(self, trainer: Trainer, loss: float) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
 class Trouble(Callback):
-    """Kill a node after some steps, and Ctrl-C in the first epoch after that."""
+    """Kill a node after some steps, and Ctrl-C in the first step after that."""
 
     def __init__(self, nodes: Any) -> None:
         self.nodes, self.left = nodes, 8
+        self.first: tuple[int, int] | None = None
         self.said: list[str] = []
 
     def on_step(self, trainer: Trainer, loss: float) -> None:
+        self.first = self.first or (trainer.at.epoch, trainer.at.step)
         self.left -= 1
         if self.left == 0:
             self.nodes.kill("third")
@@ -180,42 +194,38 @@ class Trouble(Callback):
         self.said.append(text)
 
 
-class Steps(Callback):
-    """Count steps."""
-
-    count = 0
-
-    def on_step(self, trainer: Trainer, loss: float) -> None:
-        self.count += 1
-
-
 def test_a_run_goes_on_when_a_node_is_lost_and_when_it_is_interrupted(
     nodes, trained, workers, tmp_path
 ):
-    """Learned roles, both phases: begun by three workers, then two are left, resumed by one."""
+    """Begun here, resumed by three workers there, then two are left, and it is ended here again.
+
+    With learned roles and both phases. Workers that Ray starts import everything, which costs most
+    of this test: so there is one training on the cluster.
+    """
     settings = {"epochs": 16, "patience": 16, "fd_every": "epoch", "fd_training": True,
                 "loss": "l1", "shards": 4}  # fmt: skip
-    store = trained / "store"
+    store, out = trained / "store", tmp_path / "run"
     here = fit(store, tmp_path / "here", "spends", workers=1, **settings)
-    cluster = {"cluster": nodes.address, **settings}
-    trouble, steps = Trouble(nodes), Steps()
+    with pytest.raises(RunInterrupted):
+        fit(store, out, "spends", workers=1, callbacks=[Stop(7)], **settings)
+    trouble = Trouble(nodes)
     with pytest.raises(RunInterrupted, match=r"Go on with: relfrog train .* --resume"):
-        fit(store, tmp_path / "run", "spends", workers=3, callbacks=[trouble], **cluster)
+        fit(store, out, "spends", workers=3, cluster=nodes.address, resume=True,
+            callbacks=[trouble], **settings)  # fmt: skip
+    assert trouble.first is not None
+    assert trouble.first > (0, 1), "it went on where it was"
     assert trouble.said[0].startswith("a worker was lost: 2 go on from epoch ")
-    run = fit(
-        store, tmp_path / "run", "spends", workers=1, resume=True, callbacks=[steps], **cluster
-    )
-    assert steps.count > 0
-    assert weights(tmp_path / "run") == weights(tmp_path / "here")
+    run = fit(store, out, "spends", workers=1, resume=True, **settings)
+    assert weights(out) == weights(tmp_path / "here")
     pd.testing.assert_frame_equal(run.predict(), here.predict(), check_exact=True)
-    assert not list((tmp_path / "run").glob("*checkpoint*"))
+    assert not list(out.glob("*checkpoint*"))
 
 
 def test_a_node_that_dies_while_it_predicts_is_replaced(
     nodes, trained, workers, tmp_path, monkeypatch
 ):
     """And what nodes that do not see our folder predict is sent to us."""
-    run, request = load_run(trained / "trees"), Request(everyone=True)
+    run, request = load_run(trained / "frog"), Request(everyone=True)
     predict_to(run, tmp_path / "one", request, size=3)
     monkeypatch.setattr("relfrog.runs.predict_parts.predict_job", waiting_job(tmp_path))
     hidden = nullcontext(MeetingPlace("/nowhere", "mark"))

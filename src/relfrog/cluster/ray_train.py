@@ -22,8 +22,9 @@ PATIENCE = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "10",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
 }
-#: Seconds between two looks at how workers are doing, and in which they must end when told to.
-LOOK, GRACE = 0.1, 20.0
+#: Seconds between two looks at how workers are doing, and in which they must end when told to: on a
+#: busy machine that takes a while, and whoever is killed leaves cores reserved.
+LOOK, GRACE = 0.1, 180.0
 #: The name of the actor of Ray that counts nodes.
 COUNTS = "AutoscalingCoordinator"
 
@@ -124,11 +125,16 @@ class _Watch:
 def _end(ray: Any, running: Any) -> None:
     """Ctrl-C in the process that has started the workers: it ends them and gives their cores back.
 
-    If it were killed, their cores would stay reserved, unless Ray has a dashboard that tells of it.
+    If it were killed, their cores would stay reserved, unless Ray has a dashboard that tells of it:
+    that is for who cannot wait, and presses Ctrl-C again.
     """
     with suppress(Exception):
         ray.cancel(running)
-        if not ray.wait([running], timeout=GRACE)[0]:
+        try:
+            ended = bool(ray.wait([running], timeout=GRACE)[0])
+        except KeyboardInterrupt:
+            ended = False
+        if not ended:
             ray.cancel(running, force=True)
 
 

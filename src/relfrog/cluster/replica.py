@@ -12,12 +12,12 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from relfrog.errors import StoreError, UsageError
+from relfrog.cluster.addresses import Address
+from relfrog.errors import StoreError
 from relfrog.store.fingerprint import hash_file
 from relfrog.store.parts import Part, Store, open_store
 from relfrog.support.files import check_inside
@@ -39,12 +39,14 @@ class Bundle:
         source: the folder or address to copy it from.
         files: size and hash of every file in it, by its path.
         part: the part of a store that it is, if it is one.
+        shared: whether it was put there for other nodes; see `share`.
     """
 
     label: str
     source: str
     files: dict[str, tuple[int, str]]
     part: Part | None = None
+    shared: bool = False
 
     @property
     def name(self) -> str:
@@ -129,6 +131,8 @@ def replicate(
         {what: str(folder.resolve()) for what, folder in folders.items()},
     )  # fmt: skip
     url = os.environ.get(SHARE, "").strip()
+    if url and "://" not in url:
+        url = str(Path(url).expanduser().absolute())  # others stand elsewhere
     return share(replica, url) if url else replica
 
 
@@ -141,24 +145,22 @@ def share(replica: Replica, url: str) -> Replica:
 
     Returns:
         The same, to be copied from there.
+
+    Raises:
+        UsageError: There is no driver for the address.
+        StoreError: It cannot be written.
     """
 
     def put(one: Bundle) -> Bundle:
-        system, root = _filesystem(url)
-        place = f"{root.rstrip('/')}/{one.name}"
+        place = f"{url.rstrip('/')}/{one.name}"
+        address = Address(place)
+        there = address.sizes()
         for path, (size, _) in one.files.items():
-            target = f"{place}/{path}"
-            try:
-                if system.exists(target) and system.size(target) == size:
-                    continue
-                system.makedirs(target.rpartition("/")[0], exist_ok=True)
-                aside = f"{target}.partial-{uuid.uuid4().hex[:8]}"
-                system.put_file(str(Path(one.source) / path), aside)
-                system.mv(aside, target)
-            except (OSError, ValueError) as error:
-                raise StoreError(f"{SHARE}: {target} cannot be written: {error}") from None
-        return Bundle(one.label, f"{url.rstrip('/')}/{one.name}", one.files, one.part)
+            if there.get(path) != size:
+                address.put(Path(one.source) / path, path)
+        return replace(one, source=place, shared=True)
 
+    Address(url)  # what is wrong with it concerns all of them
     folders = {what: put(one) for what, one in replica.folders.items()}
     return Replica(folders, tuple(map(put, replica.parts)), replica.home, replica.paths)
 
@@ -193,36 +195,28 @@ def _folder(store: Store, one: Bundle) -> Path:
 
 def _copy(one: Bundle, folder: Path) -> None:
     """Copy the files of a bundle and compare them with what was sent."""
-    system, root = _filesystem(one.source)
+    address = Address(one.source)
     for path, (size, digest) in one.files.items():
-        source, target = f"{root.rstrip('/')}/{path}", folder / path
+        source, target = f"{one.source}/{path}", folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            system.get_file(source, str(target))
+            address.get(path, target)
         except FileNotFoundError:
-            raise StoreError(
-                f"{source} cannot be found from this node. Put {one.label} on a path that all "
-                f"nodes share, or let them copy it from an address: {SHARE}=s3://BUCKET/FOLDER"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{source} cannot be copied: {error}") from None
+            raise StoreError(f"{source} cannot be found from this node. {_remedy(one)}") from None
         if target.stat().st_size != size or hash_file(target) != digest:
+            again = f", after deleting {one.source}, which is then put there anew"
             raise StoreError(
                 f"{source} was damaged on its way or changed since: {target.stat().st_size:,} of "
-                f"{size:,} bytes came, or others than were sent. Run the command again."
+                f"{size:,} bytes came, or others than were sent. Run the command again"
+                f"{again if one.shared else ''}."
             )
 
 
-def _filesystem(url: str) -> tuple[Any, str]:
-    """The file system of an address, and the path in it.
-
-    Raises:
-        UsageError: There is no driver for it.
-    """
-    import fsspec
-
-    try:
-        system, path = fsspec.core.url_to_fs(url if "://" in url else str(Path(url).absolute()))
-    except (ImportError, ValueError) as error:
-        raise UsageError(f"{url} cannot be opened: {error}") from None
-    return system, str(path)
+def _remedy(one: Bundle) -> str:
+    """What to do about a bundle that a node does not find."""
+    if one.shared:
+        return f"Run the command again, with a {SHARE} that all nodes can read."
+    return (
+        f"Put {one.label} on a path that all nodes share, or let them copy it from an address: "
+        f"{SHARE}=s3://BUCKET/FOLDER"
+    )
