@@ -15,6 +15,7 @@ from typing import Any
 
 from cluster_tables import billions, cluster
 from database_tables import databases, losses, time_budget
+from preset_tables import presets
 from question_tables import relbench_questions
 from relfrog.config import Config
 from scale_tables import paper_scale, scale
@@ -444,6 +445,7 @@ MAKERS = {
     "paper-scale": paper_scale, "everyone": everyone, "certify": certify, "first-step": first_step,
     "when-roles-matter": when_roles_matter, "relbench-questions": relbench_questions,
     "cluster": cluster, "billions": billions, "strongest": strongest,
+    "presets": presets,
 }  # fmt: skip
 
 
