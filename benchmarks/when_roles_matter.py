@@ -189,14 +189,15 @@ def learn(
     rng, known = np.random.default_rng(seed), len(world.labels) * 3 // 4
     everyone = np.arange(known)
     whole = plan(everyone) if layers > 1 else None
-    step = 0
-    for step in range(1, (steps or STEPS[layers]) + 1):
+    taken, most = 0, steps or STEPS[layers]
+    while taken < most:
         chosen = everyone if whole else rng.choice(known, 200, replace=False)
         out = network(whole or plan(chosen), features).seeds
         optimizer.zero_grad()
         loss = head.loss(out, head.targets(world.labels[chosen]))
         loss.backward()
         optimizer.step()
+        taken += 1
         if whole and loss.item() < KNOWN:
             break
     network.eval()
@@ -207,7 +208,7 @@ def learn(
     if network.roles is not None:
         values = network.roles.average.tolist()
         gates = {str(route): values[number] for route, number in network.roles.number.items()}
-    return Learned(float(roc_auc_score(world.labels[held_out], predicted)), step, gates)
+    return Learned(float(roc_auc_score(world.labels[held_out], predicted)), taken, gates)
 
 
 def kept(out: Path, found: list[dict[str, Any]]) -> None:
