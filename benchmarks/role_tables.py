@@ -6,6 +6,9 @@ import json
 import statistics
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
+
+from relfrog.nn.roles import role_of
 
 __all__ = ["when_roles_matter"]
 
@@ -40,7 +43,36 @@ def when_roles_matter() -> str:
                 learned = scores.get((layers, world, "learned"))
                 ahead = f"{statistics.mean(learned) - max(best):+.1f}" if learned and best else ""
                 lines.append(f"| {layers} | {world} | {' | '.join(cells)} | {ahead} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_gates(results)])
+
+
+def _gates(results: dict[str, Any]) -> list[str]:
+    """What the gates say with one layer: a row per label, its seeds in one cell."""
+    gates: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for run in results["runs"]:
+        if run["layers"] == 1 and run["variant"].startswith("learned"):
+            # The other routes of one layer end in tables that do not reach the label.
+            (gate,) = (g for route, g in run["gates"].items() if route.endswith("-> customers"))
+            gates[run["world"], run["variant"]].append(gate)
+    variants = list(dict.fromkeys(variant for _, variant in gates))
+    lines = [
+        "Gates of the route into customers with one layer, a figure per seed (0: node, 1: edge), "
+        "and the role on which all seeds agree:", "",
+        f"| label hangs on | {' | '.join(variants)} |", f"|---|{'---|' * len(variants)}",
+    ]  # fmt: skip
+    for world in results["labels"]:
+        cells = [_agreed(gates[world, variant]) for variant in variants]
+        lines.append(f"| {world} | {' | '.join(cells)} |")
+    return lines
+
+
+def _agreed(gates: list[float]) -> str:
+    """The gates, and their role if it is the same for all of them."""
+    if not gates:
+        return ""
+    roles = {role_of(gate) for gate in gates}
+    word = f"**{roles.pop()}**" if len(roles) == 1 else "undecided"
+    return f"{', '.join(f'{gate:.2f}' for gate in gates)}: {word}"
 
 
 def _cell(scores: list[float], seeds: int) -> str:

@@ -12,6 +12,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from relfrog.nn.roles import role_of
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -112,3 +114,23 @@ def test_learned_roles_are_as_good_as_the_best_fixed_ones(worlds: ModuleType) ->
         best = max((node, edge), key=np.mean)
         spread = max(np.std(best, ddof=1), np.std(learned, ddof=1), 0.005)
         assert np.mean(learned) > np.mean(best) - spread, place
+
+
+def test_gates_say_what_a_label_hangs_on(worlds: ModuleType) -> None:
+    """In the table of the page: the same role with every seed where only one of the two will do."""
+    runs = json.loads((ROOT / "experiments" / "when-roles-matter.json").read_text("utf-8"))["runs"]
+
+    def roles(world: str) -> set[str]:
+        return {
+            role_of(gate)
+            for run in runs
+            if (run["layers"], run["world"], run["variant"]) == (1, world, "learned")
+            for route, gate in run["gates"].items()
+            if route.endswith("-> customers")
+        }
+
+    assert roles("u alone") == roles("chain") == {"edge"}
+    assert roles("counts") == {"node"}
+    # Node and edge are equally good here: nothing tells the gate where to go.
+    assert len(roles("v alone")) > 1
+    assert len(roles("recency")) > 1
