@@ -13,11 +13,13 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from audit_tables import audits
 from cluster_tables import billions, cluster
 from database_tables import databases, losses, time_budget
 from preset_tables import presets
 from question_tables import relbench_questions
 from relfrog.config import Config
+from role_tables import when_roles_matter
 from scale_tables import paper_scale, scale
 from store_tables import certify, first_step
 from strongest_tables import strongest
@@ -29,7 +31,7 @@ REFERENCES = EXPERIMENTS / "references.json"
 PAGES = (
     ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "benchmarks.md",
     ROOT / "docs" / "when-roles-matter.md", ROOT / "docs" / "ask.md",
-    ROOT / "docs" / "scale.md",
+    ROOT / "docs" / "scale.md", ROOT / "docs" / "promises.md",
 )  # fmt: skip
 MARKS = re.compile(r"<!-- (\S+): made by benchmarks/tables\.py -->.*?<!-- /\1 -->", re.S)
 #: Models of the full table on rel-f1, and what they are called there.
@@ -330,36 +332,6 @@ def defaults() -> str:
     )
 
 
-def when_roles_matter() -> str:
-    """Made-up databases: which network can say what."""
-    results = json.loads((EXPERIMENTS / "when-roles-matter.json").read_text(encoding="utf-8"))
-    runs = results["runs"]
-    scores: dict[Any, list[float]] = {}
-    for run in runs:
-        at = run["layers"], run["world"], run["variant"]
-        scores.setdefault(at, []).append(100 * run["roc_auc"])
-    variants = list(dict.fromkeys(run["variant"] for run in runs))
-    seeds = max(len(some) for some in scores.values())
-    lines = [
-        "ROC-AUC in % on customers that were not learned from, mean ± standard deviation over "
-        f"{seeds} seeds, one seed where there is no deviation; **bold** from 95 on. "
-        f"`{results['command']}`; every run is in `experiments/when-roles-matter.json`.", "",
-        f"| layers | label hangs on | {' | '.join(variants)} |",
-        f"|--:|---|{'--:|' * len(variants)}",
-    ]  # fmt: skip
-    for layers in sorted({run["layers"] for run in runs}):
-        for world in results["labels"]:
-            cells = []
-            for variant in variants:
-                some = scores.get((layers, world, variant), [])
-                text = f"{statistics.mean(some):.1f}" if some else ""
-                text += f" ± {statistics.stdev(some):.1f}" if len(some) > 1 else ""
-                cells.append(f"**{text}**" if some and statistics.mean(some) >= 95 else text)
-            if any(cells):
-                lines.append(f"| {layers} | {world} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def _score(metrics: list[dict[str, float]], digits: int) -> str:
     """Mean and deviation: ROC-AUC in % with one digit, errors with as many as asked for."""
     if "roc_auc" in metrics[0]:
@@ -444,7 +416,7 @@ MAKERS = {
     "losses": losses, "time-budget": time_budget,
     "paper-scale": paper_scale, "everyone": everyone, "certify": certify, "first-step": first_step,
     "when-roles-matter": when_roles_matter, "relbench-questions": relbench_questions,
-    "cluster": cluster, "billions": billions, "strongest": strongest,
+    "cluster": cluster, "billions": billions, "strongest": strongest, "audit": audits,
     "presets": presets,
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from relfrog.nn.batch_plan import Links
+from relfrog.nn.batch_plan import Links, RouteLinks
 from relfrog.nn.products import is_plain
 from relfrog.support.jit import compiled
 
@@ -20,8 +20,11 @@ __all__ = [
     "aggregate",
     "first",
     "largest",
+    "largest_match",
     "linked_sum",
     "matched_sum",
+    "own_share",
+    "paired",
     "reciprocal_weight_sum",
     "weighted_mean",
 ]  # fmt: skip
@@ -218,6 +221,25 @@ def largest(x: Tensor, source: Tensor, begin: Tensor) -> Tensor:
     if not len(source):
         return x.new_zeros(len(begin) - 1, x.shape[1])
     return embedding_bag(source, x, begin, mode="max", include_last_offset=True)
+
+
+def own_share(links: RouteLinks, how: Aggregation) -> Tensor:
+    """How often what a match takes from w counts: once per match in a sum, else once if any.
+
+    Shape [targets, 1].
+    """
+    counts = links.v.counts.unsqueeze(1)
+    return counts if how is Aggregation.SUM else (counts > 0).float()
+
+
+def paired(u: Tensor, v: Tensor, links: RouteLinks) -> Tensor:
+    """Row u plus row v of every match. Shapes: [sources, c] each -> [matches, c]."""
+    return u.index_select(0, links.u.source) + v.index_select(0, links.v.source)
+
+
+def largest_match(sent: Tensor, links: RouteLinks) -> Tensor:
+    """Maximum over the matches that reach each w. Shapes: [matches, c] -> [targets, c]."""
+    return largest(sent, torch.arange(len(sent), device=sent.device), links.v.begin)
 
 
 def aggregate(

@@ -16,9 +16,11 @@ from relfrog.nn.aggregation import (
     add_aggregate,
     aggregate,
     first,
-    largest,
+    largest_match,
     linked_sum,
     matched_sum,
+    own_share,
+    paired,
     reciprocal_weight_sum,
     weighted_mean,
 )
@@ -65,12 +67,6 @@ def _weighted_mean(h_v: Tensor, weights: Tensor, links: Links, cache: AggregateC
         total = linked_sum(_weighted(h_v, weights, cache), links)
         found = cache[id(links)] = total * reciprocal_weight_sum(weights, links, cache)
     return found
-
-
-def _largest_match(sent: Tensor, links: RouteLinks) -> Tensor:
-    """Maximum over the matches that reach each w. Shapes: [matches, c] -> [targets, c]."""
-    each = torch.arange(len(sent), device=sent.device)
-    return largest(sent, each, links.v.begin)
 
 
 class NodeMessage(nn.Module):
@@ -151,11 +147,11 @@ class CoOccurrenceMessage(nn.Module):
         weights: Tensor | None = None,
     ) -> Tensor:
         """The aggregated message."""
-        counts = links.v.counts.unsqueeze(1)
         h_w = first(h_w, links.v.targets)
+        some = links.v.counts.unsqueeze(1) > 0
         if weights is not None:
             cache = {} if cache is None else cache
-            total = linear(h_w, self.w.weight) * (counts > 0)
+            total = linear(h_w, self.w.weight) * some
             mean = _weighted_mean(h_v, weights, links.v, cache)
             total = add_product(total, mean, self.v.weight)
             mean = matched_sum(h_u, weights, links.u, links.v)
@@ -163,12 +159,9 @@ class CoOccurrenceMessage(nn.Module):
             return add_product(total, mean, self.u.weight)
         if self.aggregation is Aggregation.MAX:
             # A maximum is not linear, so each match has to be projected.
-            both = self.v(h_v).index_select(0, links.v.source) + self.u(h_u).index_select(
-                0, links.u.source
-            )
-            return self.w(h_w) * (counts > 0) + _largest_match(both, links)
-        share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
-        total = self.w(h_w) * share
+            both = paired(self.u(h_u), self.v(h_v), links)
+            return self.w(h_w) * some + largest_match(both, links)
+        total = self.w(h_w) * own_share(links, self.aggregation)
         total = _add_projected(total, h_v, self.v, links.v, self.aggregation, cache)
         return _add_projected(total, h_u, self.u, links.u, self.aggregation, cache)
 
@@ -203,12 +196,9 @@ class CompletionMessage(nn.Module):
         """The aggregated message."""
         h_u, h_v = first(h_u, links.u.sources), first(h_v, links.v.sources)
         h_w = first(h_w, links.v.targets)
-        counts = links.v.counts.unsqueeze(1)
         # One scalar per match, in the order of the links.
-        gate_v = self.gate_v(h_v).index_select(0, links.v.source)
-        gate_u = self.gate_u(h_u).index_select(0, links.u.source)
-        gate = torch.sigmoid(gate_v + gate_u).squeeze(1)
-        share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
+        gate = torch.sigmoid(paired(self.gate_u(h_u), self.gate_v(h_v), links)).squeeze(1)
+        share = own_share(links, self.aggregation)
         if weights is not None:
             cache = {} if cache is None else cache
             reciprocal = reciprocal_weight_sum(weights, links.v, cache)
@@ -217,13 +207,12 @@ class CompletionMessage(nn.Module):
             sent = add_product(self.w1_u(from_u), from_v, self.w1_v.weight)
             return add_product(self.w2_w(h_w) * share, sent, self.w2_m.weight)
         if self.aggregation is Aggregation.MAX:
-            both = self.w1_v(h_v).index_select(0, links.v.source)
-            both = both + self.w1_u(h_u).index_select(0, links.u.source)
+            both = paired(self.w1_u(h_u), self.w1_v(h_v), links)
             sent = self.w2_m(both * gate.unsqueeze(1))
-            return self.w2_w(h_w) * share + _largest_match(sent, links)
+            return self.w2_w(h_w) * share + largest_match(sent, links)
         sent = self._sent(h_v, self.w1_v, links.v, gate) + self._sent(h_u, self.w1_u, links.u, gate)
         if self.aggregation in (Aggregation.MEAN, Aggregation.RECENT):
-            sent = sent / counts.clamp(min=1)
+            sent = sent / links.v.counts.unsqueeze(1).clamp(min=1)
         return self.w2_w(h_w) * share + sent
 
     def _sent(self, x: Tensor, project: nn.Linear, links: Links, gate: Tensor) -> Tensor:

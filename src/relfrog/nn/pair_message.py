@@ -16,7 +16,9 @@ from relfrog.nn.aggregation import (
     AggregateCache,
     Aggregation,
     first,
-    largest,
+    largest_match,
+    own_share,
+    paired,
     reciprocal_weight_sum,
 )
 from relfrog.nn.batch_plan import Links, RouteLinks
@@ -52,20 +54,16 @@ class PairMessage(nn.Module):
         weights: Tensor | None = None,
     ) -> Tensor:
         """The aggregated message."""
-        counts = links.v.counts.unsqueeze(1)
         u, v = self.u(first(h_u, links.u.sources)), self.v(first(h_v, links.v.sources))
-        share = counts if self.aggregation is Aggregation.SUM else (counts > 0).float()
-        own = self.w(first(h_w, links.v.targets)) * share
+        own = self.w(first(h_w, links.v.targets)) * own_share(links, self.aggregation)
         if weights is not None:
             total = reciprocal_weight_sum(weights, links.v, {} if cache is None else cache)
             return add_product(own, pair_sum(u, v, links, weights) * total, self.m.weight)
         if self.aggregation is Aggregation.MAX:
-            sent = (u.index_select(0, links.u.source) + v.index_select(0, links.v.source)).relu_()
-            each = torch.arange(len(sent), device=sent.device)
-            return own + largest(self.m(sent), each, links.v.begin)
+            return own + largest_match(self.m(paired(u, v, links).relu_()), links)
         sent = pair_sum(u, v, links)
         if self.aggregation is not Aggregation.SUM:
-            sent = sent / counts.clamp(min=1)
+            sent = sent / links.v.counts.unsqueeze(1).clamp(min=1)
         return add_product(own, sent, self.m.weight)
 
 
@@ -83,7 +81,7 @@ def pair_sum(u: Tensor, v: Tensor, links: RouteLinks, weights: Tensor | None = N
     plain = u.device.type == "cpu" and u.dtype == v.dtype and u.dtype in _FUSED
     if plain:
         return _PairSum.apply(u, v, weights, links.u, links.v)
-    sent = (u.index_select(0, links.u.source) + v.index_select(0, links.v.source)).relu_()
+    sent = paired(u, v, links).relu_()
     if weights is not None:
         sent = sent * weights.index_select(0, links.v.source)
     into = torch.repeat_interleave(links.v.begin.diff())

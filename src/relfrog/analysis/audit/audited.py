@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from relfrog.nn.task_heads import HEADS
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.seeds import Seeds
 
-__all__ = ["LIMITS", "Audit", "audit"]
+__all__ = ["LIMITS", "Audit", "Auditor", "audit"]
 
 #: The fewest seeds from which a score, a spike or a correlation says anything.
 FEWEST = 50
@@ -96,41 +97,71 @@ def audit(
     Raises:
         TaskError: There is no such task, or the predictions cannot be read.
     """
-    opened = open_task(dataset, task)
-    seeds = opened.seeds(split)
-    # Before anything is trained: a file that cannot be read is refused at once.
-    prepared = opened.prepare(Config(model="lightgbm"), encode=False)
-    assert prepared.train_seeds is not None
-    labels = prepared.describe_labels(prepared.train_seeds)
-    found = read_predictions(predictions, prepared, labels, seeds, column=column, time=time)
-    known, values = found.of_seeds(len(seeds))
-    if not len(known):
-        raise TaskError(
-            f"none of the {len(found):,} predictions is about a seed of the {split} split of {task}"
-            f" ({_example(opened, found)}, for example). Check keys and times, or choose another "
-            "--split."
-        )
-    models = _quick_models(opened)
-    if not models:
-        raise TaskError(f"{task}: no model could be trained to compare with.")
-    honest = _best(models)
-    scored = seeds.take(known)
-    truth = honest.truth(scored)
-    about = f"{opened.dataset.manifest.name}/{task}"
-    metrics = compute_metrics(opened.kind, truth, values)
-    audited = Audit(about, split, len(found), metrics)
-    _check_rows(audited, opened, found, seeds, known)
-    _check_times(audited, opened, found)
-    theirs = honest.predict_once(seeds, None)[known]
-    _check_scores(audited, honest, scored, truth, values, theirs)
-    if TASK_KINDS[opened.kind].scalar:
-        y, p, q = (np.asarray(some, float) for some in (truth, values, theirs))
-        _check_copies(audited, y, p, q)
-        _check_spike(audited, opened, scored, p)
-        trees = next((m for m in models.values() if isinstance(m, BoostedTrees)), None)
-        if trees is not None:
-            _check_beyond(audited, trees, scored, y, p, q)
-    return audited
+    return Auditor(dataset, task, split=split).audit(predictions, column=column, time=time)
+
+
+class Auditor:
+    """Audits predictions for a task; the models to compare them with are trained once."""
+
+    def __init__(self, dataset: str | Path, task: str, *, split: str = "test") -> None:
+        self.split, self.opened = split, open_task(dataset, task)
+        self.seeds = self.opened.seeds(split)
+
+    @cached_property
+    def models(self) -> dict[str, Model]:
+        """The honest models, trained when they are first asked for.
+
+        Raises:
+            TaskError: None could be trained.
+        """
+        models = _quick_models(self.opened)
+        if not models:
+            name = self.opened.task.name
+            raise TaskError(f"{name}: no model could be trained to compare with.")
+        return models
+
+    @cached_property
+    def honest(self) -> Model:
+        """The best honest model on validation."""
+        return _best(self.models)
+
+    def audit(
+        self,
+        predictions: str | Path | pd.DataFrame,
+        *,
+        column: str | None = None,
+        time: str | None = None,
+    ) -> Audit:
+        """Look for signs of a leak in predictions for the task: see `audit`."""
+        opened, seeds, split = self.opened, self.seeds, self.split
+        # Before anything is trained: a file that cannot be read is refused at once.
+        prepared = opened.prepare(Config(model="lightgbm"), encode=False)
+        assert prepared.train_seeds is not None
+        labels = prepared.describe_labels(prepared.train_seeds)
+        found = read_predictions(predictions, prepared, labels, seeds, column=column, time=time)
+        known, values = found.of_seeds(len(seeds))
+        if not len(known):
+            raise TaskError(
+                f"none of the {len(found):,} predictions is about a seed of the {split} split of "
+                f"{opened.task.name} ({_example(opened, found)}, for example). Check keys and "
+                "times, or choose another --split."
+            )
+        scored, honest = seeds.take(known), self.honest
+        truth, theirs = honest.truth(scored), honest.predict_once(seeds, None)[known]
+        about = f"{opened.dataset.manifest.name}/{opened.task.name}"
+        metrics = compute_metrics(opened.kind, truth, values)
+        audited = Audit(about, split, len(found), metrics)
+        _check_rows(audited, opened, found, seeds, known)
+        _check_times(audited, opened, found)
+        _check_scores(audited, honest, scored, truth, values, theirs)
+        if TASK_KINDS[opened.kind].scalar:
+            y, p, q = (np.asarray(some, float) for some in (truth, values, theirs))
+            _check_copies(audited, y, p, q)
+            _check_spike(audited, opened, scored, p)
+            trees = next((m for m in self.models.values() if isinstance(m, BoostedTrees)), None)
+            if trees is not None:
+                _check_beyond(audited, trees, scored, y, p, q)
+        return audited
 
 
 def _quick_models(opened: OpenedTask) -> dict[str, Model]:
