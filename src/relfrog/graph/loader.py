@@ -46,7 +46,9 @@ def group_seeds(
     sizes = np.diff(starts, append=len(ticks))[order]
     ends = np.cumsum(sizes)
     # The places of the runs, one after another in their new order.
-    return by_time[np.arange(len(ticks)) + np.repeat(starts[order] - (ends - sizes), sizes)]
+    places: NDArray[np.int64] = np.arange(len(ticks))
+    places += np.repeat(starts[order] - (ends - sizes), sizes)
+    return by_time[places]
 
 
 @dataclass(frozen=True, eq=False)
