@@ -1,5 +1,5 @@
 """``python -m relfrog`` is the command ``relfrog``."""
 
-from relfrog.cli import main
+from relfrog.cli import process
 
-main()
+process()

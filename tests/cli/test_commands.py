@@ -565,3 +565,53 @@ def test_ctrl_c_says_how_to_go_on(runs: Path, tmp_path: Path) -> None:
     assert not list(scratch.iterdir())
     with pytest.raises(ProcessLookupError):  # nobody is left of its group
         os.killpg(process.pid, 0)
+
+
+def process(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command as it ends a process, after some code."""
+    return subprocess.run(
+        [sys.executable, "-c", f"{code}\nfrom relfrog.cli import process; process()", *arguments],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def test_a_process_ends_with_all_that_was_said_and_what_was_to_be_done_at_its_end() -> None:
+    last = "import atexit; atexit.register(print, 'the last word')"
+    done = process(last, "--help")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0].startswith("Usage")
+    assert done.stdout.splitlines()[-1] == "the last word"
+    done = process(last, "predict", "nowhere", "--all", "--out", "x.csv")
+    assert (done.returncode, done.stdout) == (1, "the last word\n")
+    assert "nowhere" in done.stderr
+    wait = "threading.Thread(target=lambda: (threading.main_thread().join(), print('a thread')))"
+    thread = f"import threading; {wait}.start()"
+    assert process(thread, "--help").stdout.splitlines()[-1] == "a thread"
+
+
+@pytest.mark.slow
+def test_a_prediction_loads_no_more_than_it_needs(store: Path, tmp_path: Path) -> None:
+    fit(store, tmp_path / "run", epochs=1)
+    (tmp_path / "asked.csv").write_text("code\nP03\nP01\n")
+    say = (
+        "import atexit, sys; atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))"
+    )
+    out = str(tmp_path / "out.csv")
+    done = process(
+        say,
+        "predict",
+        str(tmp_path / "run"),
+        "--entities",
+        str(tmp_path / "asked.csv"),
+        "--out",
+        out,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(Path(out).read_text().splitlines()) == 3
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "torch" in loaded
+    heavy = {
+        "lightgbm", "relfrog.experiments", "relfrog.reporting", "scipy.linalg", "sklearn",
+        "sqlalchemy", "sqlglot", "torch._dynamo", "torch._meta_registrations", "torch_frame",
+    }  # fmt: skip
+    assert not heavy & loaded

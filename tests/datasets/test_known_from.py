@@ -15,7 +15,9 @@ import relfrog
 from helpers import examples
 from oracles.relational_databases import DATA, DAY, START, databases, table
 from oracles.slow_times import as_lists, slow_known
-from relfrog.datasets.known_from import find_known_from
+from relfrog.datasets import files
+from relfrog.datasets.files import inherited_in_files
+from relfrog.datasets.known_from import find_known_from, inherited_keys
 from relfrog.graph.relational import build_graph
 from relfrog.graph.sampler import TemporalSampler
 from relfrog.support.inherited_times import Link
@@ -118,6 +120,19 @@ def test_a_folder_of_others_is_dated_when_it_is_opened(folder) -> None:
     ours = relfrog.open_dataset(folder).get_db()
     for name, part in theirs.table_dict.items():
         pd.testing.assert_frame_equal(ours.table_dict[name].df[list(part.df)], part.df)
+
+
+def test_along_which_keys_is_found_once_and_kept(folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = relfrog.open_dataset(folder)
+    expected = inherited_keys(dataset)
+    assert expected == {"lines": ["order"], "parts": ["line"]}
+    assert inherited_in_files(dataset) == expected
+
+    def again(*_: object) -> None:
+        raise AssertionError("it was looked for twice")
+
+    monkeypatch.setattr(files, "find_known_from", again)
+    assert inherited_in_files(relfrog.open_dataset(folder)) == expected
 
 
 def test_what_is_said_of_it(folder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -75,6 +76,21 @@ def test_variety_is_a_setting(times_per_batch: int, fewest: int, most: int) -> N
     assert sorted(order) == list(range(len(ticks)))
     variety = [len(set(batch)) for batch in ticks[order].reshape(-1, 64)]
     assert fewest <= np.mean(variety) <= most
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_runs_of_a_time_are_shuffled_as_a_sort_shuffles_them(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    ticks = draw.integers(-5, 5, draw.integers(0, 60))
+    size, times = (int(draw.integers(1, high)) for high in (20, 6))
+    rng = np.random.default_rng(seed)
+    by_time = sorted(rng.permutation(len(ticks)), key=lambda seed: ticks[seed])
+    length, runs = max(1, size // times), []
+    for _, some in itertools.groupby(by_time, key=lambda seed: ticks[seed]):
+        same = list(some)
+        runs += [same[at : at + length] for at in range(0, len(same), length)]
+    expected = [seed for number in rng.permutation(len(runs)) for seed in runs[number]]
+    assert group_seeds(ticks, size, times, np.random.default_rng(seed)).tolist() == expected
 
 
 def samplers() -> list[threading.Thread]:

@@ -6,11 +6,14 @@ so that ``relfrog --help`` answers at once.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import io
 import os
 import sys
+import threading
 import traceback
+from contextlib import suppress
 
 import click
 
@@ -26,7 +29,7 @@ from relfrog.cli.store import STORE_COMMANDS
 from relfrog.cli.terminal import guard_streams, visible
 from relfrog.errors import RelFrogError, UsageError, without_passwords
 
-__all__ = ["cli", "main"]
+__all__ = ["cli", "main", "process"]
 
 
 @click.group(
@@ -53,6 +56,27 @@ for _command in (
     demo_command,
 ):
     cli.add_command(_command)
+
+
+def process() -> None:
+    """Run `main` as all that this process does, and end it without taking apart what it holds.
+
+    To free a million objects one by one is a tenth of the time of a short command.
+    """
+    try:
+        main()
+    except SystemExit as end:
+        others = [
+            t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()
+        ]
+        if others or not isinstance(end.code, int):
+            raise
+        atexit._run_exitfuncs()
+        with suppress(OSError):  # the reader of a pipe has gone; what Python says to that, it says
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(end.code)
+        raise
 
 
 def main() -> None:

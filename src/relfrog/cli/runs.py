@@ -16,6 +16,7 @@ from relfrog.cli.command import Command, print_json
 from relfrog.cli.terminal import bar
 from relfrog.errors import RelFrogError, UsageError
 from relfrog.kinds import MODELS
+from relfrog.support.lazy import loading
 
 if TYPE_CHECKING:
     from relfrog.analysis.certificate import CertifyingRun
@@ -68,10 +69,11 @@ def train_command(
     best validation metric are kept. After Ctrl-C, continue with --resume. With --workers or
     --cluster, or started by torchrun, several processes train a network together.
     """
-    from relfrog.cli.run_summaries import run_summary
-    from relfrog.cluster.torchrun_team import follow, follows
-    from relfrog.runs.train import train
-    from relfrog.training.progress import TrainingProgress
+    with loading():
+        from relfrog.cli.run_summaries import run_summary
+        from relfrog.cluster.torchrun_team import follow, follows
+        from relfrog.runs.train import train
+        from relfrog.training.progress import TrainingProgress
 
     if follows():  # torchrun's first process says it all
         follow(dataset, task, options.get("device"))
@@ -117,7 +119,8 @@ def evaluate_command(
     as_json: bool,
 ) -> None:  # fmt: skip
     """Score a run on the labels of a split."""
-    from relfrog.runs.run import load_run
+    with loading(training=False):
+        from relfrog.runs.run import load_run
 
     opened = _certifying(load_run(run, device=device), certify, certify_times)
     metrics = opened.evaluate(split, regime)
@@ -215,8 +218,9 @@ def predict_command(
     used. Beside each prediction stand the run, the horizon, and when the prediction was made. With
     --workers, --cluster or a folder, the same command goes on after Ctrl-C.
     """
-    from relfrog.io.output import check_output, is_folder, write_frame
-    from relfrog.runs.run import load_run
+    with loading(training=False):
+        from relfrog.io.output import check_output, is_folder, write_frame
+        from relfrog.runs.run import load_run
 
     in_folder = out is not None and table is None and is_folder(out)
     if workers is not None or cluster is not None or in_folder:
@@ -307,8 +311,9 @@ def roles_command(run: tuple[Path, ...], seeds: int, as_json: bool) -> None:
     Several runs of a task, or --seeds, show on which roles they agree. A route is undecided if its
     gate is near 0.5, if it only followed the clock of its running average, or if runs disagree.
     """
-    from relfrog.cli.run_summaries import member_note, role_table
-    from relfrog.runs.run import load_run
+    with loading():
+        from relfrog.cli.run_summaries import member_note, role_table
+        from relfrog.runs.run import load_run
 
     if len(run) > 1 or seeds > 1:
         _compare_roles(run, seeds, as_json)
@@ -394,8 +399,9 @@ def report_command(
     first report, at the end of training, and kept there; if there was none, or with --deep, the
     dataset of the run is read.
     """
-    from relfrog.reporting import report
-    from relfrog.runs.run import load_run
+    with loading():
+        from relfrog.reporting import report
+        from relfrog.runs.run import load_run
 
     with _progress_line() as progress:
         path = report(
@@ -430,9 +436,10 @@ def explain_command(
     contributions add up to the prediction. Of a blend both, times the weights of its members. For
     each table the newest time used is shown, which is never later than the prediction.
     """
-    from relfrog.analysis.explanation import explain
-    from relfrog.cli.run_summaries import explanation
-    from relfrog.runs.run import load_run
+    with loading():
+        from relfrog.analysis.explanation import explain
+        from relfrog.cli.run_summaries import explanation
+        from relfrog.runs.run import load_run
 
     opened = load_run(run, device=device)
     found = explain(opened, entity, at, rows=rows)

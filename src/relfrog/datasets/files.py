@@ -27,7 +27,7 @@ from relfrog.support.forms import read_json
 from relfrog.support.parquet import UNREADABLE
 from relfrog.support.relbench import Database
 
-__all__ = ["database_content", "database_in_files"]
+__all__ = ["database_content", "database_in_files", "inherited_in_files"]
 
 FORMAT, FACTS = 1, "facts.json"
 #: A time: ticks, their unit, and whether it has a zone.
@@ -78,6 +78,29 @@ def database_in_files(dataset: Dataset) -> Database:
     Raises:
         DatasetError: A file is missing or damaged, or a primary key does not hold row numbers.
     """
+    tables, folder, facts = _opened(dataset)
+    for name, added in facts["known_from"].items():
+        found = tables[name].with_column(added["column"], folder / added["file"])
+        tables[name] = found.with_time(added["column"])
+    for name, span in facts["spans"].items():
+        tables[name].span = _unpacked(span)
+    return Database(dict(tables))
+
+
+def inherited_in_files(dataset: Dataset) -> dict[str, list[str]]:
+    """The foreign-key columns along which each table inherits times; see `inherited_keys`.
+
+    Where the import did not record them, they were kept when the database was opened first.
+    """
+    recorded = recorded_keys(dataset.dataset_dir)
+    if recorded is not None:
+        return recorded
+    _, _, facts = _opened(dataset)
+    return {name: added["keys"] for name, added in facts["known_from"].items() if added["keys"]}
+
+
+def _opened(dataset: Dataset) -> tuple[dict[str, FileTable], Path, dict[str, Any]]:
+    """All tables, and what was found out about them, with the folder that it names files of."""
     store = open_store()
     made_of = {"format": FORMAT, "database": database_content(dataset, store)}
     try:
@@ -101,12 +124,7 @@ def database_in_files(dataset: Dataset) -> Database:
         )  # fmt: skip
     except UNREADABLE as error:
         raise _unreadable(dataset, error) from None
-    for name, added in facts["known_from"].items():
-        found = tables[name].with_column(added["column"], folder / added["file"])
-        tables[name] = found.with_time(added["column"])
-    for name, span in facts["spans"].items():
-        tables[name].span = _unpacked(span)
-    return Database(dict(tables))
+    return tables, folder, facts
 
 
 def _find(

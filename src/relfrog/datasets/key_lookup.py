@@ -30,18 +30,28 @@ def find_keys(keys: pd.DataFrame, asked: list[list[Any]]) -> NDArray[np.int64]:
     Returns:
         The first row with each key; -1 if there is none. Shape [asked].
     """
-    count, total = len(keys), len(asked[0])
-    codes = np.zeros(count + total, np.int64)
-    usable = np.ones(count + total, np.bool_)
+    # Among what is asked, not among all keys: few are asked of millions.
+    rows, codes = np.arange(len(keys)), np.zeros(len(keys), np.int64)
+    wanted, usable = np.zeros(len(asked[0]), np.int64), np.ones(len(asked[0]), np.bool_)
     for name, values in zip(keys.columns, asked, strict=True):
         (left, known), (right, read) = _comparable(keys[name], values)
-        column, uniques = pd.factorize(np.concatenate([left, right]))
-        codes, _ = pd.factorize(codes * (len(uniques) + 1) + column)
-        usable &= np.concatenate([known, read])
-    first = np.full(codes.max(initial=-1) + 1, -1, np.int64)
-    numbers = np.flatnonzero(usable[:count])[::-1]
-    first[codes[numbers]] = numbers
-    return np.where(usable[count:], first[codes[count:]], -1)
+        distinct = _index(right)
+        place = distinct.get_indexer(left[rows])
+        kept = (place >= 0) & known[rows]
+        rows, codes = rows[kept], codes[kept] * len(distinct) + place[kept]
+        wanted = wanted * len(distinct) + distinct.get_indexer(right)
+        tuples = _index(wanted)
+        wanted, codes = tuples.get_indexer(wanted), tuples.get_indexer(codes)
+        rows, codes = rows[codes >= 0], codes[codes >= 0]
+        usable &= read
+    first = np.full(wanted.max(initial=-1) + 1, -1, np.int64)
+    first[codes[::-1]] = rows[::-1]
+    return np.where(usable, first[wanted], -1)
+
+
+def _index(values: NDArray[Any]) -> pd.Index:
+    """The distinct ones of some values, to find others among them."""
+    return pd.Index(pd.unique(values), dtype=values.dtype)
 
 
 def _comparable(known: pd.Series, asked: list[Any]) -> tuple[_Comparable, _Comparable]:

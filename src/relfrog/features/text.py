@@ -328,6 +328,7 @@ def _sentence_transformer(name: str, fetch: bool) -> Any:
         fetch: whether it may be downloaded.
     """
     try:
+        import torch._meta_registrations  # noqa: F401, short commands leave it out
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise UsageError(

@@ -39,13 +39,16 @@ def group_seeds(
     by_time = shuffled[np.argsort(ticks[shuffled], kind="stable")]
     sorted_ticks = ticks[by_time]
     length = max(1, batch_size // times_per_batch)
-    _, first, count = np.unique(sorted_ticks, return_index=True, return_counts=True)
-    within = np.arange(len(ticks)) - np.repeat(first, count)
+    first = np.flatnonzero(np.diff(sorted_ticks, prepend=sorted_ticks[:1] - 1))
+    within = np.arange(len(ticks)) - np.repeat(first, np.diff(first, append=len(ticks)))
     starts = np.flatnonzero(within % length == 0)
-    rank = np.empty(len(starts), np.int64)
-    rank[rng.permutation(len(starts))] = np.arange(len(starts))
-    run = np.repeat(rank, np.diff(np.append(starts, len(ticks))))
-    return by_time[np.argsort(run, kind="stable")]
+    order = rng.permutation(len(starts))
+    sizes = np.diff(starts, append=len(ticks))[order]
+    ends = np.cumsum(sizes)
+    # The places of the runs, one after another in their new order.
+    places: NDArray[np.int64] = np.arange(len(ticks))
+    places += np.repeat(starts[order] - (ends - sizes), sizes)
+    return by_time[places]
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ import pandas as pd
 
 from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
-from relfrog.datasets.known_from import inherited_keys
+from relfrog.datasets.files import inherited_in_files
 from relfrog.datasets.task_file import splits_of
 from relfrog.datasets.tasks import read_task_manifest
 from relfrog.errors import DatasetError, RunError, UsageError
@@ -161,7 +161,7 @@ def describe_database(prepared: Prepared, name: str) -> dict[str, Any]:
     """Describe tables, foreign keys, split times and a task, for `database.json`."""
     graph, task, dataset = prepared.graph, prepared.task, prepared.dataset
     manifest = dataset.manifest
-    heirs = inherited_keys(dataset)
+    heirs = inherited_in_files(dataset)
     tables = []
     for table, rows in graph.num_rows.items():
         first, last = _span(prepared, table)

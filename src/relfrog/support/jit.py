@@ -16,6 +16,13 @@ from typing import Any, TypeVar
 
 import numba
 
+from relfrog.support.lazy import deferred
+
+# To compile anything, Numba imports this module, and with it SciPy's linear algebra, to see whether
+# it is there: a tenth of the time of a short command. What uses it imports it itself.
+with deferred("scipy.linalg.cython_blas"):
+    import numba.np.arraymath
+
 __all__ = ["compiled", "compiled_sums", "inlined"]
 
 
