@@ -51,6 +51,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "patience": (1, 1 << 20), "steps_per_epoch": (0, 1 << 30), "lr": (0, 10),
     "val_seeds": (0, 1 << 30),
     "weight_decay": (0, 10), "clip": (0, 1e9), "average": (0, 0.9999), "seed": (0, 1 << 62),
-    "interval": (0, 0.99), "networks": (1, 100), "trials": (1, 1000), "minutes": (0.01, 1e6), "threads": (1, 1024),
+    "interval": (0, 0.99), "networks": (1, 100), "trials": (1, 1000), "minutes": (0.01, 1e6),
+    "threads": (1, 1024),
     "quantile": (0.01, 0.99),
 }  # fmt: skip

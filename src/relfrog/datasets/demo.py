@@ -163,7 +163,7 @@ def _written(times: pd.Series) -> NDArray[Any]:
     import numpy as np
 
     # With strftime, of pandas or Arrow, this is a third of the time that the whole takes.
-    text = np.datetime_as_string(times.dt.tz_localize(None).to_numpy("datetime64[s]"))
+    text: NDArray[Any] = np.datetime_as_string(times.dt.tz_localize(None).to_numpy("datetime64[s]"))
     text.view("U1").reshape(len(text), -1)[:, len("2013-01-01")] = " "
     return text
 

@@ -104,7 +104,7 @@ class Auditor:
     """Audits predictions for a task; the models to compare them with are trained once."""
 
     def __init__(self, dataset: str | Path, task: str, *, split: str = "test") -> None:
-        self.split, self.opened = split, open_task(dataset, task)
+        self.name, self.split, self.opened = task, split, open_task(dataset, task)
         self.seeds = self.opened.seeds(split)
 
     @cached_property
@@ -116,8 +116,7 @@ class Auditor:
         """
         models = _quick_models(self.opened)
         if not models:
-            name = self.opened.task.name
-            raise TaskError(f"{name}: no model could be trained to compare with.")
+            raise TaskError(f"{self.name}: no model could be trained to compare with.")
         return models
 
     @cached_property
@@ -143,12 +142,12 @@ class Auditor:
         if not len(known):
             raise TaskError(
                 f"none of the {len(found):,} predictions is about a seed of the {split} split of "
-                f"{opened.task.name} ({_example(opened, found)}, for example). Check keys and "
+                f"{self.name} ({_example(opened, found)}, for example). Check keys and "
                 "times, or choose another --split."
             )
         scored, honest = seeds.take(known), self.honest
         truth, theirs = honest.truth(scored), honest.predict_once(seeds, None)[known]
-        about = f"{opened.dataset.manifest.name}/{opened.task.name}"
+        about = f"{opened.dataset.manifest.name}/{self.name}"
         metrics = compute_metrics(opened.kind, truth, values)
         audited = Audit(about, split, len(found), metrics)
         _check_rows(audited, opened, found, seeds, known)
