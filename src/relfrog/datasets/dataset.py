@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relfrog.datasets.opened_dataset import OpenedDataset
     from relfrog.datasets.protocols import Dataset
 
-__all__ = ["TableFile", "arrow_kind", "open_dataset", "read_tables", "source_keys"]
+__all__ = ["TableFile", "arrow_kind", "is_at_hand", "open_dataset", "read_tables", "source_keys"]
 
 
 def open_dataset(name: str | Path) -> OpenedDataset:
@@ -127,6 +127,24 @@ def arrow_kind(arrow_type: Any) -> str:
     if t.is_list(arrow_type) or t.is_large_list(arrow_type):
         return "list"
     return "other"
+
+
+def is_at_hand(name: str) -> bool:
+    """Whether a dataset, whose name a file gives, is opened without asking its author's host.
+
+    Folders and RelBench's own datasets do not, nor do others that were downloaded before.
+    """
+    path, parts = Path(name).expanduser(), [part for part in name.split("/") if part]
+    if path.exists() or len(parts) < 2 or name.startswith((".", "/", "~")) or "\\" in name:
+        return True
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        snapshot_download("/".join(parts[:2]), repo_type="dataset", local_files_only=True)
+    except (HFValidationError, LocalEntryNotFoundError):
+        return False
+    return True
 
 
 def read_tables(dataset: Dataset) -> list[TableFile]:

@@ -42,6 +42,7 @@ import pandas as pd
 
 from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
+from relfrog.datasets.dataset import is_at_hand
 from relfrog.datasets.files import inherited_in_files
 from relfrog.datasets.task_file import splits_of
 from relfrog.datasets.tasks import read_task_manifest
@@ -264,6 +265,11 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Config]:
     if about.get("format") != FORMAT:
         raise RunError(f"{folder}: of format {about.get('format')}; this version reads {FORMAT}.")
     about = read_json(path, CompleteRun if about.get("status") == "complete" else RunFile)
+    if not is_at_hand(about["dataset"]):
+        raise RunError(
+            f"{folder} was trained on {about['dataset']}, which is not on this machine. If you "
+            f"know whose that is, get it first: relfrog inspect {shlex.quote(about['dataset'])}"
+        )
     if "labels" in about and (wrong := fits(about["labels"], LABELS[about["task_type"]])):
         raise RunError(f"{path} is damaged (labels: {wrong}). Train again.")
     try:
