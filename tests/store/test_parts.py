@@ -195,3 +195,28 @@ def test_numpy_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(parts, "NO_ROOM", 1 << 62)
     with pytest.raises(StoreError, match="is full"):
         Store(tmp_path).use("a", {}, build, lambda folder: None)
+
+
+def test_to_build_a_part_is_not_to_look_at_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+    real = Store.parts
+    monkeypatch.setattr(Store, "parts", lambda self: looked.append(1) or real(self))
+    for number in range(20):
+        Store(tmp_path).use("k", {"n": number}, write("x" * 100), read)
+    assert len(looked) == 1
+    # But their sizes are known, whoever built them: the limit holds, and what is gone is not
+    # counted any more.
+    monkeypatch.setattr(parts, "IN_USE", -1)
+    monkeypatch.setenv(LIMIT, str(2250 / (1 << 30)))
+    for number in range(20, 40):
+        Store(tmp_path).use("k", {"n": number}, write("x" * 100), read)
+        gc.collect()
+        assert sum(part.bytes for part in real(Store(tmp_path))) <= 2250
+    assert 1 < len(looked) <= 19
+    # Nor does half a line of a process that was killed, or a file from elsewhere, stop anybody.
+    for odd in ("12\n3x", "-5\n" * 5, "\0"):
+        (tmp_path / parts.GROWN).write_text(odd)
+        Store(tmp_path).use("k", {"odd": odd}, write("x" * 100), read)
+    assert sum(part.bytes for part in real(Store(tmp_path))) <= 2250

@@ -31,6 +31,7 @@ from relfrog._version import __version__
 from relfrog.errors import RelFrogWarning, StoreError
 from relfrog.store.fingerprint import fingerprint, hash_file
 from relfrog.store.location import FOLDER, LIMIT, cache_folder, size_limit
+from relfrog.support.files import write_text
 from relfrog.support.forms import read_json
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["Part", "Store", "open_store", "versions"]
 
 FORMAT, HEADER = 1, "part.json"
+#: A file with the size of all parts when they were looked at, and of those that were built since
+#: then, a line each; and how many there may be.
+GROWN, MOST_NOTED = "grown", 1000
 #: Seconds after its last use for which a part stays: another process may be reading it.
 IN_USE = 3600
 #: Bytes of room below which a disk is full.
@@ -259,7 +263,8 @@ class Store:
                     partial.rename(final)
                 finally:
                     shutil.rmtree(partial, ignore_errors=True)
-            self.trim(keep=name)
+            if self._is_full(sum(size for size, _ in files.values())):
+                self.trim(keep=name)
         except OSError as error:
             # NumPy does not say why it could not write.
             full = error.errno is None and shutil.disk_usage(self.folder).free < NO_ROOM
@@ -289,18 +294,35 @@ class Store:
                 weakref.finalize(self, os.close, file)
                 _share(file)
 
-    def _clear(self, building: str) -> None:
+    def _is_full(self, built: int) -> bool:
+        """Whether all parts may be larger than the limit, with one more of this size.
+
+        To look at every part whenever one is built would take longer than to build it, so a file
+        has their size when they were looked at, and that of each part since then.
+        """
+        file = self.folder / GROWN
+        with file.open("a", encoding="utf-8") as grown:
+            grown.write(f"{built}\n")
+        try:
+            sizes = [int(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        except ValueError:  # half a line of a killed process
+            return True
+        return not 1 < len(sizes) < MOST_NOTED or sum(sizes) > size_limit()
+
+    def _clear(self, building: str = "") -> None:
         """Remove what killed processes left: nobody holds the lock of what they were building.
 
         Args:
-            building: the part whose lock this process holds.
+            building: the part whose lock this process holds; for none, parts that were being
+                removed are looked for, too.
         """
         from filelock import Timeout
 
         halves = [(f, f.name.split(".")[0]) for f in (self.folder / "building").glob("*")]
-        halves += [
-            (f, f.name) for f in (self.folder / "parts").glob("*") if not (f / HEADER).exists()
-        ]
+        if not building:
+            halves += [
+                (f, f.name) for f in (self.folder / "parts").glob("*") if not (f / HEADER).exists()
+            ]
         for folder, name in halves:
             with contextlib.suppress(OSError, Timeout):
                 with contextlib.nullcontext() if name == building else self._lock(name, 0):
@@ -345,15 +367,20 @@ class Store:
 
         Those that a process uses, or that were used in the last hour, stay, whatever the limit.
         """
-        limit, total, removed = size_limit(), 0, []
+        self._clear()
+        limit, total, removed, size = size_limit(), 0, [], 0
         for part in self.parts():
             total += part.bytes
+            size += part.bytes
             own = part.name == keep or part.name in self._used
             if total <= limit or own or time.time() - part.used <= IN_USE:
                 continue
             if not _is_shared(self.folder / "parts" / part.name / HEADER):
                 self.remove(part.name)
                 removed.append(part.name)
+                size -= part.bytes
+        with contextlib.suppress(OSError):  # there is no folder yet
+            write_text(self.folder / GROWN, f"{size}\n")
         if total > limit and not removed:
             warnings.warn(
                 f"what is being used of the cache folder {self.folder} is larger than its limit. "
