@@ -138,6 +138,9 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
     }  # fmt: skip
     for name, content in files.items():
         (run / name).write_text(json.dumps(content))
+    trees = folder / "trees"  # the run has none
+    trees.mkdir()
+    (run / "lightgbm.json").rename(trees / "lightgbm.json")
     (run / "config.yaml").write_text(Config().to_yaml())
     dataset = add_lists(tiny_dataset(folder / "tiny"))
     graph = folder / "graph"
@@ -186,7 +189,8 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
             run / "baseline.json", as_json, lambda: read_json(run / "baseline.json", Constant)
         ),
         "lightgbm.json": (
-            run / "lightgbm.json", as_json, lambda: read_json(run / "lightgbm.json", TreesFile)
+            trees / "lightgbm.json", as_json,
+            lambda: read_json(trees / "lightgbm.json", TreesFile),
         ),
         "backtests.json": (
             run / "backtests.json", as_json,

@@ -185,7 +185,7 @@ def learn(
     def plan(rows: NDArray[np.int64]) -> Plan:
         return make_plan(sampler.sample(rows, [NOW] * len(rows)), layers, some)
 
-    optimizer = torch.optim.Adam(network.parameters(), lr=RATE[layers], fused=True)
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE[layers], fused=layers > 1)
     rng, known = np.random.default_rng(seed), len(world.labels) * 3 // 4
     everyone = np.arange(known)
     whole = plan(everyone) if layers > 1 else None

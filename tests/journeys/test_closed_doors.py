@@ -98,7 +98,7 @@ REVIEWED = {
     "targets/files.py": {"self._quoted(self._partial)", "new", "place", "MARK"},
     "sources/mysql.py": {"query"},
     "targets/mysql.py": {"query"},
-    "aggregates/query.py": {"values", "made", "first", "first + AT_ONCE"},
+    "aggregates/query.py": {"columns", "made", "first", "first + AT_ONCE"},
     "relfrog/testing.py": {"_quoted(table.name)", "marks", "clause"},
 }
 

@@ -46,7 +46,7 @@ def test_who_can_say_it_in_one_layer(
 ) -> None:
     world = worlds.WORLDS[name][1](0)
     scores = {
-        variant: worlds.learn(world, 0, steps=120, channels=16, **worlds.VARIANTS[variant]).score
+        variant: worlds.learn(world, 0, steps=200, channels=16, **worlds.VARIANTS[variant]).score
         for variant in (*can, *cannot)
     }
     worst, best = min(scores[one] for one in can), max(scores[one] for one in cannot)
