@@ -138,7 +138,7 @@ def make_formats(folder: Path, stored: Path, names: Sequence[str] = FORMATS) -> 
     }  # fmt: skip
     for name, content in files.items():
         (run / name).write_text(json.dumps(content))
-    trees = folder / "trees"  # the run has none
+    trees = folder / "run of trees"  # the run itself has none
     trees.mkdir()
     (run / "lightgbm.json").rename(trees / "lightgbm.json")
     (run / "config.yaml").write_text(Config().to_yaml())

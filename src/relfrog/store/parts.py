@@ -252,7 +252,7 @@ class Store:
                 partial.mkdir(parents=True)
                 try:
                     build(partial)
-                    files = {
+                    files: dict[str, list[Any]] = {
                         str(file.relative_to(partial)): [file.stat().st_size, hash_file(file)]
                         for file in sorted(partial.rglob("*"))
                         if file.is_file()
