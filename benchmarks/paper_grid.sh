@@ -18,7 +18,7 @@ study() { # NAME TASK OUT MORE...
         --preset 'paper/{dataset}-{task}' "$@"
 }
 
-# driver-dnf last: a run of it takes as long as ten of the others.
+# driver-dnf last: a run of it takes many times as long as the others.
 for task in driver-top3 driver-position; do
     study main "$task" main --models frog sage
 done
