@@ -355,6 +355,20 @@ def test_keys_that_a_person_sees_at_once(office: str) -> None:
     assert [str(k) for k in tables["staff"].used_keys()] == ["reports_to -> staff.staff_id"]
 
 
+def test_people_name_each_other(tmp_path: Path) -> None:
+    """Who referred a member is a member."""
+    address = csv_folder(
+        tmp_path / "club",
+        members="member_no,referred_by,visits,name\n"
+        + "".join(
+            f"{5000 + 3 * i},{5000 + 3 * (i // 3) if i % 4 else ''},{5000 + i % 7},n{i}\n"
+            for i in range(1, 80)
+        ).replace(",5000,", ",5003,"),
+    )
+    used = plan_import(address).mapping.tables["members"].used_keys()
+    assert [str(key) for key in used] == ["referred_by -> members.member_no"]
+
+
 def test_one_large_key_makes_no_key_of_other_numbers(tmp_path: Path) -> None:
     address = csv_folder(
         tmp_path / "csv",
@@ -480,16 +494,30 @@ def test_text_with_packed_dates_where_zeros_mean_none(tmp_path: Path) -> None:
     path = tmp_path / "erp.db"
     with sqlite3.connect(path) as connection:
         connection.execute(
-            "CREATE TABLE docs (doc_id INTEGER PRIMARY KEY, budat TEXT, erdat_date TEXT)"
+            "CREATE TABLE docs (doc_id INTEGER PRIMARY KEY, budat TEXT, erdat_date TEXT, "
+            "bldat TEXT, belnr TEXT, packed TEXT)"
         )
         rows = [
-            (i, f"{day:%Y%m%d}", f"{day:%Y%m%d}" if i % 4 else "00000000")
+            (
+                i, f"{day:%Y%m%d}", f"{day:%Y%m%d}" if i % 4 else "00000000",
+                f"{DAYS[i % 9]:%Y%m%d}", str(20200101 + 7 * i), f"{day:%y%m%d}",
+            )
             for i, day in enumerate(DAYS)
-        ]
-        connection.executemany("INSERT INTO docs VALUES (?, ?, ?)", rows)
+        ]  # fmt: skip
+        connection.executemany("INSERT INTO docs VALUES (?, ?, ?, ?, ?, ?)", rows)
     columns = plan_import(f"sqlite:///{path}").mapping.tables["docs"].columns
     assert str(columns["erdat_date"]) == "time %Y%m%d"
-    assert str(columns["budat"]) == "text"  # nothing says that these digits are dates
+    # Sixty different numbers of eight digits that are all dates are dates, whatever their name.
+    assert str(columns["budat"]) == "time %Y%m%d"
+    # Nine may be chance; most running numbers are no dates; six digits may be anything.
+    assert [str(columns[name]) for name in ("bldat", "belnr", "packed")] == ["text"] * 3
+
+
+def test_numbers_that_all_are_dates_need_no_name(tmp_path: Path) -> None:
+    values = [f"{day:%Y%m%d}" for day in DAYS]
+    assert dates(tmp_path / "a", "paid_on", values) == "time %Y%m%d"
+    assert dates(tmp_path / "b", "amount", [str(20200101 + i) for i in range(60)]) == "integer"
+    assert dates(tmp_path / "c", "amount", [f"{day:11%m%d99}" for day in DAYS]) == "integer"
 
 
 def test_a_primary_key_is_known_by_who_refers_to_it(tmp_path: Path) -> None:

@@ -39,6 +39,9 @@ _TIME_WORDS |= {"issued", "opened", "closed"}
 #: Dates of six digits: so many different numbers that all are dates cannot be by chance, which one
 #: number in 27 is; and the least that the largest must be, to be no time of day or code.
 _FEWEST_DATES, _LARGEST_DATE = 10, 10_000
+#: Digits that are dates whatever the column is called, as one number in 1,200 is: with the century.
+_CERTAIN = ("%Y%m%d", "%Y%m%d%H%M%S")
+_FIRST_YEAR, _LAST_YEAR = 1900, 2100
 
 _EPOCHS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": None}
 _1973, _2103 = 1e8, 4.2e9
@@ -63,6 +66,7 @@ _PACKED = [
 #: What a text with a date looks like: 3/12/2020, 12-Mar-20, Mar 3, 2020; and without separators.
 _DATED = r"\d+[/. -]\w+[/., -]+\d+|^[A-Za-z]{3,9} \d+, \d{4}"
 _DIGITS, _DIGITS_AND_CLOCK = r"^\d{6,14}$", r"^\d{6}(\d\d)?[T ]\d"
+_CENTURY_DIGITS = r"^(19|20)\d{6}(\d{6})?$"
 _SAMPLE = 1000
 
 
@@ -241,14 +245,28 @@ def find_type(staging: Staging, table: StagedTable, column: StagedColumn) -> Col
 
 
 def _integer_type(staging: Staging, table: StagedTable, column: StagedColumn) -> ColumnType:
-    """``integer``; or ``time``, if the name says so and the values are plausible."""
-    if time_words(column.name) & _TIME_WORDS and column.facts.present:
+    """``integer``; or ``time``, if the name or the values leave little doubt."""
+    named = bool(time_words(column.name) & _TIME_WORDS)
+    if column.facts.present and (named or column.facts.distinct >= _FEWEST_DATES):
         for kind in number_times(staging, table, column):
             if kind.form == "%Y" or (kind.form == "%y%m%d" and not _may_be_dates(column)):
+                continue
+            if not named and not _are_certain(staging, table, column, kind.form):
                 continue
             if _all_fit(staging, table, column, kind):
                 return replace(kind, notice=True)
     return ColumnType("integer")
+
+
+def _are_certain(staging: Staging, table: StagedTable, column: StagedColumn, form: str) -> bool:
+    """Whether so many numbers are dates of this form that they cannot be so by chance."""
+    if form not in _CERTAIN:
+        return False
+    value = type_sql(column, ColumnType("time", form))
+    known, first, last = staging.row(
+        f"SELECT count(DISTINCT {value}), min(year({value})), max(year({value})) FROM {table.sql}"
+    )
+    return bool(known >= _FEWEST_DATES and first >= _FIRST_YEAR and last <= _LAST_YEAR)
 
 
 def _may_be_dates(column: StagedColumn) -> bool:
@@ -361,9 +379,8 @@ def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) ->
     everything = f"(SELECT {name} FROM {table.sql} WHERE {known})"
     if fits(is_iso, sample) and fits(is_iso, everything):
         return ColumnType("time")
-    packed = _DIGITS_AND_CLOCK
-    if time_words(column.name) & _TIME_WORDS:
-        packed = f"{_DIGITS}|{packed}"
+    named = bool(time_words(column.name) & _TIME_WORDS)
+    packed = f"{_DIGITS if named else _CENTURY_DIGITS}|{_DIGITS_AND_CLOCK}"
     dated, digits, count = staging.row(
         f"SELECT count(*) FILTER (WHERE regexp_matches(trim({name}), '{_DATED}')), "
         f"count(*) FILTER (WHERE regexp_matches(trim({name}), '{packed}')), "
@@ -387,6 +404,10 @@ def _time_in_text(staging: Staging, table: StagedTable, column: StagedColumn) ->
         everything = f"(SELECT {name} FROM {table.sql} WHERE {known})"
     forms = _PACKED if digits > dated else _FORMATS
     fitting = [f for f in forms if fits(in_format(f), sample) and fits(in_format(f), everything)]
+    if not named:
+        bare = [form for form in fitting if re.fullmatch("(%[A-Za-z])+", form)]
+        doubtful = {form for form in bare if not _are_certain(staging, table, column, form)}
+        fitting = [form for form in fitting if form not in doubtful]
     if len(fitting) == 1:
         return ColumnType("time", fitting[0], f"written as {fitting[0]}", notice=True)
     if fitting:

@@ -280,7 +280,7 @@ def propose_foreign_keys(
     found = []
     # Who did something is one of the people, if there is one table of people alone.
     crowd = [t for t, _ in parents.values() if is_people(t.noun)]
-    people = crowd[0] if len(crowd) == 1 and crowd[0].name != child.name else None
+    people = crowd[0] if len(crowd) == 1 else None
     for name, column in child.staged.columns.items():
         kind = child.types[name].name
         if name in taken or kind not in ("integer", "text", "number") or not column.facts.present:
