@@ -38,13 +38,18 @@ def follows() -> bool:
     return under_torchrun() and os.environ["RANK"] != "0"
 
 
-def follow(dataset: str | Path, task: str, device: str | None = None) -> None:
+def follow(dataset: str | Path, task: str, device: str) -> None:
     """Take part in the training that the first process leads, to its end.
+
+    Args:
+        dataset: as the first process was given it.
+        task: one of its tasks.
+        device: where the first process computes, too: it decides what connects all of them.
 
     Raises:
         SystemExit: It failed.
     """
-    team = TorchrunTeam(dataset, task, device or "cpu")
+    team = TorchrunTeam(dataset, task, device)
     team.follow()
     team.close()
 
