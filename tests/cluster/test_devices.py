@@ -95,6 +95,8 @@ def test_the_processes_of_torchrun_choose_alike(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
     for name, value in zip(VARIABLES, ("1", "2", "1", "127.0.0.1", "1"), strict=True):
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(dist, "rendezvous", lambda *given, **rest: [(None, 1, 2)])
+    monkeypatch.setattr(torchrun_team, "meeting", lambda *given: None)
     monkeypatch.setattr(TorchrunTeam, "follow", lambda team: None)
     said = inside(capfd, "train", str(tmp_path), "buys", "--out", str(tmp_path / "run"))
     assert said == (0, "", "")

@@ -86,6 +86,8 @@ class FlatSum:
         self.values = torch.zeros(sum(lengths), dtype=torch.float64, device=device)
         self._gradients, self._there, self.numbers = self.values.split(lengths)
         self._none = torch.zeros(max(self._sizes), device=device)
+        # Memory that is new in each step costs more than what is written into it.
+        self._flat = torch.empty(lengths[0], dtype=self._none.dtype, device=device)
 
     def clear(self) -> None:
         """Begin a new sum."""
@@ -108,7 +110,7 @@ class FlatSum:
                 found.append(weight.grad.reshape(-1))
                 there.append(number)
                 weight.grad = None
-        self._gradients += torch.cat(found)
+        self._gradients += torch.cat(found, out=self._flat)
         self._there[there] += 1
 
     def clip(self, largest: float) -> float:
@@ -123,6 +125,6 @@ class FlatSum:
     def give_gradients(self) -> None:
         """Make the sums the gradients of the weights; where no piece has one, there is none."""
         there = self._there.tolist()
-        rounded = self._gradients.float().split(self._sizes)
+        rounded = self._flat.copy_(self._gradients).split(self._sizes)
         for weight, gradient, count in zip(self.weights, rounded, there, strict=True):
             weight.grad = gradient.view_as(weight) if count else None
