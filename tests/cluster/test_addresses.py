@@ -331,7 +331,9 @@ class TestGoogle:
     def test_a_bucket_that_is_not_there_is_said_and_not_made(
         self, google: gcs.Storage, head: Replica
     ) -> None:
-        words = r"^gs://mistyped/folder/\w+/\S+ cannot be written: there is no such bucket or folder "
+        words = (
+            r"^gs://mistyped/folder/\w+/\S+ cannot be written: there is no such bucket or folder "
+        )
         with pytest.raises(StoreError, match=words):
             share(head, "gs://mistyped/folder")
         assert list(google.buckets) == ["bucket"]

@@ -58,7 +58,9 @@ def test_nccl_connects_gpus_and_nothing_else(device: str, words: str) -> None:
 def test_each_worker_has_a_gpu_of_its_own(gpus: None) -> None:
     found = [own_device("cuda", local) for local in range(GPUS)]
     assert found == [torch.device("cuda", number) for number in range(GPUS)]
-    with pytest.raises(UsageError, match=r"worker 2 .* no GPU of its own: there are 2. .*workers 2"):
+    with pytest.raises(
+        UsageError, match=r"worker 2 .* no GPU of its own: there are 2. .*workers 2"
+    ):
         own_device("cuda", GPUS)
     assert [own_device("cpu", local) for local in range(5)] == [torch.device("cpu")] * 5
 

@@ -43,7 +43,9 @@ def of_rank(rank: int, among: set[int]) -> int:
     """The process that torchrun has given a number."""
     for process in among:
         with contextlib.suppress(OSError):
-            if f"RANK={rank}".encode() in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+            if f"RANK={rank}".encode() in Path(f"/proc/{process}/environ").read_bytes().split(
+                b"\0"
+            ):
                 return process
     raise AssertionError(f"no process of rank {rank}")
 
@@ -53,7 +55,7 @@ def of_rank(rank: int, among: set[int]) -> int:
 def test_two_processes_of_torchrun_learn_what_one_does_and_one_of_them_may_die(
     shop: Path, tmp_path: Path
 ) -> None:
-    """torchrun starts both again, and they go on where they were."""
+    """Both are started again, and go on where they were."""
     settings = {**QUICK, "batch_size": 32, "steps_per_epoch": 4, "epochs": 12, "patience": 12}
     alone = fit(shop, tmp_path / "one", "list", workers=1, **settings)
     quick = [f"--set={name}={value}" for name, value in settings.items()]
