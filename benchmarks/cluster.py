@@ -8,8 +8,8 @@ threads, or by 1 or 2 workers, each a process that computes on one thread and sa
 a network namespace of its own where the system allows it: the bytes on its wire are theirs alone.
 No process is bound to a core, as `relfrog train` binds none; with `--pin` each of several workers
 is, which on a machine with other work leaves it where the other work is. Steps are measured in
-blocks, and the fastest block of all `--rounds` counts. On a busy machine seconds say little; those
-of the processor are there, too.
+blocks, and the fastest block of all `--rounds` counts, with `--more` also of earlier calls. On a
+busy machine seconds say little; those of the processor are there, too.
 
 `pieces` is the work on a worker's shards, `rest` what all workers repeat (clipping, the optimizer),
 `sum` the all-reduce, `beside` sampling and copying in other threads. A model of these parts, fitted
@@ -333,12 +333,26 @@ def mean(workers: list[dict[str, Any]]) -> dict[str, float]:
     return found | {"uneven_ms": float((work.max(0) - work.mean(0)).mean())}
 
 
-def measured(place: str, rounds: int, pin: bool) -> dict[str, Any]:
-    """All cases on one database, given as FOLDER:TASK: one after the other, in several rounds."""
+def measured(
+    place: str, rounds: int, pin: bool, before: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """All cases on one database, given as FOLDER:TASK: one after the other, in several rounds.
+
+    Args:
+        place: the database and the task.
+        rounds: how many rounds.
+        pin: whether each of several workers is bound to a core.
+        before: databases of earlier rounds.
+    """
     folder, _, task = place.rpartition(":")
     about = {"what": "train", "dataset": str(Path(folder).resolve()), "task": task}
     run({**about, "workers": 1, "shards": 2})  # prepares the data, and compiles
-    fastest: dict[tuple[int, int], dict[str, Any]] = {}
+    fastest: dict[tuple[int, int], dict[str, Any]] = {
+        (case["workers"], case["shards"]): case
+        for database in before or ()
+        if (database["name"], database["task"]) == (Path(folder).name, task)
+        for case in database["cases"]
+    }
     for _ in range(rounds):
         for workers, shards in CASES:
             case = {**about, "workers": workers, "shards": shards, "pin": pin}
@@ -358,6 +372,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     parser.add_argument("--model", action="store_true", help="only model what is in --out again")
     parser.add_argument("--rounds", type=int, default=1, help="how often all cases are measured")
+    parser.add_argument("--more", action="store_true", help="add rounds to those that are in --out")
     parser.add_argument("--pin", action="store_true", help="bind each of two workers to a core")
     parser.add_argument("--short", action="store_true", help="try it: few steps of few cases")
     parser.add_argument("--host", type=json.loads)
@@ -380,10 +395,14 @@ def main() -> None:
         result = json.loads(given.out.read_text())
     else:
         about = machine()  # the load before this adds to it
+        before = json.loads(given.out.read_text()) if given.more else {}
         result = {
             "machine": about, "steps": STEPS, "blocks": BLOCKS, "batch_size": BATCH,
-            "rounds": given.rounds, "pinned": given.pin,
-            "databases": [measured(place, given.rounds, given.pin) for place in given.on],
+            "rounds": given.rounds + before.get("rounds", 0), "pinned": given.pin,
+            "databases": [
+                measured(place, given.rounds, given.pin, before.get("databases"))
+                for place in given.on
+            ],
             "sums": run({"what": "sum", "workers": 2})[0], "networks": NETWORKS,
         }  # fmt: skip
     for database in result["databases"]:

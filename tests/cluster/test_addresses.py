@@ -116,7 +116,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Replica:
     folder = tmp_path / "shop"
     (folder / "db").mkdir(parents=True)
     (folder / "manifest.yaml").write_text("name: shop\n")
-    (folder / "db" / "orders.parquet").write_bytes(np.arange(3 << 20, dtype="u4").tobytes())
+    (folder / "db" / "orders.parquet").write_bytes(np.arange(3 << 19, dtype="u4").tobytes())
     monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "head"))
 
     def build(place: Path) -> None:

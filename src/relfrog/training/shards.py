@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["FlatSum", "cut_batch", "seed_piece", "usual_shards"]
+__all__ = ["FlatSum", "cut_batch", "pieces_of", "seed_piece", "usual_shards"]
 
 #: Seeds of a piece, at least, where the number of pieces is not set.
 FEWEST = 256
@@ -57,6 +57,18 @@ def cut_batch(
             pieces[min(int(middle / fair), shards - 1)].append(part)
             begin += len(part)
     return [np.sort(np.concatenate(some)) if some else np.empty(0, np.int64) for some in pieces]
+
+
+def pieces_of(rank: int, size: int, pieces: int) -> list[int]:
+    """Which pieces of a batch a worker computes.
+
+    They are dealt out forth and back: later times have more past, so later pieces more rows.
+    """
+    return [
+        number
+        for number in range(pieces)
+        if rank == (number % size if number // size % 2 == 0 else size - 1 - number % size)
+    ]
 
 
 def seed_piece(*numbers: int) -> None:
