@@ -100,6 +100,8 @@ class FlatSum:
         self._none = torch.zeros(max(self._sizes), device=device)
         # Memory that is new in each step costs more than what is written into it.
         self._flat = torch.empty(lengths[0], dtype=self._none.dtype, device=device)
+        parts = self._flat.split(self._sizes)
+        self._rounded = [p.view_as(w) for p, w in zip(parts, self.weights, strict=True)]
 
     def clear(self) -> None:
         """Begin a new sum."""
@@ -136,7 +138,7 @@ class FlatSum:
     @torch.no_grad()
     def give_gradients(self) -> None:
         """Make the sums the gradients of the weights; where no piece has one, there is none."""
+        self._flat.copy_(self._gradients)
         there = self._there.tolist()
-        rounded = self._flat.copy_(self._gradients).split(self._sizes)
-        for weight, gradient, count in zip(self.weights, rounded, there, strict=True):
-            weight.grad = gradient.view_as(weight) if count else None
+        for weight, gradient, count in zip(self.weights, self._rounded, there, strict=True):
+            weight.grad = gradient if count else None
