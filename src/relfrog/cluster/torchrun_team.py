@@ -9,7 +9,7 @@ import uuid
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from relfrog.cluster.ray_cluster import node_name
 from relfrog.cluster.replica import replicate
@@ -140,7 +140,7 @@ def _connect(device: str) -> None:
     from relfrog.cluster.torch_collective import PATIENCE, backend
 
     try:
-        store, rank, size = next(iter(dist.rendezvous("env://", timeout=PATIENCE)))
+        store, rank, size = next(iter(cast("Any", dist).rendezvous("env://", timeout=PATIENCE)))
         dist.init_process_group(
             backend(device), store=meeting(store, rank, size), rank=rank, world_size=size,
             timeout=PATIENCE,
@@ -176,4 +176,4 @@ def meeting(store: Any, rank: int, size: int) -> Any:
         store.set(f"relfrog/asks/{rank}", question)
         mark = store.get(f"relfrog/told/{question}").decode()
         store.set(f"relfrog/heard/{mark}/{rank}", "yes")
-    return dist.PrefixStore(f"relfrog/{mark}", store)
+    return cast("Any", dist).PrefixStore(f"relfrog/{mark}", store)
