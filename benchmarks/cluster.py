@@ -8,8 +8,8 @@ threads, or by 1 or 2 workers, each a process that computes on one thread and sa
 a network namespace of its own where the system allows it: the bytes on its wire are theirs alone.
 No process is bound to a core, as `relfrog train` binds none; with `--pin` each of several workers
 is, which on a machine with other work leaves it where the other work is. Steps are measured in
-blocks, and the fastest block of all `--rounds` counts. On a busy machine seconds say little; those
-of the processor are there, too.
+blocks, and the fastest block of all `--rounds` counts, with `--more` also of earlier calls. On a
+busy machine seconds say little; those of the processor are there, too.
 
 `pieces` is the work on a worker's shards, `rest` what all workers repeat (clipping, the optimizer),
 `sum` the all-reduce, `beside` sampling and copying in other threads. A model of these parts, fitted
@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from cluster_model import BATCH, NETWORKS, modelled
 from measuring import machine
 
 #: Steps of a block, blocks that are measured, and steps before.
@@ -43,11 +44,6 @@ STEPS, BLOCKS, WARM = 6, 3, 2
 #: numbers of 8 bytes.
 CASES = [(1, 0), (1, 2), (2, 2), (1, 4), (2, 4), (1, 8), (2, 8)]
 SIZES = [1 << n for n in (10, 14, 17, 20, 22)]
-#: Seeds of a batch, and of a shard where the batch grows with the workers.
-BATCH, SEEDS = 512, 256
-#: Networks of the prediction: gigabits per second, and seconds per message.
-NETWORKS = {"10 Gbit/s": (10.0, 50e-6), "100 Gbit/s": (100.0, 10e-6)}
-
 
 #: Tells workers of `--short`.
 SHORT = "CLUSTER_SHORT"
@@ -244,88 +240,6 @@ def run(case: dict[str, Any]) -> list[Any]:
     return found
 
 
-# The model.
-
-
-def ring_bytes(payload: float, workers: int) -> float:
-    """What a worker sends in a ring all-reduce."""
-    return 2 * (workers - 1) / workers * payload
-
-
-def fitted(cases: list[dict[str, Any]]) -> dict[str, float]:
-    """The parts of a step, from one worker alone: work on a batch, on each shard, and the rest."""
-    alone = [case for case in cases if case["workers"] == 1 and case["shards"]]
-    shards = np.array([case["shards"] for case in alone], float)
-    work = np.array([case["mean"]["pieces_ms"] + case["mean"]["beside_ms"] for case in alone])
-    design = np.stack([np.ones_like(shards), shards], 1)
-    batch, shard = np.linalg.lstsq(design, work, rcond=None)[0]
-    rest = float(np.mean([case["mean"]["rest_ms"] for case in alone]))
-    return {"batch_ms": float(batch), "shard_ms": float(shard), "rest_ms": rest}
-
-
-def predicted(parts: dict[str, float], workers: int, shards: int) -> float:
-    """Milliseconds of the processor per worker and step, without the sum."""
-    mine = -(-shards // workers)  # of the worker that has most
-    return parts["rest_ms"] + mine * (parts["batch_ms"] / shards + parts["shard_ms"])
-
-
-def forecast(parts: dict[str, float], payload: float, whole: float) -> list[dict[str, Any]]:
-    """Steps of more workers than there are here, on networks that there are elsewhere.
-
-    A batch of one size is cut into as many shards as there are workers; or it grows with them, by
-    the seeds of a shard.
-
-    Args:
-        parts: of a step.
-        payload: bytes that are added up.
-        whole: milliseconds of a step of one process without workers, which samples on other cores.
-    """
-    found = []
-    for workers, grows in itertools.product((2, 8, 64, 512), (False, True)):
-        times_larger = workers * SEEDS / BATCH if grows else 1.0
-        if grows and times_larger == 1.0:
-            continue
-        for name, (gigabits, latency) in NETWORKS.items():
-            times = {
-                "seeds_ms": parts["batch_ms"] * times_larger / workers,
-                "shard_ms": parts["shard_ms"], "rest_ms": parts["rest_ms"],
-                "wire_ms": 1e3 * ring_bytes(payload, workers) * 8 / (gigabits * 1e9),
-                "latency_ms": 1e3 * 2 * (workers - 1) * latency,
-            }  # fmt: skip
-            limit = max(times, key=lambda part: times[part]).removesuffix("_ms")
-            step = sum(times.values())
-            about = {"workers": workers, "batch": round(BATCH * times_larger), "network": name}
-            faster = whole * times_larger / step
-            found.append({**about, **times, "step_ms": step, "limit": limit, "faster": faster})
-    return found
-
-
-def modelled(database: dict[str, Any]) -> dict[str, Any]:
-    """The model, how it fits what was measured, and what it says of more."""
-    cases = database["cases"]
-    parts = fitted(cases)
-    whole = next(c["mean"] for c in cases if not c["shards"])
-    payload = max(c["mean"]["payload_bytes"] for c in cases)
-    checked = []
-    for c in cases:
-        mean, shards = c["mean"], c["shards"]
-        about = {
-            "workers": c["workers"], "shards": shards, "wall_ms": mean["wall_ms"],
-            "cpu_ms": mean["cpu_ms"], "faster": whole["wall_ms"] / mean["wall_ms"],
-            "faster_cpu": whole["cpu_ms"] / mean["cpu_ms"],
-        }  # fmt: skip
-        if shards:
-            about |= {
-                "work_ms": mean["pieces_ms"] + mean["beside_ms"] + mean["rest_ms"],
-                "predicted_ms": predicted(parts, c["workers"], shards),
-                "bytes_per_worker": mean["namespace_bytes"] / c["workers"],
-                "ring_bytes": ring_bytes(payload, c["workers"]), "sum_ms": mean["sum_ms"],
-            }  # fmt: skip
-        checked.append(about)
-    ahead = forecast(parts, payload, whole["rest_ms"])
-    return {"parts": parts, "checked": checked, "forecast": ahead}
-
-
 def mean(workers: list[dict[str, Any]]) -> dict[str, float]:
     """The mean of the workers, and what the one with more to do in a step has beyond it."""
     work = np.array([w.pop("work") for w in workers])
@@ -333,12 +247,26 @@ def mean(workers: list[dict[str, Any]]) -> dict[str, float]:
     return found | {"uneven_ms": float((work.max(0) - work.mean(0)).mean())}
 
 
-def measured(place: str, rounds: int, pin: bool) -> dict[str, Any]:
-    """All cases on one database, given as FOLDER:TASK: one after the other, in several rounds."""
+def measured(
+    place: str, rounds: int, pin: bool, before: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """All cases on one database, given as FOLDER:TASK: one after the other, in several rounds.
+
+    Args:
+        place: the database and the task.
+        rounds: how many rounds.
+        pin: whether each of several workers is bound to a core.
+        before: databases of earlier rounds.
+    """
     folder, _, task = place.rpartition(":")
     about = {"what": "train", "dataset": str(Path(folder).resolve()), "task": task}
     run({**about, "workers": 1, "shards": 2})  # prepares the data, and compiles
-    fastest: dict[tuple[int, int], dict[str, Any]] = {}
+    fastest: dict[tuple[int, int], dict[str, Any]] = {
+        (case["workers"], case["shards"]): case
+        for database in before or ()
+        if (database["name"], database["task"]) == (Path(folder).name, task)
+        for case in database["cases"]
+    }
     for _ in range(rounds):
         for workers, shards in CASES:
             case = {**about, "workers": workers, "shards": shards, "pin": pin}
@@ -358,6 +286,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     parser.add_argument("--model", action="store_true", help="only model what is in --out again")
     parser.add_argument("--rounds", type=int, default=1, help="how often all cases are measured")
+    parser.add_argument("--more", action="store_true", help="add rounds to those that are in --out")
     parser.add_argument("--pin", action="store_true", help="bind each of two workers to a core")
     parser.add_argument("--short", action="store_true", help="try it: few steps of few cases")
     parser.add_argument("--host", type=json.loads)
@@ -380,10 +309,14 @@ def main() -> None:
         result = json.loads(given.out.read_text())
     else:
         about = machine()  # the load before this adds to it
+        before = json.loads(given.out.read_text()) if given.more else {}
         result = {
             "machine": about, "steps": STEPS, "blocks": BLOCKS, "batch_size": BATCH,
-            "rounds": given.rounds, "pinned": given.pin,
-            "databases": [measured(place, given.rounds, given.pin) for place in given.on],
+            "rounds": given.rounds + before.get("rounds", 0), "pinned": given.pin,
+            "databases": [
+                measured(place, given.rounds, given.pin, before.get("databases"))
+                for place in given.on
+            ],
             "sums": run({"what": "sum", "workers": 2})[0], "networks": NETWORKS,
         }  # fmt: skip
     for database in result["databases"]:

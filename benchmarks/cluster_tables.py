@@ -32,7 +32,8 @@ def cluster() -> str:
     lines = [
         f"FROG with its default settings, batches of {found['batch_size']} seeds, on one machine "
         f"with two cores (`{about['command']}`). Milliseconds per step, of the clock and of each "
-        f"worker's processor: the fastest of {found['blocks']} blocks of {found['steps']} steps. "
+        f"worker's processor: the fastest of {found['blocks']} blocks of {found['steps']} steps in "
+        f"{found.get('rounds', 1)} rounds. "
         "*No workers* is one process with whole batches, which samples on the other core; *faster* "
         "is than that. The model of the processor is fitted to one worker alone."
         f"{_busy(about['load'][0])}",
@@ -76,7 +77,7 @@ def _where_it_does_not_help(databases: list[dict[str, Any]]) -> str:
 
 def _busy(load: float) -> str:
     """What to think of the clock."""
-    if load < 1:
+    if load < 2:  # the mean of a minute, which remembers what was before
         return ""
     return (
         f" Others computed on the machine meanwhile (load {load:g}): their share of the two cores "
@@ -105,7 +106,20 @@ def _in_words(database: dict[str, Any]) -> str:
         f"- {database['name']}: {parts['batch_ms']:.0f} ms for the seeds of a batch and "
         f"{parts['shard_ms']:.0f} ms per shard, both divided over workers, and "
         f"{parts['rest_ms']:.0f} ms that every worker repeats. What two workers took of the "
-        f"processor is within {100 * off:.0f} % of that."
+        f"processor is within {100 * off:.0f} % of that. {_clock_of_two(database['cases'])}"
+    )
+
+
+def _clock_of_two(cases: list[dict[str, Any]]) -> str:
+    """Where the time of two workers goes that have a shard each, by the clock."""
+    two = next(case["mean"] for case in cases if (case["workers"], case["shards"]) == (2, 2))
+    own = two["pieces_ms"] + two["rest_ms"] + two["sum_ms"]
+    return (
+        f"Of {two['wall_ms']:.0f} ms by the clock, with a shard each, a worker computes for "
+        f"{own:.0f} and waits for the other and for the wire for {two['waits_ms']:.0f}, "
+        f"{two['uneven_ms']:.0f} of them because one has more to compute than the other; in the "
+        f"remaining {two['wall_ms'] - own - two['waits_ms']:.0f} others have its core, such as its "
+        f"own threads that sample, which take {two['beside_ms']:.0f}."
     )
 
 

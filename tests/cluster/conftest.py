@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,18 @@ class Nodes:
     def kill(self, name: str) -> None:
         """Kill a node with everything that runs there."""
         self.cluster.remove_node(self.workers.pop(name), allow_graceful=False)
+
+    def wait_until_free(self, cores: int, seconds: float = 900) -> None:
+        """Wait until nodes have so many cores that nobody has reserved.
+
+        What a test has used is given back after it, and a node that was added is there, in a while.
+        """
+        import ray
+
+        end = time.monotonic() + seconds
+        while (free := ray.available_resources().get("CPU", 0)) < cores:
+            assert time.monotonic() < end, f"{free:g} of {cores} cores are free: {ray.nodes()}"
+            time.sleep(0.1)
 
     def disk(self, name: str) -> Path:
         """The cache folder of a node."""

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import fsspec
 import numpy as np
 import pytest
 
+import gcs
 import webhdfs
 from relfrog.cluster import addresses
 from relfrog.cluster.addresses import Address
@@ -23,6 +25,9 @@ from relfrog.cluster.replica import SHARE, Replica, obtain, replicate, share
 from relfrog.errors import StoreError, UsageError
 from relfrog.store.parts import open_store
 from relfrog.support.files import check_inside
+
+#: A remark of Google's driver's own library about itself, which Python shows to nobody.
+pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 
 KEY, SECRET = "AKIAEXAMPLE000000000", "hush/this-is-no-real-secret"
 
@@ -61,12 +66,9 @@ def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def forget_drivers() -> None:
     """Drivers keep the settings that they were opened with."""
-    for protocol in ("s3", "webhdfs"):
-        if protocol in fsspec.available_protocols():
-            try:
-                fsspec.get_filesystem_class(protocol).clear_instance_cache()
-            except ImportError:
-                continue
+    for protocol in ("s3", "gs", "webhdfs"):
+        if protocol in fsspec.registry:  # of those that have been imported
+            fsspec.registry[protocol].clear_instance_cache()
 
 
 @pytest.fixture
@@ -77,7 +79,33 @@ def hdfs() -> Iterator[str]:
     forget_drivers()
 
 
-@pytest.fixture(params=["s3", "hdfs"])
+@pytest.fixture
+def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[gcs.Storage]:
+    """A server that speaks as Google's storage does, with one empty bucket.
+
+    Whoever asks is nobody in particular: otherwise the driver looks for a machine of Google's.
+    """
+    reason = "needs Google's driver: pip install 'relfrog[gs]'"
+    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # it asks Google, by gRPC
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("gcsfs", reason=reason)
+    with gcs.serving() as storage:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{storage.port}")
+        monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
+        forget_drivers()
+        storage.buckets["bucket"] = {}
+        yield storage
+    forget_drivers()
+
+
+@pytest.fixture
+def gs(google: gcs.Storage) -> str:
+    """The address of an empty folder of that server."""
+    return "gs://bucket/folder"
+
+
+@pytest.fixture(params=["s3", "gs", "hdfs"])
 def address(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
 
@@ -88,7 +116,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Replica:
     folder = tmp_path / "shop"
     (folder / "db").mkdir(parents=True)
     (folder / "manifest.yaml").write_text("name: shop\n")
-    (folder / "db" / "orders.parquet").write_bytes(np.arange(3 << 20, dtype="u4").tobytes())
+    (folder / "db" / "orders.parquet").write_bytes(np.arange(3 << 19, dtype="u4").tobytes())
     monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "head"))
 
     def build(place: Path) -> None:
@@ -165,7 +193,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(system, name, broken)
-        if name == "mv" and address.startswith("s3"):
+        if name == "mv" and address.startswith(("s3", "gs")):
             share(head, address)  # objects are never renamed
         else:
             with pytest.raises(StoreError, match=r"cannot be written: it went away$"):
@@ -297,11 +325,60 @@ class TestS3:
         assert done.stdout == "3\n", done.stderr
 
 
+class TestGoogle:
+    """What users set, and what goes wrong."""
+
+    def test_a_bucket_that_is_not_there_is_said_and_not_made(
+        self, google: gcs.Storage, head: Replica
+    ) -> None:
+        words = (
+            r"^gs://mistyped/folder/\w+/\S+ cannot be written: there is no such bucket or folder "
+        )
+        with pytest.raises(StoreError, match=words):
+            share(head, "gs://mistyped/folder")
+        assert list(google.buckets) == ["bucket"]
+
+    def test_who_has_no_leave_is_told_so(
+        self, google: gcs.Storage, gs: str, head: Replica, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        sent = share(head, gs)
+        google.refused = "nobody@example.com does not have storage.objects.list access"
+        monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "other"))
+        for work, what in ((lambda: share(head, gs), "listed"), (lambda: obtain(sent), "copied")):
+            words = rf"^gs://bucket/folder\S* cannot be {what}: Forbidden: .* nobody@example.com"
+            with pytest.raises(StoreError, match=words) as raised:
+                work()
+            assert "\n" not in str(raised.value)
+
+    def test_a_server_that_does_not_answer_is_said_once(
+        self, gs: str, head: Replica, tmp_path: Path
+    ) -> None:
+        """In the error; the driver would log its traceback, too."""
+        script = (
+            "import asyncio, sys, fsspec; fsspec.config.conf['gs'] = {'token': 'anon'}\n"
+            "async def at_once(seconds): pass\n"
+            "asyncio.sleep = at_once\n"  # between one try and the next
+            "from relfrog.cluster.addresses import Address\n"
+            "try: Address(sys.argv[1]).sizes()\n"
+            "except Exception as error: print(error)"
+        )
+        given = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
+                 "STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"}  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", script, gs], env=given, capture_output=True,
+            text=True,
+        )  # fmt: skip
+        assert done.stdout.startswith("gs://bucket/folder cannot be listed: "), done.stderr
+        assert "9" in done.stdout
+        assert "Traceback" not in done.stderr
+
+
 def test_a_missing_driver_is_named_with_the_command_to_install_it(
     head: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for url, package in (
-        ("s3://b/f", "relfrog[s3]"), ("gs://b/f", "gcsfs"), ("abfs://b/f", "adlfs"),
+        ("s3://b/f", "relfrog[s3]"), ("gs://b/f", "relfrog[gs]"), ("abfs://b/f", "adlfs"),
     ):  # fmt: skip
         for module in ("s3fs", "gcsfs", "adlfs"):
             monkeypatch.setitem(sys.modules, module, None)

@@ -35,7 +35,7 @@ PASS = {"fd_every": "epoch", "fd_training": True, "fd_final": True, "fd_seeds": 
 #: Both phases in a pass of their own and in a step. All task types, in one process:
 #: `test_sharded_trainer`; others in several: `test_torchrun_team`, `test_on_ray`.
 CASES: list[tuple[str, dict[str, Any]]] = [
-    ("buys", PASS), ("sorts", {"dropout": 0.3, "average": 0.9}),
+    ("buys", PASS), ("sorts", {"dropout": 0.3, "average": 0.9}), ("wants", {}),
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -62,9 +63,10 @@ def waiting_job(folder: Path) -> Any:
     return predict_job
 
 
-def appears(path: Path, seconds: float = 900) -> None:
+def appears(path: Path, unless: Callable[[], bool], seconds: float = 900) -> None:
+    """Wait for a file; not for one that nobody will write any more."""
     end = time.monotonic() + seconds
-    while not path.exists():
+    while not path.exists() and not unless():
         assert time.monotonic() < end, path
         time.sleep(0.05)
 
@@ -162,6 +164,33 @@ def test_lightgbm_learns_on_all_nodes_if_asked(nodes, trained, tmp_path, monkeyp
         fit(trained / "store", tmp_path / "other", **options)
 
 
+def test_a_node_that_dies_while_it_predicts_is_replaced(
+    nodes, trained, workers, tmp_path, monkeypatch
+):
+    """And what nodes that do not see our folder predict is sent to us.
+
+    As many jobs as nodes wait, one on each, so that one of them is on the node that dies.
+    """
+    run, request = load_run(trained / "frog"), Request(everyone=True)
+    predict_to(run, tmp_path / "one", request, size=3)
+    monkeypatch.setattr("relfrog.runs.predict_parts.predict_job", waiting_job(tmp_path))
+    hidden = nullcontext(MeetingPlace("/nowhere", "mark"))
+    monkeypatch.setattr("relfrog.runs.predict_parts.meeting_place", lambda folder: hidden)
+    nodes.wait_until_free(3)
+    with ThreadPoolExecutor(1) as aside:
+        done = aside.submit(predict_to, run, tmp_path / "other", request, size=3, workers=workers)
+        try:
+            appears(tmp_path / "begun-second", unless=done.done)
+            nodes.kill("second")
+        finally:
+            (tmp_path / "go").touch()
+        done.result()
+    pd.testing.assert_frame_equal(
+        predictions(tmp_path / "other"), predictions(tmp_path / "one"), check_exact=True
+    )
+    nodes.add("second")
+
+
 class Stop(Callback):
     """Ctrl-C after some steps."""
 
@@ -202,6 +231,7 @@ def test_a_run_goes_on_when_a_node_is_lost_and_when_it_is_interrupted(
     With learned roles and both phases. Workers that Ray starts import everything, which costs most
     of this test: so there is one training on the cluster.
     """
+    nodes.wait_until_free(3)
     settings = {"epochs": 16, "patience": 16, "fd_every": "epoch", "fd_training": True,
                 "loss": "l1", "shards": 4}  # fmt: skip
     store, out = trained / "store", tmp_path / "run"
@@ -219,25 +249,3 @@ def test_a_run_goes_on_when_a_node_is_lost_and_when_it_is_interrupted(
     assert weights(out) == weights(tmp_path / "here")
     pd.testing.assert_frame_equal(run.predict(), here.predict(), check_exact=True)
     assert not list(out.glob("*checkpoint*"))
-
-
-def test_a_node_that_dies_while_it_predicts_is_replaced(
-    nodes, trained, workers, tmp_path, monkeypatch
-):
-    """And what nodes that do not see our folder predict is sent to us."""
-    run, request = load_run(trained / "frog"), Request(everyone=True)
-    predict_to(run, tmp_path / "one", request, size=3)
-    monkeypatch.setattr("relfrog.runs.predict_parts.predict_job", waiting_job(tmp_path))
-    hidden = nullcontext(MeetingPlace("/nowhere", "mark"))
-    monkeypatch.setattr("relfrog.runs.predict_parts.meeting_place", lambda folder: hidden)
-    with ThreadPoolExecutor(1) as aside:
-        done = aside.submit(predict_to, run, tmp_path / "other", request, size=3, workers=workers)
-        try:
-            appears(tmp_path / "begun-second")
-            nodes.kill("second")
-        finally:
-            (tmp_path / "go").touch()
-        done.result()
-    pd.testing.assert_frame_equal(
-        predictions(tmp_path / "other"), predictions(tmp_path / "one"), check_exact=True
-    )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
-from relfrog.cluster.torchrun_team import VARIABLES
+from process_tree import descendants
+from relfrog.cluster.torchrun_team import VARIABLES, meeting
 from relfrog.errors import UsageError
 from small_store import QUICK, fit, make_shop, weights
 
@@ -21,33 +27,74 @@ def shop(once: Any, store: Path) -> Path:
     return once("sharded-shop", lambda folder: make_shop(store, folder)) / "copy"
 
 
-def torchrun(workers: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+def torchrun(workers: int, *arguments: str) -> subprocess.Popen[str]:
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1",
-        "--nproc-per-node", str(workers), "-m", "relfrog", "train", *arguments,
+        "--nproc-per-node", str(workers), "--max-restarts", "2", "-m", "relfrog", "train",
+        *arguments,
     ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def of_rank(rank: int, among: set[int]) -> int:
+    """The process that torchrun has given a number."""
+    for process in among:
+        with contextlib.suppress(OSError):
+            if f"RANK={rank}".encode() in Path(f"/proc/{process}/environ").read_bytes().split(
+                b"\0"
+            ):
+                return process
+    raise AssertionError(f"no process of rank {rank}")
 
 
 @pytest.mark.slow
-def test_two_processes_of_torchrun_learn_what_one_does(shop: Path, tmp_path: Path) -> None:
-    settings = {**QUICK, "batch_size": 32, "steps_per_epoch": 4}
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are seen in /proc")
+def test_two_processes_of_torchrun_learn_what_one_does_and_one_of_them_may_die(
+    shop: Path, tmp_path: Path
+) -> None:
+    """Both are started again, and go on where they were."""
+    settings = {**QUICK, "batch_size": 32, "steps_per_epoch": 4, "epochs": 12, "patience": 12}
     alone = fit(shop, tmp_path / "one", "list", workers=1, **settings)
     quick = [f"--set={name}={value}" for name, value in settings.items()]
-    done = torchrun(
+    history = tmp_path / "two" / "history.jsonl"
+    with torchrun(
         2, str(shop), "list", "--out", str(tmp_path / "two"), "--model", "frog",
         "--no-baselines", "--no-report", *quick,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ) as process:  # fmt: skip
+        end = time.monotonic() + 300
+        while not history.exists() and process.poll() is None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        os.kill(of_rank(1, descendants(process.pid)), signal.SIGKILL)
+        out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
     assert weights(tmp_path / "two") == weights(tmp_path / "one")
     assert (tmp_path / "two" / "metrics.json").read_bytes() == (
         tmp_path / "one" / "metrics.json"
     ).read_bytes()
-    assert done.stderr.count("training seeds, ") == 1  # one of them speaks
-    assert done.stderr.count("epoch   0  loss") == 1
-    assert done.stdout.count("The run is ") == 1
+    assert len(history.read_text().splitlines()) == 12
+    assert err.count("worker 0 of 2 lost another") == 1
+    assert err.count("training seeds, ") == 2  # one of them speaks, at first and again
+    assert err.count("epoch  11  loss") == 1
+    assert out.count("The run is ") == 1
     assert alone.config.shards == 2
+
+
+def test_processes_meet_where_those_before_them_have_been() -> None:
+    """In a store with whatever attempts before have left, also one that ended half-way."""
+    store = dist.HashStore()
+    found = []
+    for attempt, size in enumerate((3, 4, 2)):
+        store.set("relfrog/asks/1", "of somebody who is gone")
+        with ThreadPoolExecutor(size) as pool:
+            met = list(pool.map(lambda rank, size=size: meeting(store, rank, size), range(size)))
+        met[0].set("where", str(attempt))
+        assert [place.get("where") for place in met] == [str(attempt).encode()] * size
+        found.append(met[0])
+    assert [place.get("where") for place in found] == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize("asked", [{"workers": 3}, {"cluster": "auto"}], ids=str)

@@ -23,7 +23,7 @@ from relfrog.training.callbacks import Callback
 from relfrog.training.collective import ALONE, Collective
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.sharded_trainer import ShardedTrainer
-from relfrog.training.shards import FEWEST, cut_batch, usual_shards
+from relfrog.training.shards import FEWEST, cut_batch, pieces_of, usual_shards
 from relfrog.training.trainer import Trainer
 from small_store import QUICK, make_shop, weights
 
@@ -170,6 +170,18 @@ def test_pieces_are_few_and_large(batch: int) -> None:
     assert shards >= 2
     assert shards == 2 or batch / shards >= FEWEST
     assert usual_shards(2 * batch) >= shards
+
+
+@given(pieces=st.integers(0, 40), size=st.integers(1, 12))
+@examples(200)
+def test_pieces_are_dealt_out_once_and_fairly(pieces: int, size: int) -> None:
+    """Also if each is a little more work than the one before."""
+    dealt = [pieces_of(rank, size, pieces) for rank in range(size)]
+    assert sorted(number for some in dealt for number in some) == list(range(pieces))
+    counts = [len(some) for some in dealt]
+    assert max(counts) - min(counts) <= 1
+    if pieces % (2 * size) == 0:
+        assert len({sum(some) for some in dealt}) == 1
 
 
 class Kill(Callback):

@@ -72,11 +72,12 @@ def train_command(
     with loading():
         from relfrog.cli.run_summaries import run_summary
         from relfrog.cluster.torchrun_team import follow, follows
+        from relfrog.runs.run import chosen_device
         from relfrog.runs.train import train
         from relfrog.training.progress import TrainingProgress
 
     if follows():  # torchrun's first process says it all
-        follow(dataset, task, options.get("device"))
+        follow(dataset, task, chosen_device(options.get("device")))
         return
     given = {}
     for setting in settings:

@@ -6,6 +6,7 @@ Every driver has errors of its own, of any class. Here they become one sentence 
 from __future__ import annotations
 
 import errno
+import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,8 @@ from relfrog.errors import StoreError, UsageError, without_passwords
 __all__ = ["Address"]
 
 #: What to install for an address, if fsspec's own words do not say it.
-DRIVERS = {"s3": "relfrog[s3]", "s3a": "relfrog[s3]", "gs": "gcsfs", "gcs": "gcsfs",
+DRIVERS = {"s3": "relfrog[s3]", "s3a": "relfrog[s3]", "gs": "relfrog[gs]",
+           "gcs": "relfrog[gs]",
            "abfs": "adlfs", "az": "adlfs"}  # fmt: skip
 #: Stores in which an object is there once all of it is: there is no need to write it aside, and
 #: renaming would copy it.
@@ -47,6 +49,10 @@ class Address:
         except Exception as error:
             raise UsageError(f"{url} cannot be opened: {_words(error)}{self._hint()}") from None
         self._system: Any = found[0]
+        # What a driver logs of a request that failed, with its traceback, is raised, too.
+        log = logging.getLogger(type(self._system).__module__.partition(".")[0])
+        if not log.handlers:
+            log.addHandler(logging.NullHandler())
         self._root = str(found[1]).rstrip("/")
         # Drivers remember what they have listed, and other machines write there, too.
         self._system.invalidate_cache()
@@ -141,5 +147,7 @@ def _words(error: BaseException) -> str:
         text = error.strerror
     else:
         text = " ".join(str(error).split())
+    if isinstance(error, FileNotFoundError) and " " not in text:  # its name alone
+        text = f"there is no such bucket or folder ({text})"
     # Before it is cut: half of an address does not show where its password ends.
     return (without_passwords(text) or type(error).__name__)[:QUOTED].rstrip(".")

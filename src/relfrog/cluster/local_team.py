@@ -125,7 +125,7 @@ class LocalTeam(Team):
             count = len(self._children) + 1
             found = f"worker {child.rank} of {count} on {node_name()} failed: {why}"
         self._end()
-        return ClusterError(found if found.endswith(".") else f"{found}.")
+        return ClusterError(found if found.endswith((".", "?")) else f"{found}.")
 
     def _end(self, kill: bool = True) -> None:
         """End all children; they hold nothing that is not in the run folder of this process."""

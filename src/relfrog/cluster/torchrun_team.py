@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+import uuid
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from relfrog.cluster.ray_cluster import node_name
 from relfrog.cluster.replica import replicate
@@ -38,13 +41,21 @@ def follows() -> bool:
     return under_torchrun() and os.environ["RANK"] != "0"
 
 
-def follow(dataset: str | Path, task: str, device: str | None = None) -> None:
+def follow(dataset: str | Path, task: str, device: str) -> None:
     """Take part in the training that the first process leads, to its end.
+
+    Args:
+        dataset: as the first process was given it.
+        task: one of its tasks.
+        device: where the first process computes, too: it decides what connects all of them.
 
     Raises:
         SystemExit: It failed.
     """
-    team = TorchrunTeam(dataset, task, device or "cpu")
+    try:
+        team = TorchrunTeam(dataset, task, device)
+    except KeyboardInterrupt:
+        sys.exit(130)
     team.follow()
     team.close()
 
@@ -61,11 +72,11 @@ class TorchrunTeam(Team):
         super().__init__(torchrun_size(), dataset, task)
         import torch.distributed as dist
 
-        from relfrog.cluster.torch_collective import PATIENCE, TorchCollective, backend
+        from relfrog.cluster.torch_collective import TorchCollective
 
         self.local = int(os.environ["LOCAL_RANK"])
         if not dist.is_initialized():
-            dist.init_process_group(backend(device), init_method="env://", timeout=PATIENCE)
+            _connect(device)
         self.collective = TorchCollective()
         self._broken = False
 
@@ -116,3 +127,53 @@ class TorchrunTeam(Team):
         if self.leads and not self._broken:
             send_home(self.collective)
         self.collective.close()
+
+
+def _connect(device: str) -> None:
+    """Join the group of all processes.
+
+    Raises:
+        ClusterError: They do not reach each other.
+    """
+    import torch.distributed as dist
+
+    from relfrog.cluster.torch_collective import PATIENCE, backend
+
+    try:
+        store, rank, size = next(iter(cast("Any", dist).rendezvous("env://", timeout=PATIENCE)))
+        dist.init_process_group(
+            backend(device), store=meeting(store, rank, size), rank=rank, world_size=size,
+            timeout=PATIENCE,
+        )  # fmt: skip
+    except RuntimeError as error:
+        text = " ".join(str(error).split())[:300]
+        raise ClusterError(f"the processes of torchrun do not reach each other: {text}.") from None
+
+
+def meeting(store: Any, rank: int, size: int) -> Any:
+    """A part of torchrun's store that nobody has written to before.
+
+    The store outlives the processes: where torchrun starts them again, it still has the addresses
+    of those that are gone. How often it has started them is no mark of an attempt, as a node that
+    joins later counts from zero. So the first process names the attempt to all others that ask, and
+    goes on when each has heard of it; questions of those that are gone do no harm.
+    """
+    import torch.distributed as dist
+
+    if rank == 0:
+        mark = uuid.uuid4().hex
+        missing = set(range(1, size))
+        while missing:
+            for other in sorted(missing):
+                if store.check([f"relfrog/heard/{mark}/{other}"]):
+                    missing.remove(other)
+                elif store.check([f"relfrog/asks/{other}"]):
+                    question = store.get(f"relfrog/asks/{other}").decode()
+                    store.set(f"relfrog/told/{question}", mark)
+            time.sleep(0.01)
+    else:
+        question = uuid.uuid4().hex
+        store.set(f"relfrog/asks/{rank}", question)
+        mark = store.get(f"relfrog/told/{question}").decode()
+        store.set(f"relfrog/heard/{mark}/{rank}", "yes")
+    return cast("Any", dist).PrefixStore(f"relfrog/{mark}", store)

@@ -109,7 +109,7 @@ def train(
         ClusterError: A worker failed, or the cluster cannot be reached; the run can be resumed.
     """
     if follows():
-        follow(dataset, task, device)
+        follow(dataset, task, chosen_device(device))
         return load_run(out, device=chosen_device(device))
     if callbacks is None and not quiet and is_watched():
         with TrainingProgress() as progress:

@@ -31,7 +31,7 @@ from relfrog.training.collective import ALONE, Collective
 from relfrog.training.inference import in_order, predict_batches
 from relfrog.training.micro_batches import micro_batches, within_memory
 from relfrog.training.prepared import Prepared
-from relfrog.training.shards import FlatSum, cut_batch, seed_piece
+from relfrog.training.shards import FlatSum, cut_batch, pieces_of, seed_piece
 from relfrog.training.trainer import Trainer
 
 __all__ = ["ShardedTrainer"]
@@ -149,8 +149,8 @@ class ShardedTrainer(Trainer):
 
         def cut(times: NDArray[np.int64]) -> list[NDArray[np.int64]]:
             pieces = cut_batch(times, self.config.shards, loader.sampler.shares)
-            mine = pieces[self.collective.rank :: self.collective.size]
-            return [piece for piece in mine if len(piece)]
+            mine = pieces_of(self.collective.rank, self.collective.size, len(pieces))
+            return [pieces[number] for number in mine if len(pieces[number])]
 
         return loader.epoch(self.at.epoch, start, cut)
 

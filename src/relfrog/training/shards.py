@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["FlatSum", "cut_batch", "seed_piece", "usual_shards"]
+__all__ = ["FlatSum", "cut_batch", "pieces_of", "seed_piece", "usual_shards"]
 
 #: Seeds of a piece, at least, where the number of pieces is not set.
 FEWEST = 256
@@ -59,6 +59,18 @@ def cut_batch(
     return [np.sort(np.concatenate(some)) if some else np.empty(0, np.int64) for some in pieces]
 
 
+def pieces_of(rank: int, size: int, pieces: int) -> list[int]:
+    """Which pieces of a batch a worker computes.
+
+    They are dealt out forth and back: later times have more past, so later pieces more rows.
+    """
+    return [
+        number
+        for number in range(pieces)
+        if rank == (number % size if number // size % 2 == 0 else size - 1 - number % size)
+    ]
+
+
 def seed_piece(*numbers: int) -> None:
     """Let everything random that follows depend on these numbers alone."""
     words = np.random.SeedSequence([abs(number) for number in numbers]).generate_state(2, np.uint32)
@@ -86,6 +98,10 @@ class FlatSum:
         self.values = torch.zeros(sum(lengths), dtype=torch.float64, device=device)
         self._gradients, self._there, self.numbers = self.values.split(lengths)
         self._none = torch.zeros(max(self._sizes), device=device)
+        # Memory that is new in each step costs more than what is written into it.
+        self._flat = torch.empty(lengths[0], dtype=self._none.dtype, device=device)
+        parts = self._flat.split(self._sizes)
+        self._rounded = [p.view_as(w) for p, w in zip(parts, self.weights, strict=True)]
 
     def clear(self) -> None:
         """Begin a new sum."""
@@ -108,7 +124,7 @@ class FlatSum:
                 found.append(weight.grad.reshape(-1))
                 there.append(number)
                 weight.grad = None
-        self._gradients += torch.cat(found)
+        self._gradients += torch.cat(found, out=self._flat)
         self._there[there] += 1
 
     def clip(self, largest: float) -> float:
@@ -122,7 +138,7 @@ class FlatSum:
     @torch.no_grad()
     def give_gradients(self) -> None:
         """Make the sums the gradients of the weights; where no piece has one, there is none."""
+        self._flat.copy_(self._gradients)
         there = self._there.tolist()
-        rounded = self._gradients.float().split(self._sizes)
-        for weight, gradient, count in zip(self.weights, rounded, there, strict=True):
-            weight.grad = gradient.view_as(weight) if count else None
+        for weight, gradient, count in zip(self.weights, self._rounded, there, strict=True):
+            weight.grad = gradient if count else None
