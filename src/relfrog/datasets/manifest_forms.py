@@ -20,6 +20,8 @@ from relfrog.support.text import is_identifier
 __all__ = ["read_dataset_manifest", "read_task_form"]
 
 Meta = msgspec.Meta
+#: The longest name of a table in bytes: systems take 255, and its file has an ending.
+LONGEST_NAME = 240
 _Name = Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
@@ -80,10 +82,11 @@ def read_dataset_manifest(path: Path) -> None:
     content = read_yaml(path, str(path), DatasetError, _Dataset)
     again = f"See all findings: relfrog check {path.parent}"
     for name, table in content["tables"].items():
-        if set(name) & set("/\\\0") or name in ("", ".", ".."):
+        is_long = len(name.encode()) > LONGEST_NAME
+        if is_long or set(name) & set("/\\\0") or name in ("", ".", ".."):
             raise DatasetError(
-                f"{path.parent}: {name!r} cannot be a table's name: it is not a file name. Rename "
-                "it in manifest.yaml."
+                f"{path.parent}: {name[:60]!r} cannot be a table's name: it is not a file name. "
+                "Rename it in manifest.yaml."
             )
         time = table.get("time_col")
         if time is not None and not is_identifier(time):

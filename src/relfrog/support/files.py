@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from relfrog.errors import DatasetError, OutputError, RelFrogError, RunError
+from relfrog.errors import DatasetError, OutputError, RelFrogError, RunError, UsageError
 
 __all__ = [
     "append_line",
@@ -27,7 +28,9 @@ __all__ = [
     "is_alive",
     "jsonable",
     "locked",
+    "maybe_path",
     "recover",
+    "user_path",
     "write_json",
     "write_text",
 ]
@@ -51,7 +54,7 @@ def atomic_folder(dest: Path, overwrite: bool, objection: Callable[[Path], str])
     """
     if is_address(dest):
         raise DatasetError(f"{dest} is an address. Choose a folder to write to.")
-    dest = dest.expanduser().resolve()
+    dest = user_path(dest).resolve()
     made: list[Path] = []
     partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
     aside = dest.parent / f"{partial.name}-old"
@@ -122,7 +125,7 @@ def atomic_file(dest: Path, overwrite: bool) -> Iterator[Path]:
         OutputError: The file exists and may not be replaced, or cannot be written.
     """
     check_file(dest, overwrite)
-    dest = dest.expanduser().resolve()
+    dest = user_path(dest).resolve()
     made: list[Path] = []
     partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
     try:
@@ -144,6 +147,36 @@ def atomic_file(dest: Path, overwrite: bool) -> Iterator[Path]:
         _remove_parents(made)
 
 
+def user_path(name: str | Path) -> Path:
+    """The path that somebody gives, by hand or in a file; ``~`` is a home folder.
+
+    Raises:
+        UsageError: No file can have this name.
+    """
+    text = str(name)
+    try:
+        path = Path(text).expanduser()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.stat()
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:
+            return path
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        shown = "an address" if is_address(text) else repr(text[:60])
+        raise UsageError(
+            f"{shown} cannot be the name of a file or folder ({why}). Check where it comes from."
+        ) from None
+    return path
+
+
+def maybe_path(name: str | Path) -> Path | None:
+    """The same; None for what cannot be a path, such as a long address."""
+    try:
+        return user_path(name)
+    except UsageError:
+        return None
+
+
 def check_file(dest: Path, overwrite: bool) -> None:
     """Check that a file can be written at this path.
 
@@ -152,7 +185,7 @@ def check_file(dest: Path, overwrite: bool) -> None:
     """
     if is_address(dest):
         raise OutputError(f"{dest} is an address. Choose a file to write to.")
-    dest = dest.expanduser().resolve()
+    dest = user_path(dest).resolve()
     remedy = "Choose another path."
     try:
         if dest.is_dir():
