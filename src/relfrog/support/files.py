@@ -36,6 +36,10 @@ __all__ = [
 ]
 
 
+#: The longest name of a file or folder in bytes, on the file systems there are.
+LONGEST_NAME = 255
+
+
 @contextmanager
 def atomic_folder(dest: Path, overwrite: bool, objection: Callable[[Path], str]) -> Iterator[Path]:
     """Yield a temporary folder that is renamed to ``dest`` when the block succeeds.
@@ -158,6 +162,8 @@ def user_path(name: str | Path) -> Path:
         path = Path(text).expanduser()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             path.stat()
+        if any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:
             return path
