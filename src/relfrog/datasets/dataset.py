@@ -40,7 +40,7 @@ def open_dataset(name: str | Path) -> OpenedDataset:
         )
     if "\0" in str(name):
         raise DatasetError(f"{name!r} cannot be the name of a folder. Check where it comes from.")
-    path = user_path(name)
+    path = user_path(name, DatasetError)
     if not path.exists():
         recover(path.resolve().parent, path.resolve().name)
     recover(path / "tasks")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relfrog.errors import UsageError
+from relfrog.errors import OutputError, UsageError
 from relfrog.io.marks import mark_csv, mark_parquet
 from relfrog.io.secrets import hide_password
 from relfrog.io.targets import Target, open_target
@@ -76,7 +76,7 @@ def is_folder(out: str | Path) -> bool:
     text = str(out)
     if "://" in text:
         return False
-    path = user_path(text)
+    path = user_path(text, OutputError)
     return path.is_dir() or text.endswith(("/", "\\")) or not path.suffix
 
 
@@ -96,7 +96,7 @@ def _target(out: str | Path, table: str | None) -> Path | Target:
         raise UsageError(
             f"{shown} is a file. Leave out --table, which names a table of a database."
         )
-    return user_path(out)
+    return user_path(out, OutputError)
 
 
 def _suffix(out: str | Path) -> str:

@@ -144,7 +144,7 @@ def predict_to(
     """
     check_destination(out, table, overwrite)
     if table is None and is_folder(out):
-        folder = user_path(out)
+        folder = user_path(out, OutputError)
         written = predict_parts(run, folder, request, workers=workers, size=size, progress=progress)
         return str(folder), int(written["rows"])
     plan = _plan(run, request, size)
@@ -183,7 +183,7 @@ def check_destination(out: str | Path, table: str | None, overwrite: bool) -> No
     if table is not None or not is_folder(out):
         check_output(out, table, overwrite)
         return
-    folder = user_path(out)
+    folder = user_path(out, OutputError)
     if folder.is_file():
         raise OutputError(f"{folder} is a file. Choose a folder, or a file ending in .parquet.")
     if not folder.is_dir():

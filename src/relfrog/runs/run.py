@@ -398,7 +398,7 @@ def load_run(folder: str | Path, *, device: str = "cpu") -> Run:
     Raises:
         RunError: It is no run folder, is damaged, or its training has not ended.
     """
-    folder = user_path(folder)
+    folder = user_path(folder, RunError)
     about, config = read_run(folder)
     if about["status"] != "complete":
         raise RunError(f"{folder}: training has not ended. Go on with: {resume_command(folder)}")

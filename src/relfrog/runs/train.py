@@ -120,7 +120,7 @@ def train(
                 cluster=cluster,
             )  # fmt: skip
     callbacks, begun = callbacks or (), (time.monotonic(), time.process_time())
-    folder = user_path(out)
+    folder = user_path(out, RunError)
     gates = None if roles is None else _read_roles(roles)
     named = {"model": model, "seed": seed, "roles": roles if roles is None else str(roles)}
     if gates is not None:

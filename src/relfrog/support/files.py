@@ -58,7 +58,7 @@ def atomic_folder(dest: Path, overwrite: bool, objection: Callable[[Path], str])
     """
     if is_address(dest):
         raise DatasetError(f"{dest} is an address. Choose a folder to write to.")
-    dest = user_path(dest).resolve()
+    dest = user_path(dest, DatasetError).resolve()
     made: list[Path] = []
     partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
     aside = dest.parent / f"{partial.name}-old"
@@ -129,7 +129,7 @@ def atomic_file(dest: Path, overwrite: bool) -> Iterator[Path]:
         OutputError: The file exists and may not be replaced, or cannot be written.
     """
     check_file(dest, overwrite)
-    dest = user_path(dest).resolve()
+    dest = user_path(dest, OutputError).resolve()
     made: list[Path] = []
     partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
     try:
@@ -151,11 +151,12 @@ def atomic_file(dest: Path, overwrite: bool) -> Iterator[Path]:
         _remove_parents(made)
 
 
-def user_path(name: str | Path) -> Path:
+def user_path(name: str | Path, error: type[RelFrogError] = UsageError) -> Path:
     """The path that somebody gives, by hand or in a file; ``~`` is a home folder.
 
-    Raises:
-        UsageError: No file can have this name.
+    Args:
+        name: Its name.
+        error: What to raise if no file can have it.
     """
     text = str(name)
     try:
@@ -164,12 +165,12 @@ def user_path(name: str | Path) -> Path:
             path.stat()
         if any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-    except (OSError, RuntimeError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:
+    except (OSError, RuntimeError, ValueError) as wrong:
+        if isinstance(wrong, OSError) and wrong.errno != errno.ENAMETOOLONG:
             return path
-        why = error.strerror if isinstance(error, OSError) else str(error)
+        why = wrong.strerror if isinstance(wrong, OSError) else str(wrong)
         shown = "an address" if is_address(text) else repr(text[:60])
-        raise UsageError(
+        raise error(
             f"{shown} cannot be the name of a file or folder ({why}). Check where it comes from."
         ) from None
     return path
@@ -191,7 +192,7 @@ def check_file(dest: Path, overwrite: bool) -> None:
     """
     if is_address(dest):
         raise OutputError(f"{dest} is an address. Choose a file to write to.")
-    dest = user_path(dest).resolve()
+    dest = user_path(dest, OutputError).resolve()
     remedy = "Choose another path."
     try:
         if dest.is_dir():

@@ -126,7 +126,8 @@ class DuckDBFile(Source):
         import duckdb
 
         is_url = address.startswith("duckdb:")
-        path = user_path(address.removeprefix("duckdb://").removeprefix("/") if is_url else address)
+        place = address.removeprefix("duckdb://").removeprefix("/") if is_url else address
+        path = user_path(place, SourceError)
         if not path.is_file():
             raise SourceError(
                 f"there is no DuckDB file at {path}. An absolute path has four slashes: "

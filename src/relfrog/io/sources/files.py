@@ -52,7 +52,7 @@ class _Folder(Source):
                     break
 
     def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
-        folder = user_path(address)
+        folder = user_path(address, SourceError)
         if schemas:
             raise SourceError(f"{folder} is a folder and has no schemas. Leave out --schema.")
         others = [kind for kind in (CsvFolder, ParquetFolder) if kind is not type(self)]

@@ -47,9 +47,13 @@ class SQLite(RowDatabase):
         if address.lower().startswith("sqlite"):
             tail = re.sub(r"^sqlite(\+\w+)?://", "", address, flags=re.I).removeprefix("/")
             path = maybe_path(tail)
-            path = path if path is not None and path.exists() else user_path(unquote(tail))
+            path = (
+                path
+                if path is not None and path.exists()
+                else user_path(unquote(tail), SourceError)
+            )
         else:
-            path = user_path(address)
+            path = user_path(address, SourceError)
         if not path.is_file():
             raise SourceError(
                 f"there is no SQLite file at {path}. An absolute path has four slashes: "

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
-from relfrog.errors import UsageError
+from relfrog.errors import OutputError, UsageError
 from relfrog.io.marks import MARK
 from relfrog.io.targets.base import Existing, Target, no_schema
 from relfrog.io.targets.sql import SqlTarget
@@ -31,8 +31,8 @@ class _FileTarget(Target):
         if tail in ("", ":memory:"):
             scheme = self.schemes[0]
             raise UsageError(f"{self.label} has no file name. Write {scheme}:///FILE.{scheme}")
-        path = user_path(tail)
-        path = path if path.exists() else user_path(unquote(tail))
+        path = user_path(tail, OutputError)
+        path = path if path.exists() else user_path(unquote(tail), OutputError)
         self.path = path.absolute()
         self.label, self.secrets = f"{self.schemes[0]}:///{path}", ()
 
