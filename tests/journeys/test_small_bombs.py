@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shutil
+import sqlite3
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +23,16 @@ from relfrog.analysis.audit.predictions import _decoded
 from relfrog.datasets.external import read_frame
 from relfrog.datasets.files import database_in_files
 from relfrog.datasets.label_sql import run_sql
-from relfrog.errors import DatasetError, RelFrogError, RunError, TaskError, UsageError
+from relfrog.errors import (
+    DatasetError,
+    OutputError,
+    RelFrogError,
+    RunError,
+    TaskError,
+    UsageError,
+)
 from relfrog.features.text import _refuse_code
+from relfrog.runs.predict_parts import Request, predict_to, read_parts
 from relfrog.support import forms
 from relfrog.support.files import maybe_path, user_path
 from relfrog.support.relbench import Database
@@ -198,6 +208,66 @@ def test_a_language_model_calls_nothing_that_its_files_name(
     else:
         with pytest.raises(UsageError, match="would run code"):
             _refuse_code(tmp_path)
+
+
+# Links.
+
+
+def test_a_lock_empties_no_other_file(tmp_path: Path) -> None:
+    dataset = tiny_dataset(tmp_path / "ds")
+    run = relfrog.train(dataset, "buys", tmp_path / "run", model="mean", baselines=False).folder
+    precious = tmp_path / "precious"
+    precious.write_text("all I have")
+    for make in (lambda p: p.symlink_to(precious), Path.mkdir, os.mkfifo):
+        (run / ".lock").unlink(missing_ok=True)
+        make(run / ".lock")
+        for options in ({"overwrite": True}, {"resume": True}):
+            with pytest.raises(RunError, match=r"\.lock"):
+                relfrog.train(dataset, "buys", run, model="mean", baselines=False, **options)
+        if (run / ".lock").is_dir():
+            (run / ".lock").rmdir()
+    assert precious.read_text() == "all I have"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ds", "precious", "run"]
+
+
+def test_tasks_that_lie_elsewhere_are_neither_kept_nor_put_back(tmp_path: Path) -> None:
+    """Of a dataset that is opened, or replaced by an import."""
+    dataset = tiny_dataset(tmp_path / "ds")
+    (dataset / "tasks").rename(tmp_path / "elsewhere")
+    (dataset / "tasks").symlink_to(tmp_path / "elsewhere")
+    aside = tmp_path / "elsewhere" / ".mine.partial-1-old"
+    aside.mkdir()
+    with sqlite3.connect(tmp_path / "shop.db") as made:
+        made.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, at TIMESTAMP)")
+        days = pd.date_range("2020-01-01", periods=9)
+        made.executemany(
+            "INSERT INTO people VALUES (?, ?)", [(n, str(d)) for n, d in enumerate(days)]
+        )
+    made.close()
+    with pytest.raises(DatasetError, match="leads out of the folder"):
+        relfrog.import_database(str(tmp_path / "shop.db"), dataset, overwrite=True)
+    with pytest.raises(DatasetError, match="leads out of the folder"):
+        relfrog.open_dataset(dataset)
+    assert aside.is_dir()
+    assert (dataset / "tasks").is_symlink()
+
+
+def test_parts_of_predictions_are_files_in_their_folder(tmp_path: Path) -> None:
+    dataset = tiny_dataset(tmp_path / "ds")
+    run = relfrog.train(dataset, "buys", tmp_path / "run", model="mean", baselines=False)
+    asked = Request(at="2020-01-09", everyone=True)
+    predict_to(run, tmp_path / "out", asked)
+    part = next((tmp_path / "out").glob("*.parquet"))
+    for make in (os.mkfifo, lambda p: p.symlink_to(tmp_path / "moved")):
+        part.replace(tmp_path / "moved")
+        make(part)
+        with pytest.raises(OutputError, match=r"leads out|neither a file"):
+            read_parts(tmp_path / "out")
+        with pytest.raises(OutputError, match=r"leads out|neither a file"):
+            predict_to(run, tmp_path / "out", asked, overwrite=True)
+        part.unlink()
+        (tmp_path / "moved").replace(part)
+    assert len(read_parts(tmp_path / "out")) == 4
 
 
 # Runs and tables.

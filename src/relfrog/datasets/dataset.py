@@ -43,7 +43,8 @@ def open_dataset(name: str | Path) -> OpenedDataset:
     path = user_path(name, DatasetError)
     if not path.exists():
         recover(path.resolve().parent, path.resolve().name)
-    recover(path / "tasks")
+    if not (path / "tasks").is_symlink():  # what it leads to is checked below
+        recover(path / "tasks")
     if path.is_dir() and not (path / "manifest.yaml").is_file():
         raise DatasetError(
             f"{path} is not a dataset folder: manifest.yaml is missing. "

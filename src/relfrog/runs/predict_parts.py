@@ -41,7 +41,7 @@ from relfrog.runs.prediction_seeds import seeds_to_predict
 from relfrog.runs.run import Run
 from relfrog.store.location import cache_folder
 from relfrog.store.parts import open_store, versions
-from relfrog.support.files import user_path, write_json
+from relfrog.support.files import check_inside, user_path, write_json
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Request", "check_destination", "predict_parts", "predict_to", "read_parts"]
@@ -188,6 +188,7 @@ def check_destination(out: str | Path, table: str | None, overwrite: bool) -> No
         raise OutputError(f"{folder} is a file. Choose a folder, or a file ending in .parquet.")
     if not folder.is_dir():
         return
+    check_inside(folder, OutputError)
     if (folder / MANIFEST).is_file() and not overwrite:
         raise OutputError(f"{folder} holds predictions already. Replace them with --overwrite.")
     ours = (MANIFEST, PLAN)

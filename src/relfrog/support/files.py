@@ -377,8 +377,12 @@ def locked(folder: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
+    path = folder / ".lock"
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        # Whoever opens it empties it: a stranger's could lead to any file.
+        raise RunError(f"{path} is no file of RelFrog's. Remove it.")
     try:
-        held = FileLock(folder / ".lock").acquire(blocking=False)
+        held = FileLock(path).acquire(blocking=False)
     except Timeout:
         raise RunError(f"{folder} is in use: another process is training there.") from None
     with held:
