@@ -23,6 +23,7 @@ from relfrog.analysis.audit.predictions import _decoded
 from relfrog.datasets.external import read_frame
 from relfrog.datasets.files import database_in_files
 from relfrog.datasets.label_sql import run_sql
+from relfrog.datasets.tasks import load_task
 from relfrog.errors import (
     DatasetError,
     OutputError,
@@ -175,6 +176,25 @@ def test_the_name_of_a_table_is_not_too_long(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="not a file name"):
         relfrog.open_dataset(dataset)
     assert not relfrog.check(dataset).ok
+
+
+@pytest.mark.parametrize(
+    ("where", "entry", "value"),
+    [
+        ("manifest.yaml", "val_timestamp", "1 " * 500_000),
+        ("tasks/buys/manifest.yaml", "timedelta", "1 day " * 500_000),
+        ("tasks/buys/manifest.yaml", "sql", "SELECT 1" + " + 1" * 500_000),
+        ("tasks/buys/manifest.yaml", "query", "PREDICT " + "(" * 1_100_000),
+    ],
+)
+def test_what_is_parsed_is_not_too_long(where: str, entry: str, value: str, tmp_path: Path) -> None:
+    dataset = tiny_dataset(tmp_path / "ds")
+    content = yaml.safe_load((dataset / where).read_text())
+    (dataset / where).write_text(yaml.safe_dump({**content, entry: value}, width=1 << 30))
+    began = time.process_time()
+    with pytest.raises(RelFrogError, match="of length <="):
+        load_task(relfrog.open_dataset(dataset), "buys")
+    assert time.process_time() - began < 15
 
 
 # Language models that a run names.
