@@ -232,7 +232,7 @@ def _text_model(folder: Path) -> dict[str, Entry]:
         content = json.loads((folder / "modules.json").read_text())
         for module in content if isinstance(content, list) else []:
             if isinstance(module, dict):
-                assert str(module["type"]).startswith(f"{library}."), module
+                assert str(module["type"]).startswith("sentence_transformers."), module
                 assert (folder / str(module.get("path", ""))).resolve().is_relative_to(folder)
         content = json.loads((dense / "config.json").read_text())
         called = content.get("activation_function") if isinstance(content, dict) else None

@@ -214,8 +214,7 @@ def _store_files(folder: Path, dataset: Path) -> dict[str, Entry]:
     sample = pd.DataFrame({"y": [0.5, None], "id": [1, 2], "who": ["a", "b"]})
 
     def labels() -> None:
-        found = parts.labels(["train"], db, lambda: sample)
-        assert list(found) == list(sample), list(found)
+        parts.labels(["train"], db, lambda: sample)
 
     def part(kind: str, build: Any, load: Any) -> Any:
         return lambda: store.use(kind, {"a": 1}, build, load)

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -216,6 +217,7 @@ def test_what_is_parsed_is_not_too_long(where: str, entry: str, value: str, tmp_
         ("modules.json", [{"type": "sentence_transformers.models.Asym", "path": "1"}], False),
         ("modules.json", [{"type": "joblib.numpy_pickle", "path": "1"}], False),
         ("modules.json", [{"path": "1"}], False),
+        ("modules.json", [{"type": "sentence_transformers.models.Dense", "path": "a\0b"}], False),
     ],
 )
 def test_a_language_model_calls_nothing_that_its_files_name(
@@ -304,6 +306,42 @@ def test_the_history_of_a_run_that_goes_on_may_be_anything(tmp_path: Path) -> No
     path.mkdir()
     with pytest.raises(RunError, match="is no file"):
         checkpoint.load(trainer)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "unit", "is_sound"),
+    [
+        ("0001-01-01", "9999-12-31T23:59:59", "us", True),
+        ("1678-01-01", "2262-01-01", "ns", True),
+        ("-0001-01-01", "2020-01-01", "us", False),
+        ("2019-01-01", "10000-01-01", "us", False),
+        ("-200000-01-01", "200000-01-01", "us", False),
+        ("-200000000-01-01", "200000000-01-01", "ms", False),
+    ],
+)
+@pytest.mark.parametrize("key", ["id", None])
+def test_rows_have_times_of_the_calendar(
+    first: str, last: str, unit: str, is_sound: bool, key: str | None, tmp_path: Path
+) -> None:
+    dataset = tiny_dataset(tmp_path / "ds")
+    path = dataset / "db" / "orders.parquet"
+    times = pd.read_parquet(path)["at"].to_numpy().astype(f"datetime64[{unit}]")
+    times[0], times[-1] = np.datetime64(first, unit), np.datetime64(last, unit)
+    frame = pd.read_parquet(path).assign(at=times)
+    frame.to_parquet(path, index=False)
+    manifest = yaml.safe_load((dataset / "manifest.yaml").read_text())
+    manifest["tables"]["orders"]["pkey"] = key
+    (dataset / "manifest.yaml").write_text(yaml.safe_dump(manifest))
+    shutil.rmtree(dataset / "keys")
+    (dataset / "import.json").unlink()
+    report = relfrog.check(dataset)
+    said = " ".join(finding.text for finding in report.findings)
+    assert ("outside the years 1 to 9999" in said) is not is_sound, said
+    if is_sound:
+        assert len(database_in_files(relfrog.open_dataset(dataset)).table_dict["orders"]) == 12
+    else:
+        with pytest.raises(DatasetError, match="outside the years 1 to 9999"):
+            relfrog.train(dataset, "buys", tmp_path / "run", model="mean", baselines=False)
 
 
 @pytest.mark.parametrize("statistics", [True, False])

@@ -383,7 +383,7 @@ def _is_plain(module: Any) -> bool:
     if not isinstance(module, dict):
         return True
     place, name = Path(str(module.get("path", ""))), str(module.get("type"))
-    inside = not place.is_absolute() and ".." not in place.parts
+    inside = not place.is_absolute() and ".." not in place.parts and "\0" not in str(place)
     library, _, kind = name.rpartition(".")
     return inside and f"{library}.".startswith("sentence_transformers.") and kind in _PLAIN
 
