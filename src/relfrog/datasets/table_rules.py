@@ -17,7 +17,7 @@ from relfrog.errors import DatasetError
 from relfrog.store.file_table import FileTable, column_names, read_column
 from relfrog.store.streams import holds_integers, holds_moments, pieces, ticks_of
 from relfrog.support.relbench import Database, Table
-from relfrog.support.times import MISSING, between, odd_tick
+from relfrog.support.times import MISSING, between, odd_time
 
 __all__ = ["check_database", "check_split_times", "foreign_key_problem", "primary_key_problem"]
 
@@ -148,7 +148,7 @@ def _in_order(table: Table) -> bool:
             return False
         some |= bool(len(chunk))
         ticks = ticks_of(chunk)
-        if odd_tick(ticks, chunk.type.unit) is not None:
+        if odd_time(ticks, chunk.type.unit) is not None:
             return False
         if table.pkey_col is not None and len(chunk):
             if ticks[0] < last or (ticks[1:] < ticks[:-1]).any():
@@ -168,11 +168,8 @@ def _time_problem(table: Table) -> str | None:
     if not known.any():
         return "no row has a time"
     ticks = values.to_numpy().view(np.int64)[known]
-    if (odd := odd_tick(ticks, unit := np.datetime_data(values.dtype)[0])) is not None:
-        return (
-            f"the time {np.datetime64(odd, unit)} lies outside the years 1 to 9999. Write NULL for "
-            "open ends"
-        )
+    if (odd := odd_time(ticks, np.datetime_data(values.dtype)[0])) is not None:
+        return f"the time {odd} lies outside the years 1 to 9999. Write NULL for open ends"
     if table.pkey_col is None:
         return None
     if not known[: len(ticks)].all() or (ticks[1:] < ticks[:-1]).any():

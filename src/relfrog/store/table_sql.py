@@ -84,7 +84,8 @@ def _facts(table: FileTable, name: str) -> tuple[int, int | None]:
     """How many values of a column of integers are NULL in the file, and the highest."""
     if name not in table.facts:
         table.facts[name] = _told(table, name) or _counted(table, name)
-    return table.facts[name]
+    found: tuple[int, int | None] = table.facts[name]
+    return found
 
 
 def _told(table: FileTable, name: str) -> tuple[int, int | None] | None:

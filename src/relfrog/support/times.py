@@ -63,12 +63,12 @@ def _has_parts(ticks: Ticks) -> bool:
     return bool((ticks[ticks != MISSING] % 1_000).any())
 
 
-def odd_tick(ticks: Ticks, unit: str) -> int | None:
-    """A time outside the years 1 to 9999, if there is one; `MISSING` is none."""
+def odd_time(ticks: Ticks, unit: str) -> Any:
+    """A time outside the years 1 to 9999; None if there is none, and `MISSING` is none."""
     known = ticks[ticks != MISSING]
-    for tick in (int(known.min()), int(known.max())) if len(known) else ():
-        if not FIRST_SECOND <= tick // PER_SECOND[unit] < LAST_SECOND:
-            return tick
+    for tick in (known.min(), known.max()) if len(known) else ():
+        if not FIRST_SECOND <= int(tick) // PER_SECOND[unit] < LAST_SECOND:
+            return tick.astype(f"datetime64[{unit}]")
     return None
 
 

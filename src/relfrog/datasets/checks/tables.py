@@ -17,7 +17,7 @@ from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.table_rules import foreign_key_problem, primary_key_problem
 from relfrog.support.duckdb import path_literal, quoted, silence
 from relfrog.support.text import is_identifier
-from relfrog.support.times import MISSING, between, odd_tick
+from relfrog.support.times import MISSING, between, odd_time
 
 __all__ = ["check_splits", "check_tables"]
 
@@ -117,8 +117,8 @@ def _check_time(table: TableFile, report: CheckReport) -> None:
         report.warning(place, text, "Set its time_col to null.")
         return
     ticks = np.asarray(values.cast(pa.int64()).fill_null(MISSING))
-    if (odd := odd_tick(ticks, values.type.unit)) is not None:
-        text = f"the time {np.datetime64(odd, values.type.unit)} lies outside the years 1 to 9999"
+    if (odd := odd_time(ticks, values.type.unit)) is not None:
+        text = f"the time {odd} lies outside the years 1 to 9999"
         report.error(place, text, "Write NULL for open ends.")
         return
     missing = np.asarray(values.is_null())
