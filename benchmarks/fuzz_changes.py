@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import yaml
 
 __all__ = [
-    "OWNED", "as_booster", "as_csv", "as_database", "as_gzip", "as_json", "as_lines", "as_npy",
-    "as_parquet", "as_progress", "as_safetensors", "as_yaml", "mangled", "mutated", "odd",
+    "OWNED", "as_booster", "as_csv", "as_database", "as_gzip", "as_json", "as_lines", "as_modules",
+    "as_npy", "as_parquet", "as_progress", "as_safetensors", "as_yaml", "mangled", "mutated", "odd",
 ]  # fmt: skip
 
 OWNED = "relfrog-was-here"
@@ -81,6 +81,23 @@ def as_json(rng: random.Random, content: bytes) -> bytes:
     for _ in range(rng.choice([1, 1, 1, 2, 5])):
         tree = mutated(rng, tree)
     return json.dumps(tree).encode()
+
+
+def as_modules(rng: random.Random, content: bytes) -> bytes:
+    """Other classes, functions and places in the files of a language model."""
+    if rng.random() < 0.4:
+        return as_json(rng, content)
+    text = content.decode()
+    for old in ("sentence_transformers.models.Dense", "2_Dense", "torch.nn.Tanh"):
+        if rng.random() < 0.5:
+            text = text.replace(old, rng.choice([
+                "os.abort", "sentence_transformers.models.Router", "joblib.numpy_pickle", "Tanh",
+                "sentence_transformers.models.Dense.os.abort", "torch.hub.load", "torch.jit", "",
+                "torch.nn.modules.module.os.abort", "torch.nn.ReLU", "../../x", "/etc", "gelu",
+            ]))  # fmt: skip
+    if rng.random() < 0.2:
+        text = text.replace("{", '{"a": [{"auto_map": {"AutoModel": "x.Y"}}], ', 1)
+    return text.encode()
 
 
 def as_lines(rng: random.Random, content: bytes) -> bytes:

@@ -86,7 +86,9 @@ FORMATS = (
     "source.csv.gz", "source.parquet", "source.db", "source.duckdb", "errors.json", "cells.json",
     "unfinished.json", "predicted manifest.json", "predicted part.parquet", "audited.csv",
     "audited.parquet", "audited lists.csv", "audited ranks.csv", "list labels.parquet",
-    "features.json", "table in place.parquet",
+    "features.json", "table in place.parquet", "modules.json", "dense config.json",
+    "resumed history.jsonl", "kept history.parquet", "kept labels.parquet",
+    "checked manifest.yaml", "asked import.json",
 )  # fmt: skip
 
 
@@ -94,7 +96,7 @@ FORMATS = (
 MENDED = (
     "certificate.json", ".relfrog-written.json", "fingerprint.json", "trail.json", "table.json",
     "predicted.npy", "part.json", "encoded.json", "codes.npy", "parents.npy", "kept mapping.yaml",
-    "errors.json", "cells.json",
+    "errors.json", "cells.json", "kept history.parquet", "kept labels.parquet",
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from fuzz_changes import (
     as_database,
     as_gzip,
     as_json,
+    as_modules,
     as_parquet,
     as_yaml,
 )
@@ -29,17 +30,20 @@ from fuzz_kept import Entry
 from fuzz_samples import add_lists, tiny_dataset
 from relfrog.analysis.audit import audited
 from relfrog.config import Config, read_preset
-from relfrog.datasets.checks import CheckReport
+from relfrog.datasets.checks import CheckReport, _check_files, _check_manifest
 from relfrog.datasets.checks.records import check_records
-from relfrog.datasets.dataset import source_keys
+from relfrog.datasets.dataset import read_tables, source_keys
 from relfrog.datasets.entities import read_entities
 from relfrog.datasets.external import read_label_table, read_labels
 from relfrog.datasets.tasks import load_task
+from relfrog.features.text import _refuse_code
+from relfrog.importing.database import _objection
 from relfrog.importing.kept import read_kept
 from relfrog.io.marks import LIST, MARK, is_marked_file
-from relfrog.io.sources import ReadAgain, files, open_source
+from relfrog.io.sources import ReadAgain, files, open_source, same_source
 from relfrog.io.sources.duck import memory_connection
 from relfrog.kinds import MODELS
+from relfrog.runs.ask import _imported_from
 from relfrog.runs.train import _read_roles
 from relfrog.support.files import write_json
 from relfrog.training.opened_task import OpenedTask, open_task
@@ -57,6 +61,7 @@ def given_formats(folder: Path, dataset: Path) -> dict[str, Entry]:
     return {
         **_sources(folder / "sources"), **_user_files(folder / "given", dataset),
         **_dataset_files(dataset), **_audited(folder / "audited"),
+        **_text_model(folder / "text model"),
     }  # fmt: skip
 
 
@@ -176,7 +181,29 @@ def _dataset_files(dataset: Path) -> dict[str, Entry]:
         read_entities(dataset, "people", "id", 4, [1, 2])
         check_records(opened, CheckReport())
 
+    def checked() -> None:
+        """As `relfrog check` reads it, and whoever replaces the dataset."""
+        _objection(looked)
+        report = CheckReport()
+        if _check_manifest(looked / "manifest.yaml", report):
+            again = relfrog.open_dataset(looked)
+            if _check_files(again, report):
+                read_tables(again)
+        if not report.ok:
+            raise relfrog.RelFrogError(str(report.findings[0]))
+
+    looked = Path(copytree(dataset, dataset.parent / "looked at"))
+    write_json(looked / "import.json", {"source": str(dataset), "tables": {}})
+
+    def asked() -> None:
+        """As `relfrog ask` reads it, to see whether the dataset is of this source."""
+        known = _imported_from(looked)
+        if known is None or not same_source(known, str(dataset)):
+            raise relfrog.RelFrogError("of another source")
+
     return {
+        "checked manifest.yaml": (looked / "manifest.yaml", as_yaml, checked),
+        "asked import.json": (looked / "import.json", as_json, asked),
         "keys.parquet": (dataset / "keys" / "people.parquet", as_parquet, keys),
         "task labels.parquet": (
             task / "labels.parquet", as_parquet,
@@ -184,6 +211,38 @@ def _dataset_files(dataset: Path) -> dict[str, Entry]:
         ),
         "kept mapping.yaml": (dataset / "mapping.yaml", as_yaml, lambda: read_kept(dataset)),
     }  # fmt: skip
+
+
+def _text_model(folder: Path) -> dict[str, Entry]:
+    """A folder of a language model, which a run may name; what would run code is refused."""
+    dense = folder / "2_Dense"
+    dense.mkdir(parents=True)
+    library = "sentence_transformers.models"
+    write_json(
+        folder / "modules.json",
+        [{"idx": 0, "name": "0", "path": "", "type": f"{library}.Transformer"},
+         {"idx": 1, "name": "1", "path": "2_Dense", "type": f"{library}.Dense"}],
+    )  # fmt: skip
+    about = {"in_features": 3, "out_features": 2, "activation_function": "torch.nn.Tanh"}
+    write_json(dense / "config.json", about)
+
+    def read() -> None:
+        """What sentence-transformers would import and call."""
+        _refuse_code(folder)
+        content = json.loads((folder / "modules.json").read_text())
+        for module in content if isinstance(content, list) else []:
+            if isinstance(module, dict):
+                assert str(module["type"]).startswith("sentence_transformers."), module
+                assert (folder / str(module.get("path", ""))).resolve().is_relative_to(folder)
+        content = json.loads((dense / "config.json").read_text())
+        called = content.get("activation_function") if isinstance(content, dict) else None
+        assert called is None or "." not in called or called.startswith("torch.nn."), called
+
+    folder = folder.resolve()
+    return {
+        "modules.json": (folder / "modules.json", as_modules, read),
+        "dense config.json": (dense / "config.json", as_modules, read),
+    }
 
 
 def _audited(folder: Path) -> dict[str, Entry]:

@@ -38,7 +38,7 @@ from relfrog.models.aggregates import fitted_encodings
 from relfrog.models.aggregates.encoded_columns import EncodedColumn
 from relfrog.models.aggregates.encoded_tables import load_features, save_features
 from relfrog.models.boosting import BoostedTrees
-from relfrog.models.run_forms import RankerFile
+from relfrog.models.run_forms import Epoch, RankerFile
 from relfrog.reporting.gather import gather
 from relfrog.reporting.material import Answers, Material
 from relfrog.reporting.page import page
@@ -48,7 +48,7 @@ from relfrog.runs.parts_folder import MANIFEST, PLAN, begun_at, is_whole, read_p
 from relfrog.runs.run import Run
 from relfrog.store.parts import Store
 from relfrog.support.files import write_json
-from relfrog.support.forms import read_json
+from relfrog.support.forms import read_json, read_json_lines
 from relfrog.training import checkpoint
 from relfrog.training.opened_task import open_task
 from relfrog.training.seeds import Seeds
@@ -102,6 +102,16 @@ def _run_files(run: Run) -> dict[str, Entry]:
         checkpoint.load(trainer)
         step()
 
+    write_json(folder / "again.json", {"epoch": 0, "loss": 0.5, "seconds": 1.0})
+    line = " ".join((folder / "again.json").read_text().split()) + "\n"
+    again: Any = SimpleNamespace(folder=folder / "again", at=checkpoint.TrainerState(epoch=2))
+    again.folder.mkdir()
+    (again.folder / "history.jsonl").write_text(3 * line)
+
+    def cut() -> None:
+        checkpoint.load(again)
+        read_json_lines(again.folder / "history.jsonl", Epoch)
+
     when = pd.Timestamp("2020-11-01")
     count = 8
     answers = Answers(
@@ -151,6 +161,7 @@ def _run_files(run: Run) -> dict[str, Entry]:
             folder / "ranker.json", as_json, lambda: read_json(folder / "ranker.json", RankerFile)
         ),
         "checkpoint.safetensors": (trainer.folder / checkpoint.LAST, as_progress, resume),
+        "resumed history.jsonl": (again.folder / "history.jsonl", as_lines, cut),
         "shown.json": (folder / "shown.json", as_json, report),
         "shown.safetensors": (folder / "shown.safetensors", as_safetensors, report),
     }  # fmt: skip
@@ -196,7 +207,14 @@ def _store_files(folder: Path, dataset: Path) -> dict[str, Entry]:
         parts.encode("orders", db.table_dict["orders"], columns.tables["orders"])
 
     def history() -> None:
-        parts.history(db, lambda: Table(pd.DataFrame({"y": [1]}), {"id": "people"}, None, None))
+        found = parts.history(db, lambda: Table(sample, {"id": "people"}, None, None))
+        for name in found.columns:
+            found.column(name)
+
+    sample = pd.DataFrame({"y": [0.5, None], "id": [1, 2], "who": ["a", "b"]})
+
+    def labels() -> None:
+        parts.labels(["train"], db, lambda: sample)
 
     def part(kind: str, build: Any, load: Any) -> Any:
         return lambda: store.use(kind, {"a": 1}, build, load)
@@ -255,6 +273,7 @@ def _store_files(folder: Path, dataset: Path) -> dict[str, Entry]:
     features()
     encoded()
     history()
+    labels()
     errors()
     cells()
     parts.graph(db)
@@ -267,6 +286,8 @@ def _store_files(folder: Path, dataset: Path) -> dict[str, Entry]:
         "encoded.json": (file("encoded", "encoded.json"), as_json, encoded),
         "codes.npy": (file("encoded", "codes.npy"), as_npy, encoded),
         "table.json": (file("history", "table.json"), as_json, history),
+        "kept history.parquet": (file("history", "rows.parquet"), as_parquet, history),
+        "kept labels.parquet": (file("labels", "rows.parquet"), as_parquet, labels),
         "parents.npy": (file("graph", "parents.npy"), as_npy, lambda: parts.graph(db)),
         "facts.json": (facts, as_json, read_facts),
         "errors.json": (file("checked", "errors.json"), as_json, errors),

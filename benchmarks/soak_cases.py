@@ -151,7 +151,9 @@ def commands(folder: Path) -> dict[str, Command]:
                 relfrog.load_run(place).predict(time)
 
     def weights(place: Path) -> str:
-        return digest(*sorted(p for p in place.glob("*") if p.suffix in (".safetensors", ".txt")))
+        """What a model has learned, without what a report shows of it."""
+        found = [p for p in place.glob("*") if p.suffix in (".safetensors", ".txt")]
+        return digest(*sorted(p for p in found if p.stem != "shown"))
 
     def table(path: Path) -> Any:
         if path.exists():

@@ -12,6 +12,7 @@ arithmetic.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import random
@@ -68,6 +69,7 @@ def main() -> None:
     options = parser.parse_args()
     options.out = options.out and options.out.resolve()
     warnings.simplefilter("ignore")
+    faulthandler.enable()
     rng, defects = random.Random(options.seed), []
     kills: Counter[str] = Counter()
     ended: Counter[str] = Counter()
@@ -80,7 +82,7 @@ def main() -> None:
         seconds, expected = {}, {}
         for name, command in all_of.items():
             code, seconds[name] = forked(lambda c=command: typed(c.words()))
-            assert code == 0, name
+            assert code == 0, (name, code)
             expected[name] = command.result()
             print(name, round(seconds[name], 2), flush=True)
         end = time.monotonic() + 60 * options.minutes
@@ -111,17 +113,18 @@ def main() -> None:
             left = [p.name for p in command.folder.iterdir() if ".partial-" in p.name]
             if left:
                 defects.append(f"{name}: {left} is left after a command that ended")
-    found = {
-        name: {
+    found: dict[str, list[dict[str, Any]]] = {}
+    if options.out and options.out.exists():  # earlier runs are kept
+        found = json.loads(options.out.read_text())["commands"]
+    for name in all_of:
+        run = {
             "command": shlex.join(["python", *sys.argv]), "kills": kills[name],
             "ended_before": ended[name], "seconds_undisturbed": round(seconds[name], 2),
             "defects": [text for text in defects if text.startswith(f"{name}: ")],
-        }
-        for name in all_of
-    }  # fmt: skip
-    if options.out and options.out.exists():
-        found = json.loads(options.out.read_text())["commands"] | found
-    content = {"kills": sum(one["kills"] for one in found.values()), "commands": found}
+        }  # fmt: skip
+        found.setdefault(name, []).append(run)
+    total = sum(run["kills"] for runs in found.values() for run in runs)
+    content = {"kills": total, "commands": found}
     print(json.dumps(content, indent=1))
     if options.out:
         options.out.write_text(json.dumps(content, indent=1) + "\n")

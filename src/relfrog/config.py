@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ import yaml
 from relfrog.errors import UsageError, unknown
 from relfrog.kinds import MODELS, TASK_KINDS, models_for, parse_threshold
 from relfrog.setting_values import CHOICES, RANGES
+from relfrog.support.files import user_path
 from relfrog.support.forms import read_yaml
 
 __all__ = ["SIZES", "Config", "default_settings", "parse_settings", "presets",
@@ -319,7 +319,7 @@ def read_preset(name: str) -> dict[str, Any]:
     if name in presets():
         path = resources.files("relfrog") / "presets" / f"{name}.yaml"
     elif name.endswith((".yaml", ".yml")):
-        path = Path(name).expanduser()
+        path = user_path(name)
     else:
         raise UsageError(str(unknown("preset", name, presets())))
     settings = read_yaml(path, name, UsageError) or {}

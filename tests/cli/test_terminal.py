@@ -121,7 +121,7 @@ def test_errors_of_the_command(wanted: bool) -> None:
 @pytest.mark.parametrize(
     "code",
     ["\x1b]52;c;cm0=\x07", "\x1b]0;title\x07", "\x1bP+q\x1b\\", "\x1b[2J", "\x1b[6n", "\x9b31m",
-     "\x08", "\x07"],
+     "\x08", "\x07", "\u202e", "\u2066"],
 )  # fmt: skip
 def test_no_text_steers_a_terminal(code: str) -> None:
     """Only colours, and what bars need, are codes; lines and tabs stay."""
@@ -130,7 +130,7 @@ def test_no_text_steers_a_terminal(code: str) -> None:
         assert found.startswith("a\t")
         assert found.endswith("b\n")
         kept = re.sub(_BARS, "", found) if allowed == _BARS else found
-        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", kept)
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", kept)
     assert visible("\x1b[31mred\x1b[0m\r\x1b[2K", _BARS) == "\x1b[31mred\x1b[0m\r\x1b[2K"
     assert "\x1b" not in visible("\x1b[31mred")
     assert visible("\x1b[2Kred", _COLOURS) == "�[2Kred"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -133,3 +134,15 @@ def test_the_command_names_what_it_hides(folder: Path, capfd: pytest.CaptureFixt
     code, shown, _ = inside(capfd, "task", str(folder), "new", "--sql", str(sql), *given)
     assert code == 0
     assert "orders.shipped_at" in shown
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_times_of_all_units_and_at_the_ends_of_them_are_compared(folder: Path, unit: str) -> None:
+    """A day at the end of what 64 bits can say is late, or not, and nothing overflows."""
+    ends = [np.iinfo(np.int64).max, np.iinfo(np.int64).min + 1]
+    for end, is_late in zip(ends, (True, False), strict=True):
+        far = pd.Series(np.array([end], f"datetime64[{unit}]"))
+        change(folder, "orders", lambda f, far=far: f.assign(odd_at=far.repeat(len(f)).to_numpy()))
+        assert ("orders.odd_at" in places(folder)) == is_late
+        assert "orders.shipped_at" in places(folder)
+        assert check(folder).ok

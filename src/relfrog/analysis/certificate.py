@@ -274,7 +274,9 @@ def _stamp(tick: Any, unit: str, count: int = 1) -> str | None:
 def save_beside(certificate: Certificate, out: str, table: str | None, folder: Path) -> Path:
     """Write a certificate next to the predictions, or to the run folder for a database table."""
     if table is None:
-        path = Path(out).expanduser()
+        from relfrog.support.files import user_path
+
+        path = user_path(out)
         return certificate.save(path, file=path.name, sha256=sha256(path))
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in table)
     return certificate.save(folder / f"predictions-{safe}", table=table)

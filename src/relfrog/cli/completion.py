@@ -36,7 +36,7 @@ def _folders(incomplete: str, wanted: Callable[[Path], bool]) -> list[str]:
     head = f"{head}/" if "/" in incomplete else ""
     try:
         entries = sorted(Path(head or ".").expanduser().iterdir())
-    except OSError:
+    except (OSError, RuntimeError):
         return []
     names = [
         (path, f"{head}{path.name}")
@@ -68,10 +68,10 @@ def _runs(ctx: click.Context, incomplete: str) -> list[str]:
 
 def _tasks(ctx: click.Context, incomplete: str) -> list[str]:
     """The tasks of the dataset that stands before."""
-    folder = Path(str(ctx.params.get("dataset") or "")).expanduser() / "tasks"
     try:
+        folder = Path(str(ctx.params.get("dataset") or "")).expanduser() / "tasks"
         names = sorted(path.parent.name for path in folder.glob("[!.]*/manifest.yaml"))
-    except OSError:
+    except (OSError, RuntimeError):
         return []
     return _begin(incomplete, names)
 

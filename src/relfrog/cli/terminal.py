@@ -31,9 +31,10 @@ __all__ = [
 ROLE_STYLES = {"edge": "bold yellow", "node": "blue", "undecided": "dim"}
 
 
-#: Characters that steer a terminal, but for lines and tabs; and what we write ourselves: colours
-#: to both streams, and what progress bars need to standard error.
-_STEERING = "[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]"
+#: Characters that steer a terminal, but for lines and tabs, or turn the order of what follows
+#: around; and what we write ourselves: colours to both streams, and what progress bars need to
+#: standard error.
+_STEERING = "[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _COLOURS, _BARS = r"\x1b\[[0-9;]*m", r"\x1b\[(?:[0-9;]*m|[0-9]*[AGJK]|\?25[hl])"
 
 

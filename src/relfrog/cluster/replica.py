@@ -20,7 +20,7 @@ from relfrog.cluster.addresses import Address
 from relfrog.errors import StoreError
 from relfrog.store.fingerprint import hash_file
 from relfrog.store.parts import Part, Store, open_store
-from relfrog.support.files import check_inside
+from relfrog.support.files import check_inside, user_path
 
 __all__ = ["SHARE", "Bundle", "Replica", "bundle", "obtain", "replicate", "share"]
 
@@ -132,7 +132,7 @@ def replicate(
     )  # fmt: skip
     url = os.environ.get(SHARE, "").strip()
     if url and "://" not in url:
-        url = str(Path(url).expanduser().absolute())  # others stand elsewhere
+        url = str(user_path(url).absolute())  # others stand elsewhere
     return share(replica, url) if url else replica
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import DatasetError
 from relfrog.importing.record import read_record
-from relfrog.support.files import recover
+from relfrog.support.files import recover, user_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,16 +34,17 @@ def open_dataset(name: str | Path) -> OpenedDataset:
 
     from relfrog.datasets.opened_dataset import OpenedDataset
 
-    path = Path(name).expanduser()
     if "://" in str(name):
         raise DatasetError(
             f"{name} is an address, not a dataset. Import it first: relfrog import ADDRESS FOLDER"
         )
     if "\0" in str(name):
         raise DatasetError(f"{name!r} cannot be the name of a folder. Check where it comes from.")
+    path = user_path(name, DatasetError)
     if not path.exists():
         recover(path.resolve().parent, path.resolve().name)
-    recover(path / "tasks")
+    if not (path / "tasks").is_symlink():  # what it leads to is checked below
+        recover(path / "tasks")
     if path.is_dir() and not (path / "manifest.yaml").is_file():
         raise DatasetError(
             f"{path} is not a dataset folder: manifest.yaml is missing. "
@@ -134,7 +135,7 @@ def is_at_hand(name: str) -> bool:
 
     Folders and RelBench's own datasets do not, nor do others that were downloaded before.
     """
-    path, parts = Path(name).expanduser(), [part for part in name.split("/") if part]
+    path, parts = user_path(name), [part for part in name.split("/") if part]
     if path.exists() or len(parts) < 2 or name.startswith((".", "/", "~")) or "\\" in name:
         return True
     from huggingface_hub import snapshot_download
@@ -203,7 +204,7 @@ def source_keys(dataset: str | Path, table: str) -> pd.DataFrame | None:
 
     from relfrog.support.parquet import UNREADABLE, read_parquet
 
-    folder = Path(dataset).expanduser()
+    folder = user_path(dataset)
     path = folder / "keys" / f"{table}.parquet"
     record = read_record(folder)
     if record is None or table not in record["tables"] or not path.is_file():

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.key_lookup import find_keys, is_missing, is_text, parse_time
 from relfrog.errors import DatasetError, TaskError, UsageError
+from relfrog.support.files import user_path
 
 __all__ = ["Entities", "Keys", "key_frame", "read_entities"]
 
@@ -119,7 +120,7 @@ def read_entities(
 def _columns(asked: Keys, names: list[str]) -> tuple[str, dict[str, list[Any]], bool]:
     """A name for messages, the columns asked for, and whether they come from CSV text."""
     if isinstance(asked, str | Path):
-        path = Path(asked).expanduser()
+        path = user_path(asked)
         lower = path.name.lower()
         if not path.is_file():
             raise UsageError(f"there is no file {path}. Check the path.")

@@ -13,10 +13,11 @@ from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.entities import Entities, read_entities
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, UsageError
+from relfrog.support.files import user_path
 from relfrog.support.parquet import UNREADABLE, read_parquet
 from relfrog.support.relbench import TaskType
 
-__all__ = ["assign_splits", "read_frame", "read_label_table", "read_labels"]
+__all__ = ["assign_splits", "check_names", "read_frame", "read_label_table", "read_labels"]
 
 
 def read_label_table(
@@ -37,8 +38,9 @@ def read_label_table(
     Raises:
         TaskError: A column is missing, a key is not in the table, or a value is no time.
     """
-    frame = source if isinstance(source, pd.DataFrame) else read_frame(Path(source).expanduser())
+    frame = source if isinstance(source, pd.DataFrame) else read_frame(user_path(source))
     where = "the frame" if isinstance(source, pd.DataFrame) else Path(source).name
+    check_names(where, frame)
     if time not in frame:
         raise TaskError(
             f"{where} has no column {time!r} with the time of each label; it has "
@@ -86,18 +88,29 @@ def read_frame(path: Path) -> pd.DataFrame:
     try:
         if lower.endswith((".parquet", ".pq")):
             return read_parquet(path)
-        if lower.endswith((".csv", ".csv.gz")):
-            text = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-        elif lower.endswith((".tsv", ".tsv.gz")):
-            text = pd.read_csv(
-                path, sep="\t", dtype=str, keep_default_na=False, encoding="utf-8-sig"
-            )
-        else:
+        if not lower.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
             raise UsageError(f"{path} is neither .csv nor .parquet. Save it as one of them.")
+        text = pd.read_csv(
+            path, sep="\t" if ".tsv" in lower else ",", header=None, dtype=str,
+            keep_default_na=False, encoding="utf-8-sig",
+        )  # fmt: skip
     except (*UNREADABLE, EOFError, zlib.error) as error:
         text_of = " ".join(str(error).split())[:200]
         raise TaskError(f"{path} cannot be read: {text_of}. Check the file.") from None
-    return text.rename(columns=str.strip)
+    text.columns = pd.Index([name.strip() for name in text.iloc[0]])
+    check_names(path.name, text)
+    return text.iloc[1:].reset_index(drop=True)
+
+
+def check_names(where: str, frame: pd.DataFrame) -> None:
+    """Refuse two columns of one name, which neither key, time nor label could be told by.
+
+    Raises:
+        TaskError: There are two.
+    """
+    names = pd.Index([str(name) for name in frame])
+    if len(twice := names[names.duplicated()]):
+        raise TaskError(f"{where} has two columns {twice[0]!r}. Remove or rename one.")
 
 
 def as_labels(values: pd.Series, type: str) -> pd.Series:

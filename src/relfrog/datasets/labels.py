@@ -16,6 +16,7 @@ from relfrog.store.file_table import moved_back, read_column
 from relfrog.store.overlay import Changes, OverlayTable
 from relfrog.support.lists import flatten
 from relfrog.support.relbench import BaseTask, Database
+from relfrog.support.times import between
 
 __all__ = [
     "SPLITS", "LabelStats", "check_seed_times", "fitting_times", "label_rows", "label_stats",
@@ -75,7 +76,7 @@ def check_seed_times(db: Database, step: pd.Timedelta) -> None:
     if not known:
         return
     first, last = min(t.min_timestamp for t in known), max(t.max_timestamp for t in known)
-    if pd.notna(first) and pd.notna(last) and (last - first) / step > MOST_TIMES:
+    if pd.notna(first) and pd.notna(last) and between(first, last) / step > MOST_TIMES:
         raise TaskError(
             f"a horizon of {step} fits more than {MOST_TIMES:,} times between {first} and {last}. "
             "Take a longer horizon."

@@ -16,6 +16,7 @@ import pandas as pd
 from relfrog.importing.time_proposals import is_foreseen
 from relfrog.store.file_table import column_names, holds_times, read_column
 from relfrog.support.relbench import Database, Table
+from relfrog.support.times import MISSING, as_ticks, convert_ticks
 
 __all__ = ["LateColumn", "find_late_columns", "hidden_note", "other_times"]
 
@@ -24,6 +25,7 @@ MANY, FEWEST = 0.05, 5
 #: Dates further ahead stand for "not yet", such as the year 9999.
 _NEVER = pd.Timedelta(days=36525)
 _NONE, _DAY = pd.Timedelta(0), pd.Timedelta(days=1)
+_FAR = 1 << 61
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,15 @@ def hidden_note(columns: Sequence[LateColumn]) -> str:
 
 
 def _times(table: Table, column: str) -> pd.Series:
-    """A column of times, without a zone."""
+    """A column of times without a zone, in microseconds.
+
+    Those of all units can be subtracted: none is more than 73,000 years away from 1970.
+    """
     values = read_column(table, column)
-    return values if values.dt.tz is None else values.dt.tz_convert(None)
+    ticks, unit = as_ticks(values)
+    micros = convert_ticks(ticks, unit, "us", clip=True)
+    near = np.where(micros == MISSING, MISSING, np.clip(micros, -_FAR, _FAR))
+    return pd.Series(near.view("datetime64[us]"), values.index)
 
 
 def _first_event(full: Database) -> pd.Timestamp | None:
@@ -124,8 +132,7 @@ def _first_event(full: Database) -> pd.Timestamp | None:
             continue
         times = _times(table, table.time_col).dropna()
         if len(times):
-            ticks = times.to_numpy().astype("datetime64[us]").astype(np.int64)
-            firsts.append(np.quantile(ticks, 0.01))
+            firsts.append(np.quantile(times.to_numpy().view(np.int64), 0.01))
     return pd.Timestamp(int(min(firsts)), unit="us") if firsts else None
 
 

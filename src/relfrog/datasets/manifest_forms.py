@@ -20,7 +20,12 @@ from relfrog.support.text import is_identifier
 __all__ = ["read_dataset_manifest", "read_task_form"]
 
 Meta = msgspec.Meta
+#: The longest name of a table in bytes: systems take 255, and its file has an ending.
+LONGEST_NAME = 240
 _Name = Annotated[str, Meta(min_length=1, max_length=1000)]
+#: Times, and what is parsed: nobody writes longer ones, and to read them would take for ever.
+_Time = Annotated[str, Meta(max_length=100)]
+_Code = Annotated[str, Meta(max_length=1_000_000)]
 
 
 class _Table(msgspec.Struct):
@@ -31,8 +36,8 @@ class _Table(msgspec.Struct):
 
 class _Dataset(msgspec.Struct):
     name: str
-    val_timestamp: str
-    test_timestamp: str
+    val_timestamp: _Time
+    test_timestamp: _Time
     tables: dict[str, _Table]
     description: str | None = None
     manifest_version: int = 1
@@ -52,22 +57,22 @@ class _Task(msgspec.Struct):
     dst_entity_table: _Name | None = None
     dst_entity_col: _Name | None = None
     eval_k: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    timedelta: str | None = None
+    timedelta: _Time | None = None
     num_eval_timestamps: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     remove_columns: list[tuple[str, str]] = []
-    sql: str | None = None
+    sql: _Code | None = None
     evaluator: str | None = None
     extra_files: list[str] = []
-    val_timestamp: str | None = None
-    test_timestamp: str | None = None
-    train_from: str | None = None
+    val_timestamp: _Time | None = None
+    test_timestamp: _Time | None = None
+    train_from: _Time | None = None
     split_reason: str | None = None
     keys: str | None = None
     labels: str | None = None
-    source_sql: str | None = None
-    query: str | None = None
+    source_sql: _Code | None = None
+    query: _Code | None = None
     classes: list[str] | None = None
-    horizon: str | None = None
+    horizon: _Time | None = None
     manifest_version: int = 1
 
 
@@ -80,10 +85,11 @@ def read_dataset_manifest(path: Path) -> None:
     content = read_yaml(path, str(path), DatasetError, _Dataset)
     again = f"See all findings: relfrog check {path.parent}"
     for name, table in content["tables"].items():
-        if set(name) & set("/\\\0") or name in ("", ".", ".."):
+        is_long = len(name.encode()) > LONGEST_NAME
+        if is_long or set(name) & set("/\\\0") or name in ("", ".", ".."):
             raise DatasetError(
-                f"{path.parent}: {name!r} cannot be a table's name: it is not a file name. Rename "
-                "it in manifest.yaml."
+                f"{path.parent}: {name[:60]!r} cannot be a table's name: it is not a file name. "
+                "Rename it in manifest.yaml."
             )
         time = table.get("time_col")
         if time is not None and not is_identifier(time):

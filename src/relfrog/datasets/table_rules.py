@@ -17,7 +17,7 @@ from relfrog.errors import DatasetError
 from relfrog.store.file_table import FileTable, column_names, read_column
 from relfrog.store.streams import holds_integers, holds_moments, pieces, ticks_of
 from relfrog.support.relbench import Database, Table
-from relfrog.support.times import MISSING
+from relfrog.support.times import MISSING, between, odd_time
 
 __all__ = ["check_database", "check_split_times", "foreign_key_problem", "primary_key_problem"]
 
@@ -147,8 +147,10 @@ def _in_order(table: Table) -> bool:
         if chunk.null_count:
             return False
         some |= bool(len(chunk))
+        ticks = ticks_of(chunk)
+        if odd_time(ticks, chunk.type.unit) is not None:
+            return False
         if table.pkey_col is not None and len(chunk):
-            ticks = ticks_of(chunk)
             if ticks[0] < last or (ticks[1:] < ticks[:-1]).any():
                 return False
             last = ticks[-1]
@@ -165,9 +167,11 @@ def _time_problem(table: Table) -> str | None:
     known = values.notna().to_numpy()
     if not known.any():
         return "no row has a time"
+    ticks = values.to_numpy().view(np.int64)[known]
+    if (odd := odd_time(ticks, np.datetime_data(values.dtype)[0])) is not None:
+        return f"the time {odd} lies outside the years 1 to 9999. Write NULL for open ends"
     if table.pkey_col is None:
         return None
-    ticks = values.to_numpy().view(np.int64)[known]
     if not known[: len(ticks)].all() or (ticks[1:] < ticks[:-1]).any():
         return "rows are not sorted by time, so keys would change when the database is cut"
     return None
@@ -180,7 +184,7 @@ def _split_problem(db: Database, val: pd.Timestamp, test: pd.Timestamp) -> str |
     if not timed:
         return None
     first, last = min(t.min_timestamp for t in timed), max(t.max_timestamp for t in timed)
-    if last - first < pd.Timedelta("2s"):
+    if between(first, last) < pd.Timedelta("2s"):
         return None
     for name, time in (("validation", val), ("test", test)):
         if not first < time < last:

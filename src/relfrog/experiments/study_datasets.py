@@ -14,6 +14,7 @@ from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import read_task_manifest, task_names
 from relfrog.errors import RelFrogError, UsageError, unknown
 from relfrog.experiments.paper import paper_tasks
+from relfrog.support.files import user_path
 
 __all__ = ["StudyDataset", "find_datasets"]
 
@@ -66,7 +67,7 @@ def find_datasets(
             f"{address} is an address, not a dataset. Import it first: relfrog import ADDRESS "
             "FOLDER"
         )
-    remote = [name for name in asked if not Path(name).expanduser().is_dir()]
+    remote = [name for name in asked if not user_path(name).is_dir()]
     silent = _unanswered(remote, patience)
     reachable: list[StudyDataset] = []
     seen: list[str] = []
@@ -101,7 +102,7 @@ def _study_dataset(
 ) -> StudyDataset:
     """Describe an opened dataset, with the selected tasks."""
     folder = Path(opened.dataset_dir)
-    local = Path(address).expanduser()
+    local = user_path(address)
     name = str(getattr(opened.manifest, "name", "") or folder.name)
     there = task_names(opened)
     papers = [task.task for task in paper_tasks() if task.dataset == name]

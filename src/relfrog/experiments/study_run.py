@@ -30,7 +30,7 @@ from relfrog.experiments.tune import Tuned, tune
 from relfrog.kinds import MODELS
 from relfrog.runs.run import load_run
 from relfrog.runs.train import RunInterrupted
-from relfrog.support.files import locked, write_json, write_text
+from relfrog.support.files import locked, user_path, write_json, write_text
 from relfrog.support.forms import read_json
 
 __all__ = ["experiment"]
@@ -105,9 +105,9 @@ def experiment(
     if "{" not in (preset or ""):
         resolve(1000, size=size, preset=preset, settings={"model": Config.model} | given)
     variants = _chosen(study, models)
-    folder = Path(out).expanduser() if out else Path("relfrog-experiments") / name
+    folder = user_path(out) if out else Path("relfrog-experiments") / name
     shared = folder.parent / "runs" if out is None else folder / "runs"
-    kept = Path(runs).expanduser() if runs else shared
+    kept = user_path(runs) if runs else shared
     _check_folder(folder, name)
     count = int(given.get("threads", Config.threads))
     with hired(jobs, cluster, log=folder / "log.txt", threads=count, grace=GRACE) as some:

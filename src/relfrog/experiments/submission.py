@@ -13,7 +13,7 @@ import pandas as pd
 from relfrog.errors import OutputError, UsageError
 from relfrog.kinds import TASK_KINDS
 from relfrog.runs.run import Run, load_run
-from relfrog.support.files import atomic_file
+from relfrog.support.files import atomic_file, user_path
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Submitted", "leaderboards", "submit"]
@@ -62,7 +62,7 @@ def submit(
 
     if not runs:
         raise UsageError("name the runs to submit: relfrog submit RUN...")
-    folder = Path(out).expanduser()
+    folder = user_path(out)
     opened: dict[str, Run] = {}
     for path in runs:
         run = load_run(path)

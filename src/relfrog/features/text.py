@@ -13,8 +13,9 @@ from __future__ import annotations
 import importlib.util
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfrog.errors import UsageError
+from relfrog.support.files import user_path
 from relfrog.support.forms import read_json
 
 __all__ = [
@@ -336,7 +338,7 @@ def _sentence_transformer(name: str, fetch: bool) -> Any:
             "Install it: pip install sentence-transformers. Or use the built-in "
             "model: ngrams"
         ) from None
-    folder = Path(name).expanduser()
+    folder = user_path(name)
     if folder.is_dir():
         _refuse_code(folder)
     options = {} if fetch else {"local_files_only": True}
@@ -355,19 +357,19 @@ def _sentence_transformer(name: str, fetch: bool) -> Any:
 def _refuse_code(folder: Path) -> None:
     """Refuse a model folder that is more than data: loading it would run what it holds.
 
-    sentence-transformers imports the classes that `modules.json` names from the folder itself, and
-    transformers those that `auto_map` names; pickled weights can hold anything.
+    sentence-transformers imports the classes that `modules.json` names, some of which import what
+    their own files name; transformers those that `auto_map` names; pickled weights can hold
+    anything.
 
     Raises:
         UsageError: There is something that would be run.
     """
-    found = next((p for p in sorted(folder.rglob("*")) if p.suffix in _RUN), None)
+    found = next((p for p in sorted(folder.rglob("*")) if p.suffix.lower() in _RUN), None)
     if found is None:
         for path in sorted(folder.rglob("*.json")):
             content = read_json(path, Any, UsageError, "Is it the folder of a model?")
             modules = content if path.name == "modules.json" and isinstance(content, list) else []
-            sound = all(_is_plain(module) for module in modules)
-            if not sound or (isinstance(content, dict) and "auto_map" in content):
+            if not all(map(_is_plain, modules)) or not all(starmap(_is_harmless, _pairs(content))):
                 found = path
     if found is not None:
         raise UsageError(
@@ -377,14 +379,39 @@ def _refuse_code(folder: Path) -> None:
 
 
 def _is_plain(module: Any) -> bool:
-    """Whether an entry of `modules.json` names a class of the library, and files in the folder."""
+    """Whether an entry of `modules.json` names a class that only computes, and files here."""
     if not isinstance(module, dict):
         return True
-    place = Path(str(module.get("path", "")))
-    inside = not place.is_absolute() and ".." not in place.parts
-    return inside and str(module.get("type")).startswith("sentence_transformers.")
+    place, name = Path(str(module.get("path", ""))), str(module.get("type"))
+    inside = not place.is_absolute() and ".." not in place.parts and "\0" not in str(place)
+    library, _, kind = name.rpartition(".")
+    return inside and f"{library}.".startswith("sentence_transformers.") and kind in _PLAIN
 
 
+def _pairs(content: Any) -> Iterator[tuple[str, Any]]:
+    """All names and values in the objects of a JSON file."""
+    if isinstance(content, dict):
+        yield from content.items()
+    below = content.values() if isinstance(content, dict) else content
+    for value in below if isinstance(content, dict | list) else ():
+        if isinstance(value, dict | list):
+            yield from _pairs(value)
+
+
+def _is_harmless(name: str, value: Any) -> bool:
+    """Whether an entry of a model's settings names nothing that would be imported."""
+    if name == "activation_function":
+        return isinstance(value, str) and _ACTIVATION.fullmatch(value) is not None
+    return name != "auto_map"
+
+
+#: Modules of sentence-transformers whose files name no other classes, as those of Router do.
+_PLAIN = {
+    "Transformer", "Pooling", "Normalize", "Dense", "LayerNorm", "Dropout", "StaticEmbedding",
+    "WeightedLayerPooling",
+}  # fmt: skip
+#: What Dense calls after its weights: it imports and calls whatever its file names.
+_ACTIVATION = re.compile(r"\w+|torch\.nn\.(modules\.(activation|linear)\.)?[A-Z]\w*")
 #: Files that are run, or unpickled.
 _RUN = (".py", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".so")
 

@@ -23,7 +23,7 @@ from relfrog.importing.selection import Catalog, Selection, select_tables
 from relfrog.importing.staging import StagedTable, Staging, is_out_of_space
 from relfrog.importing.writer import write_tables
 from relfrog.io.sources import Source, SourceTable, local_path, open_source, scrub
-from relfrog.support.files import atomic_folder, recover
+from relfrog.support.files import atomic_folder, check_inside, recover, user_path
 from relfrog.support.forms import read_yaml
 
 __all__ = ["ImportProgress", "NoProgress", "import_database", "plan_import"]
@@ -297,7 +297,7 @@ def _check_disjoint(source: str, dest: Path) -> None:
     path = local_path(source)
     if path is None:
         return
-    inner, outer = dest.expanduser().resolve(), path.resolve()
+    inner, outer = user_path(dest).resolve(), path.resolve()
     if inner.is_relative_to(outer):
         raise DatasetError(f"{dest} lies inside the source {path}. Choose a folder outside it.")
     if outer.is_relative_to(inner):
@@ -311,6 +311,7 @@ _CONTENT |= {"schema.svg"}
 
 def _objection(folder: Path) -> str:
     """Why a folder must not be replaced; empty if it may be."""
+    check_inside(folder)  # its tasks are kept: they could be links to anything
     try:
         manifest = read_yaml(folder / "manifest.yaml", "manifest.yaml", DatasetError)
         known = isinstance(manifest, dict) and {"tables", "val_timestamp"} <= set(manifest)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relfrog.errors import UsageError
+from relfrog.errors import OutputError, UsageError
 from relfrog.io.marks import mark_csv, mark_parquet
 from relfrog.io.secrets import hide_password
 from relfrog.io.targets import Target, open_target
 from relfrog.io.targets.columns import as_json
-from relfrog.support.files import atomic_file, check_file
+from relfrog.support.files import atomic_file, check_file, user_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ def is_folder(out: str | Path) -> bool:
     text = str(out)
     if "://" in text:
         return False
-    path = Path(text).expanduser()
+    path = user_path(text, OutputError)
     return path.is_dir() or text.endswith(("/", "\\")) or not path.suffix
 
 
@@ -96,7 +96,7 @@ def _target(out: str | Path, table: str | None) -> Path | Target:
         raise UsageError(
             f"{shown} is a file. Leave out --table, which names a table of a database."
         )
-    return Path(out).expanduser()
+    return user_path(out, OutputError)
 
 
 def _suffix(out: str | Path) -> str:

@@ -9,7 +9,7 @@ from relfrog.errors import UsageError
 from relfrog.reporting.gather import gather
 from relfrog.reporting.page import page
 from relfrog.runs.run import Run, load_run
-from relfrog.support.files import write_text
+from relfrog.support.files import user_path, write_text
 
 __all__ = ["report"]
 
@@ -47,7 +47,7 @@ def report(
     if compare is not None:
         second = compare if isinstance(compare, Run) else load_run(compare)
         other = gather(second, progress=progress, brief=True)
-    path = run.folder / "report.html" if out is None else Path(out).expanduser()
+    path = run.folder / "report.html" if out is None else user_path(out)
     if path.is_dir():
         path = path / "report.html"
     material = gather(run, deep=deep, fresh=fresh, progress=progress)

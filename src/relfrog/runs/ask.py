@@ -27,6 +27,7 @@ from relfrog.queries.new_task import Plan, add_query_tasks, plan_query
 from relfrog.runs.forecast import Forecast
 from relfrog.runs.run import Run, load_run
 from relfrog.runs.train import train
+from relfrog.support.files import maybe_path, user_path
 from relfrog.support.forms import read_json
 from relfrog.support.text import words
 from relfrog.training.callbacks import Callback, announce
@@ -126,11 +127,7 @@ def ask(
     asked = prepare_question(source, query, dataset=dataset, name=name)
     for note in asked.notes:
         announce(callbacks, note)
-    folder = (
-        Path(out).expanduser()
-        if out is not None
-        else Path("runs") / (name or task_name(asked.plan))
-    )
+    folder = user_path(out) if out is not None else Path("runs") / (name or task_name(asked.plan))
     runs = []
     for number, task in enumerate(asked.tasks, start=1):
         place = folder if asked.plan.question.query.forecast is None else folder / f"step-{number}"
@@ -196,17 +193,17 @@ def find_dataset(
     Returns:
         The folder, and what was done.
     """
-    text, path = str(source), Path(str(source)).expanduser()
-    if (path / "manifest.yaml").is_file():
+    text, path = str(source), maybe_path(source)
+    if path is not None and (path / "manifest.yaml").is_file():
         if dataset is not None:
             raise UsageError(f"{source} is a dataset already: leave --dataset out")
         return path, ()
-    if "://" not in text and not path.exists():
+    if "://" not in text and (path is None or not path.exists()):
         raise DatasetError(
             f"{source} is neither a dataset folder nor a database. Give a folder that relfrog "
             "import made, a URL such as sqlite:///shop.db, or a folder of CSV or Parquet files."
         )
-    folder = Path(dataset).expanduser() if dataset is not None else Path(_folder_name(text))
+    folder = user_path(dataset) if dataset is not None else Path(_folder_name(text))
     if (folder / "manifest.yaml").is_file():
         shown, known = hide_password(text), _imported_from(folder)
         if known is None or not same_source(known, text):

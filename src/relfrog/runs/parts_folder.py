@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from relfrog.datasets.key_lookup import parse_time
 from relfrog.errors import OutputError
+from relfrog.support.files import check_inside
 from relfrog.support.forms import read_json
 from relfrog.support.parquet import UNREADABLE
 
@@ -48,6 +49,7 @@ def read_parts(folder: Path) -> pd.DataFrame:
     """
     if not (folder / MANIFEST).is_file():
         raise OutputError(f"{folder} has no {MANIFEST}: predictions are not complete. Go on there.")
+    check_inside(folder, OutputError)  # a part that is a pipe would be read for ever
     parts = read_json(folder / MANIFEST, _Manifest, OutputError, "Predict again.")["parts"]
     try:
         tables = [pq.read_table(folder / part["file"]) for part in parts]

@@ -41,7 +41,7 @@ from relfrog.runs.prediction_seeds import seeds_to_predict
 from relfrog.runs.run import Run
 from relfrog.store.location import cache_folder
 from relfrog.store.parts import open_store, versions
-from relfrog.support.files import write_json
+from relfrog.support.files import check_inside, user_path, write_json
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Request", "check_destination", "predict_parts", "predict_to", "read_parts"]
@@ -144,7 +144,7 @@ def predict_to(
     """
     check_destination(out, table, overwrite)
     if table is None and is_folder(out):
-        folder = Path(out).expanduser()
+        folder = user_path(out, OutputError)
         written = predict_parts(run, folder, request, workers=workers, size=size, progress=progress)
         return str(folder), int(written["rows"])
     plan = _plan(run, request, size)
@@ -183,11 +183,12 @@ def check_destination(out: str | Path, table: str | None, overwrite: bool) -> No
     if table is not None or not is_folder(out):
         check_output(out, table, overwrite)
         return
-    folder = Path(out).expanduser()
+    folder = user_path(out, OutputError)
     if folder.is_file():
         raise OutputError(f"{folder} is a file. Choose a folder, or a file ending in .parquet.")
     if not folder.is_dir():
         return
+    check_inside(folder, OutputError)
     if (folder / MANIFEST).is_file() and not overwrite:
         raise OutputError(f"{folder} holds predictions already. Replace them with --overwrite.")
     ours = (MANIFEST, PLAN)

@@ -36,6 +36,7 @@ from relfrog.runs.saved_results import (
     refit_before,
 )
 from relfrog.runs.what_if import beside, supposed_run
+from relfrog.support.files import user_path
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
@@ -397,7 +398,7 @@ def load_run(folder: str | Path, *, device: str = "cpu") -> Run:
     Raises:
         RunError: It is no run folder, is damaged, or its training has not ended.
     """
-    folder = Path(folder).expanduser()
+    folder = user_path(folder, RunError)
     about, config = read_run(folder)
     if about["status"] != "complete":
         raise RunError(f"{folder}: training has not ended. Go on with: {resume_command(folder)}")

@@ -38,7 +38,7 @@ from relfrog.models.run_forms import Gate
 from relfrog.nn.regression_head import default_loss
 from relfrog.runs.quick_baselines import FILE, score_baselines
 from relfrog.runs.run import Run, chosen_device, load_run
-from relfrog.support.files import locked, write_json
+from relfrog.support.files import locked, user_path, write_json
 from relfrog.support.forms import read_json
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -120,7 +120,7 @@ def train(
                 cluster=cluster,
             )  # fmt: skip
     callbacks, begun = callbacks or (), (time.monotonic(), time.process_time())
-    folder = Path(out).expanduser()
+    folder = user_path(out, RunError)
     gates = None if roles is None else _read_roles(roles)
     named = {"model": model, "seed": seed, "roles": roles if roles is None else str(roles)}
     if gates is not None:
@@ -251,7 +251,7 @@ def _chosen_loss(opened: OpenedTask, config: Config) -> str:
 
 def _place(dataset: str | Path) -> str:
     """How a run names its dataset: by its absolute path, or as RelBench does."""
-    where = Path(dataset).expanduser()
+    where = user_path(dataset)
     return str(where.resolve()) if where.is_dir() else str(dataset)
 
 
@@ -367,7 +367,7 @@ def _read_roles(roles: str | Path | Mapping[str, float]) -> dict[str, float] | N
         return {str(route): float(gate) for route, gate in roles.items()}
     if str(roles) in ("learned", "node", "edge", "random"):
         return None
-    path = Path(roles).expanduser()
+    path = user_path(roles)
     if path.is_dir():
         path = path / "roles.json"
     if not path.is_file():

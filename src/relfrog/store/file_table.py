@@ -127,14 +127,19 @@ class FileTable(ColumnTable):
     # What the header of the file says.
 
     @cached_property
-    def _header(self) -> tuple[pq.FileMetaData, pa.Schema]:
+    def _header(self) -> tuple[pq.FileMetaData, pa.Schema, dict[str, Any]]:
         with pq.ParquetFile(self.layout.path) as file:
-            return file.metadata, file.schema_arrow
+            return file.metadata, file.schema_arrow, {}
 
     @property
     def metadata(self) -> pq.FileMetaData:
         """What the header says of the groups of rows."""
         return self._header[0]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What `sql` found out about columns of the file."""
+        return self._header[2]
 
     @cached_property
     def _schema(self) -> pa.Schema:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from relfrog.errors import UsageError
+from relfrog.support.files import user_path
 
 __all__ = ["FOLDER", "LIMIT", "cache_folder", "size_limit"]
 
@@ -19,7 +20,7 @@ DEFAULT_GB = 50.0
 def cache_folder() -> Path:
     """The folder that RELFROG_CACHE names, or else RelFrog's in the platform's cache folder."""
     if said := os.environ.get(FOLDER, "").strip():
-        return Path(said).expanduser().absolute()
+        return user_path(said).absolute()
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "relfrog"
     if sys.platform == "win32":

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from relfrog.support.duckdb import literal, path_literal, quoted
+from relfrog.support.parquet import reading
 
 if TYPE_CHECKING:
     from relfrog.store.file_table import FileTable
@@ -78,9 +81,19 @@ def _unmoved(table: FileTable, name: str) -> str:
 
 
 def _facts(table: FileTable, name: str) -> tuple[int, int | None]:
-    """How many values of a column of integers are NULL, and the highest; from the header."""
+    """How many values of a column of integers are NULL in the file, and the highest."""
+    if name not in table.facts:
+        table.facts[name] = _told(table, name) or _counted(table, name)
+    found: tuple[int, int | None] = table.facts[name]
+    return found
+
+
+def _told(table: FileTable, name: str) -> tuple[int, int | None] | None:
+    """What the header says of it; None if it does not."""
     metadata = table.metadata
-    at = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name)
+    places = (metadata.schema.column(i) for i in range(metadata.num_columns))
+    # A part of a structure has a path that could be the name of another column.
+    at = next(i for i, place in enumerate(places) if place.path == place.name == name)
     nulls, highest = 0, None
     for group in range(metadata.num_row_groups):
         stats = metadata.row_group(group).column(at).statistics
@@ -89,10 +102,14 @@ def _facts(table: FileTable, name: str) -> tuple[int, int | None]:
             or not stats.has_null_count
             or not (stats.has_min_max or stats.num_values == 0)
         ):
-            values = table.uncut(name)
-            known = values.dropna()
-            return len(values) - len(known), int(known.max()) if len(known) else None
+            return None
         nulls += stats.null_count
         if stats.has_min_max:
             highest = stats.max if highest is None else max(highest, stats.max)
     return nulls, highest
+
+
+def _counted(table: FileTable, name: str) -> tuple[int, int | None]:
+    with reading(table.layout.path):
+        values = pq.read_table(table.layout.path, columns=[name]).column(0)
+        return values.null_count, pc.max(values).as_py()

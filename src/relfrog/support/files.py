@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from relfrog.errors import DatasetError, OutputError, RelFrogError, RunError
+from relfrog.errors import DatasetError, OutputError, RelFrogError, RunError, UsageError
 
 __all__ = [
     "append_line",
@@ -27,10 +28,16 @@ __all__ = [
     "is_alive",
     "jsonable",
     "locked",
+    "maybe_path",
     "recover",
+    "user_path",
     "write_json",
     "write_text",
 ]
+
+
+#: The longest name of a file or folder in bytes, on the file systems there are.
+LONGEST_NAME = 255
 
 
 @contextmanager
@@ -51,7 +58,7 @@ def atomic_folder(dest: Path, overwrite: bool, objection: Callable[[Path], str])
     """
     if is_address(dest):
         raise DatasetError(f"{dest} is an address. Choose a folder to write to.")
-    dest = dest.expanduser().resolve()
+    dest = user_path(dest, DatasetError).resolve()
     made: list[Path] = []
     partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
     aside = dest.parent / f"{partial.name}-old"
@@ -122,7 +129,7 @@ def atomic_file(dest: Path, overwrite: bool) -> Iterator[Path]:
         OutputError: The file exists and may not be replaced, or cannot be written.
     """
     check_file(dest, overwrite)
-    dest = dest.expanduser().resolve()
+    dest = user_path(dest, OutputError).resolve()
     made: list[Path] = []
     partial = dest.parent / f".{dest.name}.partial-{os.getpid()}"
     try:
@@ -144,6 +151,39 @@ def atomic_file(dest: Path, overwrite: bool) -> Iterator[Path]:
         _remove_parents(made)
 
 
+def user_path(name: str | Path, error: type[RelFrogError] = UsageError) -> Path:
+    """The path that somebody gives, by hand or in a file; ``~`` is a home folder.
+
+    Args:
+        name: Its name.
+        error: What to raise if no file can have it.
+    """
+    text = str(name)
+    try:
+        path = Path(text).expanduser()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.stat()
+        if any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    except (OSError, RuntimeError, ValueError) as wrong:
+        if isinstance(wrong, OSError) and wrong.errno != errno.ENAMETOOLONG:
+            return path
+        why = wrong.strerror if isinstance(wrong, OSError) else str(wrong)
+        shown = "an address" if is_address(text) else repr(text[:60])
+        raise error(
+            f"{shown} cannot be the name of a file or folder ({why}). Check where it comes from."
+        ) from None
+    return path
+
+
+def maybe_path(name: str | Path) -> Path | None:
+    """The same; None for what cannot be a path, such as a long address."""
+    try:
+        return user_path(name)
+    except UsageError:
+        return None
+
+
 def check_file(dest: Path, overwrite: bool) -> None:
     """Check that a file can be written at this path.
 
@@ -152,7 +192,7 @@ def check_file(dest: Path, overwrite: bool) -> None:
     """
     if is_address(dest):
         raise OutputError(f"{dest} is an address. Choose a file to write to.")
-    dest = dest.expanduser().resolve()
+    dest = user_path(dest, OutputError).resolve()
     remedy = "Choose another path."
     try:
         if dest.is_dir():
@@ -337,8 +377,12 @@ def locked(folder: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
+    path = folder / ".lock"
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        # Whoever opens it empties it: a stranger's could lead to any file.
+        raise RunError(f"{path} is no file of RelFrog's. Remove it.")
     try:
-        held = FileLock(folder / ".lock").acquire(blocking=False)
+        held = FileLock(path).acquire(blocking=False)
     except Timeout:
         raise RunError(f"{folder} is in use: another process is training there.") from None
     with held:

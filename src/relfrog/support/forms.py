@@ -18,10 +18,14 @@ from relfrog.errors import RelFrogError, RunError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["fits", "read_json", "read_json_lines", "read_yaml"]
+__all__ = ["fits", "parse_json", "read_json", "read_json_lines", "read_yaml"]
 
-#: The largest file in bytes, and the most entries of a YAML file, repeated ones counted.
-MOST_JSON, MOST_YAML, MOST_ENTRIES = 1 << 30, 16 << 20, 500_000
+#: The largest file in bytes, and the most entries, repeated ones counted: an empty list takes three
+#: bytes of a file, and thirty times as many in memory.
+MOST_JSON, MOST_VALUES = 1 << 30, 10_000_000
+MOST_YAML, MOST_ENTRIES = 16 << 20, 500_000
+#: The longest number: to read one takes the square of its length.
+LONGEST = 400
 #: The deepest nesting.
 DEEPEST = 100
 
@@ -80,15 +84,14 @@ def read_yaml(
     """
     import yaml
 
-    # The parser in C is quicker, and ends the process where nesting is deep.
     try:
-        content = yaml.safe_load(_content(path, MOST_YAML).decode())
+        content = _loaded(_content(path, MOST_YAML).decode())
     except OSError as wrong:
         raise error(f"{name} cannot be read: {wrong.strerror or wrong}.") from None
     except UnicodeDecodeError:
         raise error(f"{name} is not YAML: it is not UTF-8.") from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as wrong:
-        # The last but one: a date such as 2020-99-99, or a file that is too large.
+        # Such as a date like 2020-99-99, or a file that is too large.
         raise error(f"{name} is not YAML: {_said(wrong)}") from None
     try:
         _fit(_plain(content), form)
@@ -118,7 +121,21 @@ def _content(path: Path | Traversable, most: int) -> bytes:
     return path.read_bytes()
 
 
+def parse_json(text: str, form: Any) -> Any:
+    """The value that a JSON text stands for.
+
+    Raises:
+        ValueError: It is none, or not of the form.
+    """
+    try:
+        return _parsed(text.encode(), form)
+    except _WRONG as wrong:
+        raise ValueError(_said(wrong)) from None
+
+
 def _parsed(content: bytes, form: Any) -> Any:
+    if sum(map(content.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise ValueError("it holds too much")
     value = msgspec.json.decode(content)
     _fit(value, form)
     return value
@@ -134,6 +151,48 @@ def _said(wrong: BaseException) -> str:
     if isinstance(wrong, OSError) and wrong.strerror:
         return wrong.strerror
     return " ".join(str(wrong).split())[:300]
+
+
+def _loaded(text: str) -> Any:
+    """The content of a YAML file.
+
+    The parser in C is ten times as quick, and ends the process where nesting is deep: so it is
+    asked first what there is, one piece after the other.
+
+    Raises:
+        yaml.YAMLError, ValueError: It is not YAML, or holds too much.
+    """
+    import yaml
+
+    kind = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+    depth = count = 0
+    for event in yaml.parse(text, kind):
+        count += 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.ScalarEvent):
+            _check_scalar(event)
+        if count > 2 * MOST_ENTRIES or depth > DEEPEST:
+            raise ValueError("it holds too much, or is nested too deeply")
+    loader = kind(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
+def _check_scalar(event: Any) -> None:
+    """Refuse what a few bytes of would take for ever."""
+    kind = (event.tag or "").rpartition(":")[2]
+    plain = not event.style and not event.tag
+    if kind == "merge" or (plain and event.value == "<<"):
+        # What is merged may itself be merged of others.
+        raise ValueError("it merges mappings (<<). Write out what they hold")
+    number = kind in ("int", "float") or (plain and event.value.lstrip("+-.")[:1].isdigit())
+    if number and len(event.value) > LONGEST:
+        raise ValueError("it holds too long a number")
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,7 +78,7 @@ def read_parquet(
     """
     table = pq.read_table(path, columns=None if columns is None else list(columns))
     names = table.column_names
-    if twice := {name for name in names if names.count(name) > 1}:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"it has two columns {min(twice)!r}")
     table = table.select([name for name in names if not _INDEX.fullmatch(name)])
     table.validate(full=True)  # pandas would find text that is no UTF-8 later, and raise anything

@@ -21,6 +21,9 @@ Ticks = NDArray[np.int64]
 #: The time of a row without one: before every cutoff, so the row is always visible.
 MISSING = np.iinfo(np.int64).min
 
+#: The first second of the year 1, and the first after the year 9999: what calendars can say.
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_800
+
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -58,6 +61,23 @@ def common_unit(columns: list[tuple[Ticks, str]]) -> str:
 def _has_parts(ticks: Ticks) -> bool:
     """Whether a time in nanoseconds is no whole number of microseconds."""
     return bool((ticks[ticks != MISSING] % 1_000).any())
+
+
+def odd_time(ticks: Ticks, unit: str) -> Any:
+    """A time outside the years 1 to 9999; None if there is none, and `MISSING` is none."""
+    known = ticks[ticks != MISSING]
+    for tick in (known.min(), known.max()) if len(known) else ():
+        if not FIRST_SECOND <= int(tick) // PER_SECOND[unit] < LAST_SECOND:
+            return tick.astype(f"datetime64[{unit}]")
+    return None
+
+
+def between(first: pd.Timestamp, last: pd.Timestamp) -> pd.Timedelta:
+    """The time between two; in nanoseconds, 292 years would be the longest."""
+    try:
+        return last.as_unit("us") - first.as_unit("us")
+    except (OverflowError, ValueError):  # one of them lies outside all calendars
+        return pd.Timedelta.max
 
 
 def convert_ticks(ticks: Ticks, unit: str, to: str, *, clip: bool = False) -> Ticks:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from relfrog.errors import RelFrogWarning, RunError
-from relfrog.support.files import jsonable, write_text
+from relfrog.support.files import atomic_write, jsonable
 from relfrog.support.tensors import read_tensors, save_tensors
 from relfrog.training.weights import named_part
 
@@ -190,5 +190,8 @@ def _cut_history(trainer: Any) -> None:
     """Drop lines of epochs that will be run again."""
     path = trainer.folder / "history.jsonl"
     if path.exists():
-        lines = path.read_bytes().splitlines(keepends=True)  # a torn line may be no UTF-8
-        write_text(path, b"".join(lines[: trainer.at.epoch]).decode())
+        if not path.is_file():
+            raise RunError(f"{path} is no file. Train anew with --overwrite.")
+        lines = path.read_bytes().splitlines(keepends=True)
+        with atomic_write(path) as file:  # of what is torn or damaged, whoever reads it says so
+            file.writelines(lines[: trainer.at.epoch])

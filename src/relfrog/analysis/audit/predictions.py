@@ -5,7 +5,6 @@ Two forms are read: what `relfrog predict` writes, and the files of RelBench's l
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.datasets.entities import Entities, read_entities
-from relfrog.datasets.external import read_frame
-from relfrog.errors import TaskError, UsageError
+from relfrog.datasets.external import check_names, read_frame
+from relfrog.errors import TaskError
 from relfrog.nn.task_heads import HEADS
+from relfrog.support.files import user_path
+from relfrog.support.forms import parse_json
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
@@ -85,9 +86,10 @@ def read_predictions(
     opened = prepared.opened
     where = "the frame" if isinstance(source, pd.DataFrame) else Path(source).name
     frame = (
-        source if isinstance(source, pd.DataFrame) else read_frame(Path(source).expanduser())
+        source if isinstance(source, pd.DataFrame) else read_frame(user_path(source))
     ).reset_index(drop=True)
     frame = frame.rename(columns=str)
+    check_names(where, frame)
     if frame.empty:
         raise TaskError(f"{where} holds no prediction.")
     given = _time_column(where, frame, opened, seeds, time)
@@ -288,15 +290,15 @@ def _lists(
 
 def _decoded(where: str, value: Any) -> list[int]:
     """A list of row numbers of targets."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise TaskError(f"{where}: {value[:60]!r} is no list of targets.") from None
     try:
-        return [int(target) for target in value]
-    except (TypeError, ValueError):
-        raise UsageError(f"{where}: {str(value)[:60]!r} is no list of targets.") from None
+        listed = parse_json(value, list[float]) if isinstance(value, str) else list(value)
+        numbers = np.asarray(listed, np.float64)
+        if numbers.ndim != 1 or not (np.abs(numbers) < 1 << 53).all() or (numbers % 1).any():
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise TaskError(f"{where}: {str(value)[:60]!r} is no list of targets.") from None
+    found: list[int] = numbers.astype(np.int64).tolist()
+    return found
 
 
 def _padded(lists: list[list[int]], k: int) -> NDArray[np.float64]:

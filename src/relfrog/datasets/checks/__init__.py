@@ -22,6 +22,7 @@ from relfrog.datasets.tasks import task_names
 from relfrog.errors import DatasetError, TaskError, unknown
 from relfrog.graph.resolution import prove_full_resolution
 from relfrog.store.file_table import column_names, without_columns
+from relfrog.support.files import user_path
 from relfrog.support.forms import read_yaml
 from relfrog.support.relbench import Database
 from relfrog.support.text import folder_names, is_identifier
@@ -41,7 +42,7 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
         TaskError: There is no such task.
     """
     report = CheckReport()
-    path = Path(dataset).expanduser()
+    path = user_path(dataset)
     if path.is_dir() and (path / "manifest.yaml").is_file():
         if not _check_manifest(path / "manifest.yaml", report):
             return report

@@ -17,6 +17,7 @@ from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.table_rules import foreign_key_problem, primary_key_problem
 from relfrog.support.duckdb import path_literal, quoted, silence
 from relfrog.support.text import is_identifier
+from relfrog.support.times import MISSING, between, odd_time
 
 __all__ = ["check_splits", "check_tables"]
 
@@ -115,6 +116,11 @@ def _check_time(table: TableFile, report: CheckReport) -> None:
         text = "an empty table with a time column breaks RelBench's own splits"
         report.warning(place, text, "Set its time_col to null.")
         return
+    ticks = np.asarray(values.cast(pa.int64()).fill_null(MISSING))
+    if (odd := odd_time(ticks, values.type.unit)) is not None:
+        text = f"the time {odd} lies outside the years 1 to 9999"
+        report.error(place, text, "Write NULL for open ends.")
+        return
     missing = np.asarray(values.is_null())
     numbers = np.asarray(values.cast(pa.int64()).fill_null(np.iinfo(np.int64).max))
     back = np.flatnonzero(numbers[1:] < numbers[:-1])
@@ -189,7 +195,7 @@ def check_splits(opened: Dataset, tables: list[TableFile], report: CheckReport) 
         report.warning("manifest.yaml", text, "Import again with --time TABLE.COLUMN.")
         return
     first, last = pd.Timestamp(low, unit="us"), pd.Timestamp(high, unit="us")
-    if last - first < pd.Timedelta("2s"):
+    if between(first, last) < pd.Timedelta("2s"):
         text = f"all rows lie within seconds of {first}: there is no before and after to split"
         report.warning("manifest.yaml", text, "Choose another time column.")
         return

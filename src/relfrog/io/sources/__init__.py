@@ -19,6 +19,7 @@ from relfrog.io.sources.files import CsvFolder, ParquetFolder
 from relfrog.io.sources.mysql import MySQL
 from relfrog.io.sources.postgresql import PostgreSQL
 from relfrog.io.sources.sqlite import SQLite
+from relfrog.support.files import maybe_path
 
 __all__ = [
     "SOURCES",
@@ -53,13 +54,14 @@ def open_source(address: str, schemas: Sequence[str] = ()) -> Source:
     for source in SOURCES:
         if source.accepts(address):
             return source(address, tuple(schemas))
-    if (
-        Path(address).suffix.lower() in (".csv", ".tsv", ".parquet", ".gz")
-        and Path(address).is_file()
-    ):
-        raise SourceError(f"{address} is a single file. Move it into a folder and give the folder.")
-    if Path(address).expanduser().is_dir():
-        raise SourceError(_no_tables(Path(address).expanduser()))
+    path = maybe_path(address)
+    if path is not None:
+        if path.suffix.lower() in (".csv", ".tsv", ".parquet", ".gz") and path.is_file():
+            raise SourceError(
+                f"{address} is a single file. Move it into a folder and give the folder."
+            )
+        if path.is_dir():
+            raise SourceError(_no_tables(path))
     raise SourceError(
         f"{hide_password(address)} is neither a database nor a folder of CSV or Parquet files. "
         "Give postgresql://user@host/db, mysql://user@host/db, sqlite:///file.db, "
@@ -85,8 +87,8 @@ def local_path(address: str) -> Path | None:
     """The file or folder that an address names; None if there is none, as of a server."""
     stem = re.sub(r"^(sqlite|duckdb)(\+\w+)?:///?", "", address, flags=re.I)
     for text in (stem, unquote(stem)):
-        path = Path(text).expanduser()
-        if path.exists():
+        path = maybe_path(text)
+        if path is not None and path.exists():
             return path
     return None
 

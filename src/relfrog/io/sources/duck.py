@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from relfrog.errors import SourceError
@@ -22,6 +21,7 @@ from relfrog.io.sources.base import (
     readable_columns,
 )
 from relfrog.support.duckdb import quoted
+from relfrog.support.files import maybe_path, user_path
 
 
 def arrow_batches(connection: Any, query: str, rows: int = BATCH_ROWS) -> Iterator[Any]:
@@ -125,9 +125,9 @@ class DuckDBFile(Source):
     def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
         import duckdb
 
-        path = Path(address.removeprefix("duckdb://").removeprefix("/")).expanduser()
-        if not address.startswith("duckdb:"):
-            path = Path(address).expanduser()
+        is_url = address.startswith("duckdb:")
+        place = address.removeprefix("duckdb://").removeprefix("/") if is_url else address
+        path = user_path(place, SourceError)
         if not path.is_file():
             raise SourceError(
                 f"there is no DuckDB file at {path}. An absolute path has four slashes: "
@@ -247,8 +247,11 @@ class DuckDBFile(Source):
 
 def has_magic(address: str, magic: bytes, offset: int = 0) -> bool:
     """Whether there is a file with these magic bytes."""
+    path = maybe_path(address)
+    if path is None:
+        return False
     try:
-        with open(Path(address).expanduser(), "rb") as file:
+        with open(path, "rb") as file:
             file.seek(offset)
             return file.read(len(magic)) == magic
     except (OSError, ValueError):

@@ -17,6 +17,7 @@ from relfrog.io.marks import is_marked_file
 from relfrog.io.sources.base import ReadAgain, Source, SourceColumn, SourceTable
 from relfrog.io.sources.duck import duckdb_kind, memory_connection, read_relation
 from relfrog.support.duckdb import literal, path_literal
+from relfrog.support.files import maybe_path, user_path
 from relfrog.support.text import free_name
 
 __all__ = ["CsvFolder", "ParquetFolder"]
@@ -30,8 +31,8 @@ class _Folder(Source):
     @classmethod
     def accepts(cls, address: str) -> bool:
         """Whether the address is a folder with files of this type, not only of RelFrog's own."""
-        folder = Path(address).expanduser()
-        return folder.is_dir() and cls._has_tables(folder)
+        folder = maybe_path(address)
+        return folder is not None and folder.is_dir() and cls._has_tables(folder)
 
     @classmethod
     def _has_tables(cls, folder: Path) -> bool:
@@ -51,7 +52,7 @@ class _Folder(Source):
                     break
 
     def __init__(self, address: str, schemas: tuple[str, ...]) -> None:
-        folder = Path(address).expanduser()
+        folder = user_path(address, SourceError)
         if schemas:
             raise SourceError(f"{folder} is a folder and has no schemas. Leave out --schema.")
         others = [kind for kind in (CsvFolder, ParquetFolder) if kind is not type(self)]

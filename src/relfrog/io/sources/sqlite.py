@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, unquote
 
@@ -22,6 +21,7 @@ from relfrog.io.sources.base import (
 from relfrog.io.sources.duck import has_magic
 from relfrog.io.sources.rows import cast_batch, change_kind
 from relfrog.io.sources.sql import RowDatabase
+from relfrog.support.files import maybe_path, user_path
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -44,11 +44,16 @@ class SQLite(RowDatabase):
     def _open(self, address: str) -> sa.Engine:
         import sqlalchemy as sa
 
-        path = Path(address)
         if address.lower().startswith("sqlite"):
             tail = re.sub(r"^sqlite(\+\w+)?://", "", address, flags=re.I).removeprefix("/")
-            path = Path(tail if Path(tail).exists() else unquote(tail))
-        path = path.expanduser()
+            path = maybe_path(tail)
+            path = (
+                path
+                if path is not None and path.exists()
+                else user_path(unquote(tail), SourceError)
+            )
+        else:
+            path = user_path(address, SourceError)
         if not path.is_file():
             raise SourceError(
                 f"there is no SQLite file at {path}. An absolute path has four slashes: "

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
-from relfrog.errors import UsageError
+from relfrog.errors import OutputError, UsageError
 from relfrog.io.marks import MARK
 from relfrog.io.targets.base import Existing, Target, no_schema
 from relfrog.io.targets.sql import SqlTarget
 from relfrog.support.duckdb import quoted
-from relfrog.support.files import atomic_file, check_file
+from relfrog.support.files import atomic_file, check_file, user_path
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -32,7 +31,8 @@ class _FileTarget(Target):
         if tail in ("", ":memory:"):
             scheme = self.schemes[0]
             raise UsageError(f"{self.label} has no file name. Write {scheme}:///FILE.{scheme}")
-        path = Path(tail if Path(tail).exists() else unquote(tail)).expanduser()
+        path = user_path(tail, OutputError)
+        path = path if path.exists() else user_path(unquote(tail), OutputError)
         self.path = path.absolute()
         self.label, self.secrets = f"{self.schemes[0]}:///{path}", ()
 
