@@ -6,10 +6,9 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -22,8 +21,11 @@ from relfrog.graph.relational import RelationalGraph, build_graph, open_graph
 from relfrog.store.file_table import FileTable, is_whole
 from relfrog.store.parts import Store, open_store
 from relfrog.support.forms import read_json
-from relfrog.support.lists import read_frame
+from relfrog.support.lists import read_arrow
 from relfrog.support.relbench import Database, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["TaskStore", "digest"]
 
@@ -95,15 +97,15 @@ class TaskStore:
             lambda folder: open_encoded(folder, columns), f"{self.name}: {name}",
         )  # fmt: skip
 
-    def labels(self, what: list[Any], db: Database, make: Callable[[], pd.DataFrame]) -> Any:
-        """Labels that were made from a database: a frame."""
+    def labels(self, what: list[Any], db: Database, make: Callable[[], pd.DataFrame]) -> pa.Table:
+        """Labels that were made from a database."""
         made_of = {
             "format": FORMAT, "tables": self.content(db), "what": what,
             "task": cast("Any", self.task).content(self.store.fingerprint),
         }  # fmt: skip
         return self.store.use(
             "labels", made_of, lambda folder: _write(make(), folder / ROWS),
-            lambda folder: read_frame(folder / ROWS), f"{self.name}: {what[0]}",
+            lambda folder: read_arrow(folder / ROWS), f"{self.name}: {what[0]}",
         )  # fmt: skip
 
     def made(
