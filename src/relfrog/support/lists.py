@@ -153,7 +153,8 @@ def column_values(column: pa.ChunkedArray) -> NDArray[Any]:
     """The values of a column of Arrow's as those of a frame's column, lists as one array each."""
     kind, types = column.type, pa.types
     plain = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    if not (plain or types.is_timestamp(kind) or _is_list(kind)):
-        return np.asarray(column.to_pandas().astype(object).to_numpy())  # texts, mostly
-    values = column.combine_chunks().to_numpy(zero_copy_only=False)
+    if plain or types.is_timestamp(kind) or _is_list(kind):
+        values = column.combine_chunks().to_numpy(zero_copy_only=False)
+    else:
+        values = column.to_pandas().astype(object).to_numpy()  # texts, mostly
     return np.asarray(values) if values.flags.writeable else values.copy()
