@@ -139,7 +139,8 @@ def _same_rows(one: Table, other: Table, count: int) -> bool:
     for name in column_names(one):
         sides = [read_column(table, name).iloc[:count] for table in (one, other)]
         if name == one.time_col:
-            if not np.array_equal(*(convert_ticks(*as_ticks(side), "us") for side in sides)):
+            mine, theirs = (convert_ticks(*as_ticks(side), "us") for side in sides)
+            if not np.array_equal(mine, theirs):
                 return False
             continue
         try:

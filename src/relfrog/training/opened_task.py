@@ -20,6 +20,7 @@ from relfrog.config import Config
 from relfrog.datasets.autocomplete import row_times, rows_to_fill
 from relfrog.datasets.dataset import open_dataset, read_tables
 from relfrog.datasets.files import database_in_files
+from relfrog.datasets.kept_labels import is_stored
 from relfrog.datasets.label_history import add_label_history, label_history_name
 from relfrog.datasets.labels import timed_first, times_between
 from relfrog.datasets.protocols import Dataset, Task
@@ -37,7 +38,7 @@ from relfrog.support.times import Moments, as_moments
 from relfrog.training.memory_check import check_room
 from relfrog.training.prepared import Prepared, routes_of
 from relfrog.training.seeds import Seeds
-from relfrog.training.task_store import TaskStore, digest, is_stored
+from relfrog.training.task_store import TaskStore, digest
 
 if TYPE_CHECKING:
     import pandas as pd
