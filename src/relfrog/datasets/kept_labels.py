@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["content", "is_stored", "kept_labels", "write_rows"]
+
+Read = TypeVar("Read")
 
 #: Of what this module writes; another one, other parts.
 FORMAT = 1
@@ -45,7 +47,8 @@ def kept_labels(
     what: list[Any],
     make: Callable[[], pd.DataFrame],
     about: str,
-) -> pa.Table:
+    load: Callable[[Path], Read] = read_arrow,
+) -> Read:
     """Labels that were made from a database that is all files.
 
     Args:
@@ -55,6 +58,7 @@ def kept_labels(
         what: which labels: a split, and how it differs from the task's own if it does.
         make: makes them.
         about: the dataset and the task, for people.
+        load: reads them.
     """
     made_of = {
         "format": FORMAT, "tables": content(db, store), "what": what,
@@ -62,7 +66,7 @@ def kept_labels(
     }  # fmt: skip
     return store.use(
         "labels", made_of, lambda folder: write_rows(make(), folder / ROWS),
-        lambda folder: read_arrow(folder / ROWS), f"{about}: {what[0]}",
+        lambda folder: load(folder / ROWS), f"{about}: {what[0]}",
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from relfrog.graph.relational import foreign_keys
 from relfrog.graph.routes import find_routes
 from relfrog.store.parts import open_store
 from relfrog.support.duckdb import path_literal, quoted, silence
-from relfrog.support.lists import as_frame
+from relfrog.support.lists import read_frame
 from relfrog.support.relbench import Database
 
 __all__ = ["inspect"]
@@ -212,7 +212,13 @@ def _labels(opened: Dataset, task: Task, split: str, full: Database | None) -> p
     if full is None or not is_stored(full):
         return labels_of(task, split, full)
     about = f"{opened.manifest.name} {getattr(task, 'name', '')}".strip()
-    found = kept_labels(
-        open_store(), task, full, [split], lambda: labels_of(task, split, full), about
-    )
-    return as_frame(found)
+    made: list[pd.DataFrame] = []
+
+    def make() -> pd.DataFrame:
+        made.append(labels_of(task, split, full))
+        return made[0]
+
+    def load(path: Path) -> pd.DataFrame:
+        return made[0] if made else read_frame(path)  # what was just written is at hand
+
+    return kept_labels(open_store(), task, full, [split], make, about, load)
