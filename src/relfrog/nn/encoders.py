@@ -183,7 +183,7 @@ class RowEncoder(nn.Module):
             if torch.is_grad_enabled():
                 x = inner(hidden).add_(x)
             else:
-                x = add_product(x, hidden, inner.weight, inner.bias)
+                x = add_product(x.add_(inner.bias), hidden, inner.weight)
         return x
 
 

@@ -62,23 +62,22 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return out
 
 
-def add_product(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Add x W^T, plus b, to `total`, in place if possible.
+def add_product(total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """Add x W^T to `total`, in place if possible.
 
-    Shapes: total [n, d], x [n, c], weight [d, c], bias [d] -> [n, d].
+    Shapes: total [n, d], x [n, c], weight [d, c] -> [n, d].
     """
     if torch.is_autocast_enabled(total.device.type):  # addmm_ is not autocast
-        return total + nn.functional.linear(x, weight, bias)
+        return total + nn.functional.linear(x, weight)
     if _is_large(x, weight) and total.dtype == x.dtype:
-        return total.add_(linear(x, weight, bias))
+        return total.add_(linear(x, weight))
     whole = _in_pieces(x, weight)
     for at in range(0, whole, PIECE):
-        total[at : at + PIECE].add_(_product(x[at : at + PIECE], weight, bias))
-    rest, of = (total[whole:], x[whole:]) if whole else (total, x)
-    rest.addmm_(of, weight.T)
-    if bias is not None:
-        rest.add_(bias)
-    return total
+        total[at : at + PIECE].add_(_product(x[at : at + PIECE], weight))
+    if whole:
+        total[whole:].addmm_(x[whole:], weight.T)
+        return total
+    return total.addmm_(x, weight.T)
 
 
 class _Linear(torch.autograd.Function):
