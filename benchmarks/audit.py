@@ -66,7 +66,7 @@ def frame(opened: OpenedTask, values: Any) -> pd.DataFrame:
     seeds, table = opened.seeds("test"), opened.task.entity_table
     pkey = opened.dataset.manifest.tables[table].pkey
     keys = key_frame(opened.dataset.dataset_dir, table, pkey, seeds.rows)
-    return keys.assign(time=seeds.times.to_numpy(), prediction=np.asarray(values, float))
+    return keys.assign(time=seeds.times, prediction=np.asarray(values, float))
 
 
 def cases(opened: OpenedTask, data: Path) -> Iterator[tuple[str, Any]]:

@@ -91,7 +91,10 @@ def _cost(entry: dict[str, Any] | None) -> str:
         return ""
     if "failed" in entry:
         return f"failed: {entry['failed']}"
-    return f"{_seconds(entry['cpu_seconds'])}, {entry['peak_mb']:,} MB"
+    cost = f"{_seconds(entry['cpu_seconds'])}, {entry['peak_mb']:,} MB"
+    if "prepared_peak_mb" in entry:
+        cost += f" ({entry['prepared_peak_mb']:,} MB until the first step)"
+    return cost
 
 
 def _seconds(value: float | None) -> str:

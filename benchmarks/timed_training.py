@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import time
 from typing import Any
 
@@ -43,6 +44,7 @@ def main() -> None:
 
         def on_start(self, trainer: Any) -> None:
             marks["prepared"] = time.perf_counter(), time.process_time()
+            seeds["prepared_peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
         def on_step(self, trainer: Any, loss: float) -> None:
             self.steps += 1

@@ -303,7 +303,7 @@ def run_seeds(factor: int, options: argparse.Namespace) -> dict[str, Any]:
     assert seeds.labels is not None
     again = np.tile(np.arange(len(seeds)), factor)
     minutes = pd.to_timedelta(np.repeat(np.arange(factor), len(seeds)), "min")
-    times = seeds.times.iloc[again].reset_index(drop=True) + minutes
+    times = seeds.times[again] + minutes
     more = Seeds(seeds.rows[again], times, seeds.labels[again])
     trainer = make_trainer(replace(prepared, train_seeds=more))
     runner = Runner(trainer.train_step, trainer.loader.epoch)

@@ -25,7 +25,7 @@ def predictions(opened: OpenedTask, values: Any, split: str = "test") -> pd.Data
     seeds, table = opened.seeds(split), opened.task.entity_table
     pkey = opened.dataset.manifest.tables[table].pkey
     keys = key_frame(opened.dataset.dataset_dir, table, pkey, seeds.rows)
-    return keys.assign(time=seeds.times.to_numpy(), prediction=values)
+    return keys.assign(time=seeds.times, prediction=values)
 
 
 def levels(found: Audit) -> set[tuple[str, str]]:

@@ -121,7 +121,7 @@ def seen(ready: Prepared, split: str) -> list[tuple[int, pd.Timestamp, set[int]]
         parents = batch.parents[key].numpy()
         for seed, position in zip(batch.seed_ids.tolist(), batch.seeds.tolist()):
             mine = set(numbers[parents == position].tolist())
-            found.append((int(seeds.rows[seed]), seeds.times.iloc[seed], mine))
+            found.append((int(seeds.rows[seed]), seeds.times[seed], mine))
         # Nothing in the batch is younger than the seeds that it is there for.
         ends = ready.graph.time(ready.history)[numbers]
         times = batch.group_times.numpy()[rows.group.numpy()]

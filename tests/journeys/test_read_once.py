@@ -14,11 +14,13 @@ from click.testing import CliRunner
 import relfrog
 from relfrog.analysis.changed_tables import ChangedTask
 from relfrog.cli import cli
+from relfrog.datasets import tasks
 from relfrog.features.table import TableColumns
 from relfrog.models.boosting import BoostedTrees
 from relfrog.models.network_model import NetworkModel
 from relfrog.models.past_labels import PastModel
 from relfrog.models.rankers import BoostedRanker
+from relfrog.training.opened_task import open_task
 from small_store import QUICK
 
 TABLES = 5  # with the table of earlier labels
@@ -144,3 +146,33 @@ def test_each_split_is_predicted_once(
     ):  # fmt: skip
         command(*words)
         assert set(count.values()) == {1}, (words, count)
+
+
+@pytest.mark.slow
+def test_labels_are_made_once(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `inspect`; asked again, and in a training, they come from the store."""
+    monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "cache"))
+    data = Path(shutil.copytree(shop, tmp_path / "data"))
+    for path in data.glob("tasks/*/*.parquet"):
+        path.unlink()
+    made: Counter[tuple[str, str]] = Counter()
+    make = tasks._StoredLabels._get_table
+
+    def counted_make(self: Any, split: str, *given: Any) -> Any:
+        made[self.name, split] += 1
+        return make(self, split, *given)
+
+    monkeypatch.setattr(tasks._StoredLabels, "_get_table", counted_make)
+    first = relfrog.inspect(data)
+    sql = {name for name, split in made}
+    assert {"buys", "list"} <= sql
+    assert made == Counter((name, split) for name in sql for split in ("train", "val", "test"))
+    assert relfrog.inspect(data) == first
+    plain = relfrog.inspect(shop)["tasks"]  # whose labels are files
+    assert [task["splits"] for task in first["tasks"]] == [task["splits"] for task in plain]
+    for name in ("buys", "list"):
+        opened = open_task(data, name)
+        sizes = {split: len(opened.seeds(split)) for split in ("train", "val", "test")}
+        known = next(task["splits"] for task in first["tasks"] if task["name"] == name)
+        assert sizes == {split: about["rows"] for split, about in known.items()}
+    assert set(made.values()) == {1}, made

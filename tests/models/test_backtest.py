@@ -54,7 +54,7 @@ def test_a_fold_learns_from_closed_windows_and_is_scored_on_what_follows(
     assert last.cut == CUT
     assert (last.learned == np.arange(len(train))).all()
     assert (last.scored == len(train) + np.arange(len(val))).all()
-    when = train.times.to_numpy()
+    when = train.times
     span = val.times.max() - CUT
     for fold in earlier:
         closed = when[fold.learned] + np.timedelta64(window, "D")

@@ -305,11 +305,20 @@ def test_recent_rows_count_more_at_first(ages: list[float]) -> None:
     assert fill(recency, size=9.0)(age_parts(seconds)).isfinite().all()
 
 
-@given(st.lists(SPANS, min_size=1, max_size=10), st.sampled_from([torch.float32, torch.float64]))
-def test_a_map_of_ages_is_read_off_a_broken_line(ages: list[float], dtype: torch.dtype) -> None:
-    """What predictions take in the place of products with `age_parts`."""
+@given(
+    st.lists(SPANS, min_size=1, max_size=10), st.sampled_from([1, 5]),
+    st.sampled_from([torch.float32, torch.float64]),
+)  # fmt: skip
+def test_a_map_of_ages_is_read_off_a_broken_line(
+    ages: list[float], often: int, dtype: torch.dtype
+) -> None:
+    """What predictions take in the place of products with `age_parts`, however often ages occur."""
+    ages = [age for _ in range(often) for age in ages]
     seconds = torch.tensor(ages, dtype=torch.float64)
     parts, pieces = age_parts(seconds).to(dtype), age_pieces(seconds.numpy(), KNOTS)
+    assert len(pieces) == len(ages)
+    if often > 4:  # each is there once
+        assert len(pieces.piece) == len(seconds.view(torch.int64).unique())
     with torch.no_grad():
         recency = fill(Recency(SIZE), size=2.0).to(dtype)
         assert_close(recency(pieces), recency(parts), 1e-4)

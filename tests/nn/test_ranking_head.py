@@ -76,7 +76,7 @@ def slow_scores(prepared: Prepared, seeds: Seeds) -> tuple[np.ndarray, np.ndarra
     sampled = np.zeros((len(seeds), count), bool)
     with torch.no_grad():
         for number in range(len(seeds)):
-            one = Seeds(seeds.rows[[number]], seeds.times.iloc[[number]], None)
+            one = Seeds(seeds.rows[[number]], seeds.times[[number]], None)
             (plan,) = list(prepared.loader(one))
             answers = network(plan, prepared.features).seeds
             tick = int(prepared.graph.ticks(one.times)[0])
@@ -127,7 +127,7 @@ def test_lists_from_a_part_of_many_targets(
     """Of too many targets those asked for most, and those sampled around the seeds."""
     prepared = prepared_for(shop, ranking=parts, neighbors=1)
     every = prepared.seeds("test")
-    seeds = Seeds(every.rows[:1], every.times.iloc[:1], None)
+    seeds = Seeds(every.rows[:1], every.times[:1], None)
     scores, _, (network, head) = slow_scores(prepared, seeds)
     (plan,) = list(prepared.loader(seeds))
     monkeypatch.setattr(head, "MAX_TARGETS", 3)

@@ -52,7 +52,7 @@ def test_passes_are_a_recursion_over_rows(case, layers, completion, how, strateg
     reference = Reference(case.db)
     slow = []
     for number, row in enumerate(case.rows):
-        time = pd.Timestamp(case.times.iloc[number])
+        time = pd.Timestamp(case.times[number])
         end = time if case.cutoffs is None else pd.Timestamp(case.cutoffs[number])
         past = SlowUnrolled(
             found.network, reference, found.features, case.sampler.fanouts, strategy, time, end

@@ -796,7 +796,7 @@ def test_density_adds_seeds_between_those_of_the_task(store: Path, tmp_path: Pat
     assert len(dense) == len(labels) > 3 * len(plain)
     assert dense.times.max() == VAL - HORIZON  # no label looks beyond the validation time
     assert dense.times.min() >= plain.times.min()
-    assert set(dense.times.drop_duplicates().diff().dropna()) == {HORIZON / 4}
+    assert set(np.diff(np.unique(dense.times))) == {(HORIZON / 4).to_timedelta64()}
     orders = db.table_dict["orders"].df
     for (row, time), label in list(labels.items())[::17]:
         inside = (orders["ordered_at"] > time) & (orders["ordered_at"] <= time + HORIZON)

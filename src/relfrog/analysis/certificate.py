@@ -219,7 +219,7 @@ def _certificate(
     moments = newest.copy()
     moments[newest == MISSING] = np.iinfo(np.int64).min  # NaT
     columns = {
-        "time": seeds.times.to_numpy()[who], "table": used["table"].to_numpy(),
+        "time": seeds.times[who], "table": used["table"].to_numpy(),
         "newest_time": moments.view(f"datetime64[{graph.unit}]"),
         "rows": used["rows"].to_numpy(np.int64),
     }  # fmt: skip

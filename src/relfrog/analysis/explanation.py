@@ -96,7 +96,7 @@ def explain_row(
     found = _explain_raw(run, row, time, rows, output)
     if run.postprocessing.calibration is None:
         return found
-    seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
+    seeds = Seeds.one(row, time)
     raw = run.predict_seeds(seeds, None, alone=True)
     calibrated = run.postprocessing.apply(raw)
     if raw.ndim > 1:
@@ -113,7 +113,7 @@ def _explain_raw(
 
         return explain_other(run, row, time, rows, output)
     prepared = run.prepared
-    seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
+    seeds = Seeds.one(row, time)
     loader = prepared.loader(seeds, alone=True)
     plan: Plan = next(iter(loader))
     asked = _ListQuestion if prepared.target_table is not None else _Question
@@ -176,7 +176,7 @@ def _lost_without(
     found = []
     for first in range(0, len(hidden), COPIES):
         some = [{}, *hidden[first : first + COPIES]]
-        many = Seeds(np.repeat(seeds.rows, len(some)), pd.concat([seeds.times] * len(some)))
+        many = Seeds(np.repeat(seeds.rows, len(some)), np.tile(seeds.times, len(some)))
         loader = apart.loader(many, alone=True)
         assert loader.prepare is not None
         numbers = np.arange(len(many))

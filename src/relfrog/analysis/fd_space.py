@@ -137,7 +137,7 @@ def _some_seeds(prepared: Prepared, rng: np.random.Generator) -> Seeds:
         seeds = prepared.seeds(split)
         if len(seeds):
             chosen = np.sort(rng.permutation(len(seeds))[:SEEDS])
-            return Seeds(seeds.rows[chosen], seeds.times.iloc[chosen].reset_index(drop=True))
+            return seeds.take(chosen)
     return seeds
 
 

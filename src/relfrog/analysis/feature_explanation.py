@@ -56,7 +56,7 @@ def explain_trees(
     output: int | None = None,
 ) -> Explanation:
     """The contributions of LightGBM's features, in the unit of the prediction."""
-    seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
+    seeds = Seeds.one(row, time)
     said = np.asarray(run.predict_seeds(seeds, None, alone=True))
     column = int(said[0].argmax()) if said.ndim > 1 and output is None else output
     prediction = float(said[0] if column is None else said[0, column])

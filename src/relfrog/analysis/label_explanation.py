@@ -29,7 +29,7 @@ def explain_past_labels(
     run: Run, model: PastModel, row: int, time: pd.Timestamp, most: int, output: int | None = None
 ) -> Explanation:
     """The earlier labels behind a mean or a median; the effect of one is measured by hiding it."""
-    seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
+    seeds = Seeds.one(row, time)
     limits = model.limits(seeds, None)
     said = np.asarray(run.predict_seeds(seeds, None, alone=True))
     column = int(said[0].argmax()) if said.ndim > 1 and output is None else output
@@ -74,7 +74,7 @@ def explain_past_labels(
 
 def explain_ranker(run: Run, model: Ranker, row: int, time: pd.Timestamp, most: int) -> Explanation:
     """What the first target of a list owes its place to."""
-    seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
+    seeds = Seeds.one(row, time)
     first = np.asarray(run.predict_seeds(seeds, None, alone=True))[0, 0]
     target = int(first[0])
     if target < 0:
@@ -102,7 +102,7 @@ def _explain_boosted(
     most: int,
 ) -> Explanation:  # fmt: skip
     """The contributions of the features of one pair; its score is a raw score, so they add up."""
-    seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
+    seeds = Seeds.one(row, time)
     limits = model.limits(seeds, None)
     x = model.pair_features(seeds.rows, limits, np.zeros(1, np.int64), np.array([target]))
     base, added = booster_contributions(model.model, x)

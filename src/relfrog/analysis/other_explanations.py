@@ -57,7 +57,7 @@ def _explain_blend(run: Run, row: int, time: pd.Timestamp, rows: int) -> Explana
     """The explanations of all members, weighted as their predictions are."""
     weights, output = run.blend["weights"], None
     if len(run.model.members) > 1:  # what is likeliest to the blend may not be so to a member
-        seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
+        seeds = Seeds.one(row, time)
         said = np.asarray(run.predict_seeds(seeds, None, alone=True))
         output = None if said.ndim == 1 else int(said[0].argmax())
     found = {
@@ -126,7 +126,7 @@ def _rows(parts: list[Explanation]) -> tuple[Reason, ...]:
 def _explain_by_tables(run: Run, row: int, time: pd.Timestamp, output: int | None) -> Explanation:
     """What the prediction would be without each table: all that is known of any model."""
     prepared = run.prepared
-    seeds = Seeds(np.array([row]), pd.Series([time.to_datetime64()]))
+    seeds = Seeds.one(row, time)
     said = np.asarray(run.predict_seeds(seeds, None, alone=True))
     which = int(said[0].argmax()) if said.ndim > 1 and output is None else output
     at = (0,) if which is None else (0, which)

@@ -46,7 +46,7 @@ def try_futures(
     seeds_tried = 0
     for tick in ticks:
         at = np.flatnonzero(limits == tick)
-        some = Seeds(seeds.rows[at], seeds.times.iloc[at].reset_index(drop=True))
+        some = seeds.take(at)
         made = _again(run.model, some, ask)
         parts.append((at, made))
         if tick not in tried:

@@ -20,7 +20,7 @@ from relfrog.support.times import between
 
 __all__ = [
     "SPLITS", "LabelStats", "check_seed_times", "fitting_times", "label_rows", "label_stats",
-    "seed_times", "split_times", "timed_first", "window_problems",
+    "seed_times", "split_times", "timed_first", "times_between", "window_problems",
 ]  # fmt: skip
 
 SPLITS = ("train", "val", "test")
@@ -134,6 +134,11 @@ def fitting_times(dataset: Dataset, task: Task, db: Database) -> int:
     last, step = timed_first(db).max_timestamp, task.timedelta
     spans = (dataset.test_timestamp - dataset.val_timestamp, last - dataset.test_timestamp)
     return int(min(spans) // step)
+
+
+def times_between(first: pd.Timestamp, last: pd.Timestamp, step: pd.Timedelta) -> pd.DatetimeIndex:
+    """Times from one to another, both included, in equal steps; backwards if the step is."""
+    return pd.date_range(first, last, freq=step)
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,19 @@ import pandas as pd
 
 from relfrog.datasets.dataset import TableFile, open_dataset, read_tables
 from relfrog.datasets.files import database_in_files
+from relfrog.datasets.kept_labels import is_stored, kept_labels
 from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.known_from import KnownFrom, read_known_from, recorded_keys
 from relfrog.datasets.labels import SPLITS, label_stats
-from relfrog.datasets.protocols import Dataset
+from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import labels_of, read_task_manifest, task_from, task_names
 from relfrog.errors import DatasetError, SchemaError, TaskError
 from relfrog.graph.relational import foreign_keys
 from relfrog.graph.routes import find_routes
+from relfrog.store.parts import open_store
 from relfrog.support.duckdb import path_literal, quoted, silence
+from relfrog.support.lists import read_frame
+from relfrog.support.relbench import Database
 
 __all__ = ["inspect"]
 
@@ -195,9 +199,26 @@ def _tasks(opened: Dataset, labels: bool) -> list[dict[str, Any]]:
             if full is None and not stored:
                 full = database_in_files(opened)
             entry["splits"] = {
-                split: dataclasses.asdict(label_stats(task, labels_of(task, split, full)))
+                split: dataclasses.asdict(label_stats(task, _labels(opened, task, split, full)))
                 for split in SPLITS
             }
         except (TaskError, RuntimeError) as error:
             entry["error"] = str(error)
     return found
+
+
+def _labels(opened: Dataset, task: Task, split: str, full: Database | None) -> pd.DataFrame:
+    """The labels of a split, which a training finds in the store afterwards."""
+    if full is None or not is_stored(full):
+        return labels_of(task, split, full)
+    about = f"{opened.manifest.name} {getattr(task, 'name', '')}".strip()
+    made: list[pd.DataFrame] = []
+
+    def make() -> pd.DataFrame:
+        made.append(labels_of(task, split, full))
+        return made[0]
+
+    def load(path: Path) -> pd.DataFrame:
+        return made[0] if made else read_frame(path)  # what was just written is at hand
+
+    return kept_labels(open_store(), task, full, [split], make, about, load)

@@ -14,6 +14,7 @@ from relfrog.errors import OutputError, UsageError
 from relfrog.kinds import TASK_KINDS
 from relfrog.runs.run import Run, load_run
 from relfrog.support.files import atomic_file, user_path
+from relfrog.support.times import as_moments
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Submitted", "leaderboards", "submit"]
@@ -113,9 +114,7 @@ def _dataset_name(run: Run) -> str:
 def _predictions(run: Run, table: pd.DataFrame) -> Any:
     """Predictions in the order of the table: values, or lists of targets."""
     task = run.prepared.task
-    seeds = Seeds(
-        table[task.entity_col].to_numpy(np.int64), pd.Series(pd.to_datetime(table[task.time_col]))
-    )
+    seeds = Seeds(table[task.entity_col].to_numpy(np.int64), as_moments(table[task.time_col]))
     raw = run.predict_seeds(seeds, run.prepared.cutoff("test", "frozen"))
     predicted = run.postprocessing.apply(raw)
     if not TASK_KINDS[run.about["task_type"]].ranks:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.features.column_kinds import (
@@ -21,6 +20,8 @@ from relfrog.features.table import read_column
 from relfrog.support.times import MISSING
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from relfrog.features.columns import TableColumns
 
 __all__ = ["frame", "frame_stats"]

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.config import Config
@@ -33,6 +32,9 @@ from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["NETWORK_MEMBER", "AutoModel", "member_names", "read_blend"]
 

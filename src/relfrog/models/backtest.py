@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.kinds import TaskKind
 from relfrog.training.seeds import Seeds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Backtests", "Comparison", "Fold", "fold_score", "plan_folds"]
 
@@ -61,11 +63,11 @@ def plan_folds(
         cut: the validation time.
         most: the most folds within the training time.
     """
-    times = train.times.to_numpy("datetime64[us]")
+    times = train.times.astype("datetime64[us]")
     ends = times + window.to_timedelta64()
     split = Fold(cut, np.arange(len(train)), len(train) + np.arange(len(val)))
     # No label is of this time: its window is open.
-    last = val.times.to_numpy("datetime64[us]").max(initial=cut.to_datetime64())
+    last = val.times.astype("datetime64[us]").max(initial=cut.to_datetime64())
     span = max(last - cut.to_datetime64(), np.timedelta64(0, "us")) + np.timedelta64(1, "us")
     moments = np.unique(times)
     learn = max(FEWEST_LEARNED, LEAST_SHARE * len(train))
@@ -83,7 +85,7 @@ def plan_folds(
         if len(learned) < learn:
             break
         if len(scored) >= FEWEST_SCORED:
-            folds.append(Fold(pd.Timestamp(at), learned, scored))
+            folds.append(Fold(cut + (at - cut.to_datetime64()), learned, scored))
         before = at
     return [*reversed(folds), split]
 

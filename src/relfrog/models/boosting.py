@@ -177,7 +177,7 @@ class BoostedTrees(Model):
         """
         cut = self.prepared.dataset.val_timestamp
         window = self.prepared.task.timedelta
-        span = (val.times.max() - cut) / window if window else 0.0
+        span = (val.times.max() - cut.to_datetime64()) / window.to_timedelta64() if window else 0.0
         predicted, makers = [], []
         for staleness in (0.0, min(float(span), RANGES["staleness"][1])):
             other = self._copy()

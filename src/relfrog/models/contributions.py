@@ -9,14 +9,16 @@ a raw score is one number, that multiplies all contributions by the same number.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.models.boosting import BoostedTrees
 from relfrog.training.seeds import Seeds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Contributions", "booster_contributions", "link_of", "tree_contributions"]
 

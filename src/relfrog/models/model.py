@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.graph.popularity import ListRequest
@@ -25,6 +24,7 @@ from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
 if TYPE_CHECKING:
+    import pandas as pd
     from typing_extensions import Self
 
     from relfrog.cluster.team import Team

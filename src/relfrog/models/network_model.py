@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -36,6 +35,9 @@ from relfrog.training.sharded_trainer import ShardedTrainer
 from relfrog.training.task_store import digest
 from relfrog.training.trainer import Trainer
 from relfrog.training.weights import FILE, named_part
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["CANDIDATES", "FILE", "REFIT", "SELECTED", "NetworkModel"]
 

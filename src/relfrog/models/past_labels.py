@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from relfrog.errors import RunError
@@ -29,6 +29,9 @@ from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "EntityMean",
@@ -57,8 +60,12 @@ def label_rows(kind: str, labels: NDArray[Any], about: dict[str, Any]) -> Floats
             return np.zeros((0, int(about["labels"])))
         return np.stack([np.asarray(row, float) for row in labels])
     if kind == "multiclass_classification":
-        classes = pd.Index(about["classes"])
-        codes = classes.get_indexer(pd.Index(labels))
+        classes = about["classes"]
+        numbers = {value: number for number, value in enumerate(classes)}
+        found = pa.array(labels, from_pandas=True).dictionary_encode()
+        words = [*found.dictionary.to_pylist(), None]
+        places = found.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
+        codes = np.array([numbers.get(word, -1) for word in words], np.int64)[places]
         rows = np.zeros((len(labels), len(classes)))
         rows[np.arange(len(labels)), codes] = 1.0
         rows[codes < 0] = np.nan

@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -28,6 +27,9 @@ from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["BoostedRanker", "PastVisitRanker", "PopularityRanker", "QuickBoostedRanker", "Ranker"]
 
@@ -277,7 +279,7 @@ class BoostedRanker(Ranker):
     def _latest(self, seeds: Seeds) -> Seeds:
         """A random sample of the latest seeds, within the limit on pairs."""
         most = max(1, self.PAIRS // (2 * self.POPULAR))
-        order = np.argsort(seeds.times.to_numpy(), kind="stable")[::-1]
+        order = np.argsort(seeds.times, kind="stable")[::-1]
         rng = np.random.default_rng(self.prepared.config.seed)
         late = order[: 4 * most]
         chosen = np.sort(rng.permutation(late)[:most])

@@ -38,7 +38,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from relfrog._version import __version__
 from relfrog.config import Config, parse_settings
@@ -58,7 +57,7 @@ from relfrog.support.files import (
     write_text,
 )
 from relfrog.support.forms import fits, read_json, read_yaml
-from relfrog.support.times import MISSING
+from relfrog.support.times import MISSING, moment_text
 from relfrog.training.prepared import Prepared
 
 __all__ = [
@@ -217,7 +216,7 @@ def _span(prepared: Prepared, table: str) -> tuple[str | None, str | None]:
         return None, None
     unit = f"datetime64[{prepared.graph.unit}]"
     first, last = np.array([known.min(), known.max()]).astype(unit)
-    return str(pd.Timestamp(first)), str(pd.Timestamp(last))
+    return moment_text(first), moment_text(last)
 
 
 def fingerprint(prepared: Prepared) -> str:

@@ -21,46 +21,65 @@ from relfrog.support.jit import compiled
 __all__ = ["AgePieces", "age_pieces"]
 
 
+#: A share of the ages: if no more of them differ, each is computed once.
+FEW = 4
+
+
 @dataclass(frozen=True, eq=False)
 class AgePieces:
     """Ages, each as the piece of the time scale that it is on and how far.
 
+    Times are often days, so that many rows have the same age: then each age is here once.
+
     Attributes:
         piece: number of the piece; one more than there are for ages beyond all, two more for none.
-            Shape [n].
-        share: how much of the piece has passed. Shape [n].
+            Shape [n], or [different ages].
+        share: how much of the piece has passed. Shape [n], or [different ages].
+        index: which of the different ages each row has, if they are here once. Shape [n].
     """
 
     piece: NDArray[np.uint8]
     share: NDArray[np.float32]
+    index: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
-        return len(self.piece)
+        return len(self.piece if self.index is None else self.index)
 
     def __getitem__(self, some: slice) -> AgePieces:
+        if self.index is not None:
+            return AgePieces(self.piece, self.share, self.index[some])
         return AgePieces(self.piece[some], self.share[some])
 
     def add_linear(self, total: Tensor, linear: nn.Linear) -> Tensor:
         """Add a linear map of `age_parts` in place. Shape [n, c]."""
-        start, slope = _broken_lines(linear)
-        _add_lines(self.piece, self.share, start.numpy(), slope.numpy(), total.numpy())
+        start, slope = (lines.numpy() for lines in _broken_lines(linear))
+        if self.index is None:
+            _add_lines(self.piece, self.share, start, slope, total.numpy())
+        else:
+            _add_lines_at(self.index, self.piece, self.share, start, slope, total.numpy())
         return total
 
-    def linear(self, linear: nn.Linear, low: float, high: float) -> Tensor:
-        """A linear map of `age_parts`, no lower and no higher than some bounds. Shape [n, c]."""
+    def exp_linear(self, linear: nn.Linear, low: float, high: float) -> Tensor:
+        """Exp of a linear map of `age_parts` that is kept within some bounds. Shape [n, c]."""
         start, slope = _broken_lines(linear)
-        found = start.new_empty(len(self), start.shape[1])
+        found = start.new_empty(len(self.piece), start.shape[1])
         lines = start.numpy(), slope.numpy()
         _write_lines(self.piece, self.share, *lines, low, high, found.numpy())
-        return found
+        found.exp_()
+        return found if self.index is None else found.index_select(0, torch.from_numpy(self.index))
 
 
 def age_pieces(ages: NDArray[np.float64], knots: Sequence[float]) -> AgePieces:
     """Where ages in seconds are between the knots of the time scale; NaN for no age."""
     scale = torch.tensor(knots, dtype=torch.float32).log1p().numpy()
-    piece, share = np.empty(len(ages), np.uint8), np.empty(len(ages), np.float32)
-    _find_pieces(ages, scale, piece, share)
-    return AgePieces(piece, share)
+    index = np.empty(len(ages), np.int32)
+    different = np.empty(len(ages) // FEW, np.float64)
+    places = np.full(1 << (4 * len(different) + 1).bit_length(), -1, np.int32)
+    count = _number(ages.view(np.uint64), places, different.view(np.uint64), index)
+    known = ages if count < 0 else different[:count]
+    piece, share = np.empty(len(known), np.uint8), np.empty(len(known), np.float32)
+    _find_pieces(known, scale, piece, share)
+    return AgePieces(piece, share, None if count < 0 else index)
 
 
 def _broken_lines(linear: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -73,6 +92,28 @@ def _broken_lines(linear: nn.Linear) -> tuple[Tensor, Tensor]:
     nothing = rise.new_zeros(1, rise.shape[1])
     start = bias + torch.cat([nothing, rise.cumsum(0), weight[:, -1:].T])
     return start, torch.cat([rise, nothing, nothing])
+
+
+@compiled
+def _number(values: Any, places: Any, different: Any, index: Any) -> int:
+    """Number the different ones among values, by their bits; -1 if they are too many.
+
+    `places` is a hash table, all -1, whose length is a power of 2.
+    """
+    count, last = 0, len(places) - 1
+    for i in range(len(values)):
+        value = values[i]
+        at = np.int64((value * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & last
+        while places[at] >= 0 and different[places[at]] != value:
+            at = (at + 1) & last
+        if places[at] < 0:
+            if count == len(different):
+                return -1
+            different[count] = value
+            places[at] = count
+            count += 1
+        index[i] = places[at]
+    return count
 
 
 @compiled
@@ -114,5 +155,16 @@ def _add_lines(piece: Any, share: Any, start: Any, slope: Any, out: Any) -> None
     """out[i] += start of its piece + share of its slope."""
     for i in range(len(out)):
         row, base, rise, part = out[i], start[piece[i]], slope[piece[i]], start.dtype.type(share[i])
+        for c in range(len(row)):
+            row[c] += base[c] + part * rise[c]
+
+
+@compiled
+def _add_lines_at(index: Any, piece: Any, share: Any, start: Any, slope: Any, out: Any) -> None:
+    """`_add_lines`, for rows of which several have one piece and share."""
+    for i in range(len(out)):
+        at = index[i]
+        row, base, rise = out[i], start[piece[at]], slope[piece[at]]
+        part = start.dtype.type(share[at])
         for c in range(len(row)):
             row[c] += base[c] + part * rise[c]

@@ -216,7 +216,7 @@ class Recency(nn.Module):
     def forward(self, parts: Tensor | AgePieces) -> Tensor:
         """Weights of rows."""
         if isinstance(parts, AgePieces):
-            return parts.linear(self.rate, self.LEAST, -self.LEAST).exp_()
+            return parts.exp_linear(self.rate, self.LEAST, -self.LEAST)
         rate = self.rate(parts)
         if not torch.is_grad_enabled():
             return rate.clamp_(self.LEAST, -self.LEAST).exp_()

@@ -131,7 +131,7 @@ def _compute(found: Material, deep: bool, progress: Callable[[str], None]) -> No
         try:
             for number in seeds_to_explain(found, 6 if deep else 3):
                 row = int(found.answers.seeds.rows[number])
-                time = pd.Timestamp(found.answers.seeds.times.iloc[number])
+                time = pd.Timestamp(found.answers.seeds.times[number])
                 found.explanations.append(explain_row(run, row, time, rows=60 if deep else 28))
         except ERRORS as error:
             found.why["explanations"] = sentence(error)

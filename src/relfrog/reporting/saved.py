@@ -127,7 +127,7 @@ def _arrays(answers: Answers) -> dict[str, NDArray[Any]]:
     truth = np.asarray(answers.truth)
     arrays = {
         "rows": np.asarray(answers.seeds.rows, np.int64),
-        "times": answers.seeds.times.to_numpy("datetime64[ns]").astype(np.int64),
+        "times": answers.seeds.times.astype("datetime64[ns]").astype(np.int64),
         "past": np.asarray(answers.past, np.int64),
         "predicted": np.ascontiguousarray(answers.predicted),
     }
@@ -149,7 +149,7 @@ def _answers(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Answe
         for i in range(len(lists)):
             lists[i] = truth[offsets[i] : offsets[i + 1]]
         truth = lists
-    times = pd.Series(arrays["times"].astype("datetime64[ns]"))
+    times = arrays["times"].view("datetime64[ns]")
     keys = [str(key) for key in content["keys"]]
     sizes = {len(part) for part in (arrays["rows"], times, truth, arrays["predicted"],
                                     arrays["past"], keys)}  # fmt: skip

@@ -160,7 +160,7 @@ def _labels(prepared: Prepared, time: pd.Timestamp) -> tuple[_Past, list[pd.Time
             seeds = opened.seeds(split)
         except (TaskError, RuntimeError, AssertionError, ValueError, LookupError):
             continue  # a split without labels, or one that only its owner can read
-        parts.append((np.asarray(seeds.rows), seeds.times.to_numpy("datetime64[us]")))
+        parts.append((np.asarray(seeds.rows), seeds.times.astype("datetime64[us]")))
     times = [time - number * step for number in range(1, WINDOWS + 1)] if step else []
     if task.sql is not None and times:
         for at, rows in zip(times, _asked(task, opened.db, time, times), strict=True):

@@ -42,6 +42,7 @@ from relfrog.runs.run import Run
 from relfrog.store.location import cache_folder
 from relfrog.store.parts import open_store, versions
 from relfrog.support.files import check_inside, user_path, write_json
+from relfrog.support.times import as_moments
 from relfrog.training.seeds import Seeds
 
 __all__ = ["Request", "check_destination", "predict_parts", "predict_to", "read_parts"]
@@ -101,7 +102,7 @@ class _Plan:
             None if targets is None else targets.to_json(),
         ]  # fmt: skip
         digest.update(json.dumps(about, sort_keys=True, default=str).encode())
-        for part in (self.seeds.rows, self.seeds.times.to_numpy("datetime64[us]").view(np.int64)):
+        for part in (self.seeds.rows, self.seeds.times.astype("datetime64[us]").view(np.int64)):
             digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()[:12]
 
@@ -212,9 +213,8 @@ def _plan(run: Run, request: Request, size: int | None) -> _Plan:
         prepared, request.at, request.entities, request.everyone,
         lambda time: run.population(time).rows,
     )  # fmt: skip
-    warn_outside(
-        prepared.opened, seeds.times if len(seeds) else pd.Series([run.moment(request.at)])
-    )
+    times = seeds.times if len(seeds) else as_moments([run.moment(request.at)])
+    warn_outside(prepared.opened, times)
     targets = None
     if request.targets is not None:  # the keys themselves: others do not see the file
         name = prepared.task.dst_entity_table

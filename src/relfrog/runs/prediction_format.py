@@ -18,6 +18,7 @@ from relfrog.kinds import TASK_KINDS
 from relfrog.nn.task_heads import HEADS
 from relfrog.runs.recommendation import list_table, requested_lists
 from relfrog.support.text import free_name, horizon
+from relfrog.support.times import Moments
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
@@ -73,7 +74,7 @@ class EntityFormat:
         taken = {str(column).lower() for column in frame}
         columns = HEADS[prepared.kind].columns(labels, predicted)
         names = prepared.task.classes
-        for name, values in {"time": seeds.times.to_numpy(), **columns, **beside}.items():
+        for name, values in {"time": seeds.times, **columns, **beside}.items():
             what, _, number = name.rpartition("_")
             if names and what and number.isdecimal() and int(number) < len(names):
                 name = f"{what}_{names[int(number)]}"
@@ -131,7 +132,7 @@ def stamp(
     return frame.assign(**{free_name(name, taken): value for name, value in values.items()})
 
 
-def warn_outside(opened: OpenedTask, times: pd.Series) -> None:
+def warn_outside(opened: OpenedTask, times: Moments) -> None:
     """Warn of times before the first row, or further than the horizon after the newest.
 
     Warns:
@@ -140,7 +141,7 @@ def warn_outside(opened: OpenedTask, times: pd.Series) -> None:
     newest, ahead = opened.newest, opened.task.timedelta
     if newest is None or not len(times):
         return
-    first, last = times.min(), times.max()
+    first, last = pd.Timestamp(times.min()), pd.Timestamp(times.max())
     if first < opened.db.min_timestamp:
         text = f"{first} lies before the first row of the database, {opened.db.min_timestamp}: " \
                "nothing was known then, and predictions are guesses."  # fmt: skip

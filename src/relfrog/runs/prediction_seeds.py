@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from relfrog.datasets.entities import Keys, key_frame, read_entities
 from relfrog.errors import UsageError
+from relfrog.support.times import Moments, as_moments
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
@@ -74,7 +75,7 @@ def seeds_to_predict(
         count = prepared.graph.num_rows[table]
         names = (task.time_col, "time", "at")
         asked = read_entities(where, table, primary, count, entities, time_names=names)
-        times = asked.times
+        times = None if asked.times is None else as_moments(asked.times)
         if times is None and at is None:
             times = prepared.opened.own_times(asked.rows)
         return asked.keys, Seeds(asked.rows, _at(time, len(asked.rows)) if times is None else times)
@@ -85,7 +86,7 @@ def seeds_to_predict(
                 f"every row of {table} has a {task.target_col} by then: there is nothing to "
                 "fill in. To predict it anyway, say for which rows: --entities FILE"
             )
-        return key_frame(where, table, primary, fill.rows), Seeds(fill.rows, fill.times)
+        return key_frame(where, table, primary, fill.rows), fill
     if everyone:
         rows: NDArray[np.int64] = np.flatnonzero(prepared.graph.visible(table, time))
     else:
@@ -93,6 +94,6 @@ def seeds_to_predict(
     return key_frame(where, table, primary, rows), Seeds(rows, _at(time, len(rows)))
 
 
-def _at(time: pd.Timestamp, count: int) -> pd.Series:
+def _at(time: pd.Timestamp, count: int) -> Moments:
     """One time for all."""
-    return pd.Series(np.repeat(time.to_datetime64(), count))
+    return np.repeat(time.to_datetime64(), count)

@@ -62,7 +62,7 @@ def list_table(
     who, rank = np.nonzero(lists[:, :, 0] >= 0)
     frame = keys.iloc[who].reset_index(drop=True)
     taken = {str(column).lower() for column in frame}
-    frame[free_name("time", taken)] = seeds.times.to_numpy()[who]
+    frame[free_name("time", taken)] = seeds.times[who]
     frame[free_name("rank", taken)] = rank + 1
     found = key_frame(dataset.dataset_dir, table, primary, lists[who, rank, 0].astype(np.int64))
     for column in found:

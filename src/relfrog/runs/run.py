@@ -37,6 +37,7 @@ from relfrog.runs.saved_results import (
 )
 from relfrog.runs.what_if import beside, supposed_run
 from relfrog.support.files import user_path
+from relfrog.support.times import as_moments
 from relfrog.training.opened_task import OpenedTask, open_task
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
@@ -170,9 +171,8 @@ class Run:
         keys, seeds = seeds_to_predict(
             self.prepared, at, entities, everyone, lambda time: self.population(time).rows
         )
-        warn_outside(
-            self.prepared.opened, seeds.times if len(seeds) else pd.Series([self.moment(at)])
-        )
+        times = seeds.times if len(seeds) else as_moments([self.moment(at)])
+        warn_outside(self.prepared.opened, times)
         frame = self.predict_range(keys, seeds, k, targets, exclude_known)
         if suppose is not None:
             other = supposed_run(self, suppose, seeds)

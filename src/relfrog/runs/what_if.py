@@ -200,7 +200,7 @@ def _events(
         )
     if old.time_col is None:
         raise UsageError(f"{part.table} has no times, so its rows are no events")
-    times = pd.Series(seeds.times).to_numpy()
+    times = seeds.times
 
     def change(tables: dict[str, Table]) -> None:
         if part.table not in tables:

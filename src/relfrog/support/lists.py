@@ -18,10 +18,13 @@ from numpy.typing import NDArray
 
 __all__ = [
     "are_in",
+    "as_frame",
     "as_objects",
+    "column_values",
     "flatten",
     "holds_lists",
     "numbered_pairs",
+    "read_arrow",
     "read_frame",
     "sort_lists",
     "unflatten",
@@ -40,10 +43,20 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def read_frame(path: Path) -> pd.DataFrame:
-    """A Parquet file as a frame: texts are Python's, lists stay Arrow's."""
+def read_arrow(path: Path) -> pa.Table:
+    """A Parquet file as a table of Arrow's, looked through for damage."""
     table = pq.read_table(path)
     table.validate(full=True)
+    return table
+
+
+def read_frame(path: Path) -> pd.DataFrame:
+    """A Parquet file as a frame; see `as_frame`."""
+    return as_frame(read_arrow(path))
+
+
+def as_frame(table: pa.Table) -> pd.DataFrame:
+    """A table of Arrow's as a frame: texts are Python's, lists stay Arrow's."""
     lists = [field.name for field in table.schema if _is_list(field.type)]
     frame = table.drop_columns(lists).to_pandas(ignore_metadata=True)
     for name in frame.columns:
@@ -134,3 +147,14 @@ def as_objects(values: pd.Series) -> NDArray[Any]:
     out = np.empty(len(values), object)
     out[:] = pa.chunked_array(pa.array(values)).combine_chunks().to_numpy(zero_copy_only=False)
     return out
+
+
+def column_values(column: pa.ChunkedArray) -> NDArray[Any]:
+    """The values of a column of Arrow's as those of a frame's column, lists as one array each."""
+    kind, types = column.type, pa.types
+    plain = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    if plain or types.is_timestamp(kind) or _is_list(kind):
+        values = column.combine_chunks().to_numpy(zero_copy_only=False)
+    else:
+        values = column.to_pandas().astype(object).to_numpy()  # texts, mostly
+    return np.asarray(values) if values.flags.writeable else values.copy()

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.errors import SchemaError
 from relfrog.support.arrays import blocks
 
 Ticks = NDArray[np.int64]
+Moments = NDArray[np.datetime64]
 
 #: The time of a row without one: before every cutoff, so the row is always visible.
 MISSING = np.iinfo(np.int64).min
@@ -32,6 +32,38 @@ def as_ticks(values: Any) -> tuple[Ticks, str]:
 
     Numbers are seconds since 1970, as in RelBench; times with a zone become UTC.
     """
+    if not is_moments(values):
+        found = _read(values)
+        if isinstance(found, tuple):
+            return found
+        values = found
+    return values.view(np.int64), np.datetime_data(values.dtype)[0]
+
+
+def as_moments(values: Any) -> Moments:
+    """Times in any form that pandas converts to times as NumPy's, those with a zone in UTC."""
+    if is_moments(values):
+        return np.asarray(values)
+    found = _read(values)
+    if isinstance(found, tuple):
+        ticks, unit = found
+        return ticks.view(f"datetime64[{unit}]")
+    return found
+
+
+def is_moments(values: Any) -> bool:
+    """Whether these are times of NumPy's already, in a unit of ticks."""
+    return (
+        isinstance(values, np.ndarray)
+        and values.dtype.kind == "M"
+        and np.datetime_data(values.dtype) in [(unit, 1) for unit in PER_SECOND]
+    )
+
+
+def _read(values: Any) -> Moments | tuple[Ticks, str]:
+    """Times in any form, by pandas, which knows them all; numbers as ticks and their unit."""
+    import pandas as pd
+
     series = pd.Series(values)
     if not pd.api.types.is_datetime64_any_dtype(series.dtype):
         if pd.api.types.is_bool_dtype(series.dtype):
@@ -46,8 +78,16 @@ def as_ticks(values: Any) -> tuple[Ticks, str]:
         series = pd.to_datetime(series, utc=True)
     if getattr(series.dt, "tz", None) is not None:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-    array = series.to_numpy()
-    return array.view(np.int64), np.datetime_data(array.dtype)[0]
+    return np.asarray(series.to_numpy())
+
+
+def moment_text(moment: np.datetime64) -> str:
+    """A time as text, with as many digits as it needs: 2024-01-31 12:00:00."""
+    text = str(moment).replace("T", " ")
+    whole, _, fraction = text.partition(".")
+    if not fraction.strip("0"):
+        return whole
+    return text[:-3] if len(fraction) > 6 and fraction.endswith("000") else text
 
 
 def common_unit(columns: list[tuple[Ticks, str]]) -> str:

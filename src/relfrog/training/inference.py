@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -16,6 +15,9 @@ from relfrog.nn.network import Network
 from relfrog.support.memory import is_out_of_memory
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["in_order", "predict_batches", "predict_seeds", "predict_sorted"]
 
@@ -34,7 +36,7 @@ def predict_sorted(
 
     In another batch, sums round otherwise; so seeds are sorted first.
     """
-    order = np.lexsort((seeds.rows, seeds.times.to_numpy()))
+    order = np.lexsort((seeds.rows, seeds.times))
     found = predict_seeds(
         network, prepared.loader(seeds.take(order), cutoff=cutoff), features, device,
         None if request is None else request.take(order),

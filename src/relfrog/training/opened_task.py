@@ -8,21 +8,21 @@ what is computed: the members of `auto`, a network and its baselines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.config import Config
 from relfrog.datasets.autocomplete import row_times, rows_to_fill
 from relfrog.datasets.dataset import open_dataset, read_tables
 from relfrog.datasets.files import database_in_files
+from relfrog.datasets.kept_labels import is_stored
 from relfrog.datasets.label_history import add_label_history, label_history_name
-from relfrog.datasets.labels import timed_first
+from relfrog.datasets.labels import timed_first, times_between
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import labels_of, load_task
 from relfrog.errors import TaskError
@@ -31,12 +31,17 @@ from relfrog.features.novelty import unseen_categories
 from relfrog.features.text import text_model
 from relfrog.graph.relational import RelationalGraph, build_graph
 from relfrog.store.file_table import FileTable, column_names, is_whole, retimed, without_columns
+from relfrog.support.lists import as_frame
 from relfrog.support.relbench import Database, Table
 from relfrog.support.threads import thread_limit
+from relfrog.support.times import Moments, as_moments
 from relfrog.training.memory_check import check_room
 from relfrog.training.prepared import Prepared, routes_of
 from relfrog.training.seeds import Seeds
-from relfrog.training.task_store import TaskStore, digest, is_stored
+from relfrog.training.task_store import TaskStore, digest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["OpenedTask", "open_task"]
 
@@ -115,7 +120,7 @@ class OpenedTask:
         if all(table.time_col is None for table in self.db.table_dict.values()):
             return None
         newest = self.db.max_timestamp
-        return None if newest is None or newest is pd.NaT else newest
+        return None if newest is None or newest != newest else newest  # NaT
 
     @cached_property
     def history(self) -> str:
@@ -145,42 +150,44 @@ class OpenedTask:
     def seeds(self, split: str) -> Seeds:
         """The labelled seeds of a split."""
         if split not in self._seeds:
-            self._seeds[split] = Seeds.of_frame(self.task, self.labels(split))
+            self._seeds[split] = self._labelled([split], lambda: self._make_labels(split))
         return self._seeds[split]
+
+    def labels(self, split: str) -> pd.DataFrame:
+        """The labels of a split as checks look at them: a frame, lists Arrow's."""
+        if self.parts is None:
+            return self._make_labels(split)
+        return as_frame(self.parts.labels([split], self.db, lambda: self._make_labels(split)))
+
+    def _make_labels(self, split: str) -> pd.DataFrame:
+        # All columns: what the task hides from models may be what its labels are made of.
+        return labels_of(self.task, split, self.db)
+
+    def _labelled(self, what: list[Any], make: Callable[[], pd.DataFrame]) -> Seeds:
+        """The seeds of labels, which are kept if all rows are in files."""
+        if self.parts is None:
+            return Seeds.of_frame(self.task, make())
+        return Seeds.of_arrow(self.task, self.parts.labels(what, self.db, make))
 
     def split_of(self, seeds: Seeds) -> str | None:
         """The split whose labelled seeds these are; None for any others."""
         return next((split for split, known in self._seeds.items() if known is seeds), None)
-
-    def labels(self, split: str) -> pd.DataFrame:
-        """The labels of a split; lists are Arrow's."""
-        # All columns: what the task hides from models may be what its labels are made of.
-        if self.parts is None:
-            return labels_of(self.task, split, self.db)
-        found: pd.DataFrame = self.parts.labels(
-            [split], self.db, lambda: labels_of(self.task, split, self.db)
-        )
-        return found
 
     def training_seeds(self, density: int = 1) -> Seeds:
         """The training seeds; with `density` n, n times as many seed times, in equal steps."""
         if density == 1 or self.task.sql is None:
             return self.seeds("train")
         if density not in self._training_seeds:
-
-            def make() -> pd.DataFrame:
-                return self._dense_labels(density)
-
-            what = ["train", density]
-            frame = make() if self.parts is None else self.parts.labels(what, self.db, make)
-            self._training_seeds[density] = Seeds.of_frame(self.task, frame)
+            self._training_seeds[density] = self._labelled(
+                ["train", density], lambda: self._dense_labels(density)
+            )
         return self._training_seeds[density]
 
     def _dense_labels(self, density: int) -> pd.DataFrame:
         task, db = self.task, self.db
         step = task.timedelta / density
         last = self.dataset.val_timestamp - task.timedelta
-        times = pd.date_range(last, db.min_timestamp, freq=-step)
+        times = times_between(last, db.min_timestamp, -step)
         frame = task.make_table(db, times).df
         frame = frame[frame[task.entity_col] < len(db.table_dict[task.entity_table])]
         first = self.seeds("train").times.min()
@@ -194,7 +201,7 @@ class OpenedTask:
         closed = val.times + self.task.timedelta <= self.dataset.test_timestamp
         # Of a table without times all rows are labelled at one time.
         closed |= val.times <= train.times.max()
-        return train.joined(val.take(np.flatnonzero(closed.to_numpy())))
+        return train.joined(val.take(np.flatnonzero(closed)))
 
     def seeds_to_fill(self, time: pd.Timestamp | None = None) -> Seeds | None:
         """Of a task that fills in a column: the rows without a value, each at its own time.
@@ -210,20 +217,19 @@ class OpenedTask:
         found = rows_to_fill(self.dataset, self.task, self.db)
         return self._at_own_times(found, time)
 
-    def own_times(self, rows: NDArray[np.int64]) -> pd.Series | None:
+    def own_times(self, rows: NDArray[np.int64]) -> Moments | None:
         """Of a task that fills in a column: the times of some rows; None for other tasks."""
         if not self.task.completes:
             return None
-        times = row_times(self.dataset, self.task, self.db)
-        return times.iloc[rows].reset_index(drop=True)
+        return as_moments(row_times(self.dataset, self.task, self.db))[rows]
 
     def _at_own_times(self, found: pd.DataFrame, time: pd.Timestamp | None) -> Seeds:
-        times = pd.to_datetime(found[self.task.time_col])
+        times = as_moments(found[self.task.time_col])
         rows = found[self.task.entity_col].to_numpy(np.int64)
         if time is not None:
             if self.db.table_dict[self.task.entity_table].time_col is not None:
-                rows = rows[(times <= time).to_numpy()]
-            times = pd.Series(np.repeat(time.to_datetime64(), len(rows)))
+                rows = rows[times <= time]
+            times = np.repeat(time.to_datetime64(), len(rows))
         return Seeds(rows, times)
 
     # Columns as tensors.

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from relfrog.config import Config
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.features.columns import Columns, Features
@@ -33,6 +31,8 @@ from relfrog.support.relbench import Database
 from relfrog.training.seeds import Seeds
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from relfrog.training.opened_task import OpenedTask
 
 __all__ = ["Prepared", "routes_of"]

@@ -133,7 +133,7 @@ class ShardedTrainer(Trainer):
         seeds = self.train_seeds
         found = hashlib.blake2b(digest_size=16)
         found.update(np.ascontiguousarray(seeds.rows).data)
-        found.update(np.ascontiguousarray(seeds.times.to_numpy("datetime64[ns]")).view("i8").data)
+        found.update(np.ascontiguousarray(seeds.times.astype("datetime64[ns]")).view("i8").data)
         targets: Sequence[Tensor] = (
             (self.targets,) if isinstance(self.targets, Tensor) else self.targets
         )

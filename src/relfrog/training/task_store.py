@@ -6,24 +6,25 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from relfrog.datasets.kept_labels import ROWS, content, kept_labels, write_rows
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import StoreError
 from relfrog.features.columns import Columns, Features, TableColumns, fit_columns
 from relfrog.features.stored import encode_file, open_encoded
 from relfrog.graph.relational import RelationalGraph, build_graph, open_graph
-from relfrog.store.file_table import FileTable, is_whole
+from relfrog.store.file_table import FileTable
 from relfrog.store.parts import Store, open_store
 from relfrog.support.forms import read_json
-from relfrog.support.lists import read_frame
 from relfrog.support.relbench import Database, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["TaskStore", "digest"]
 
@@ -31,7 +32,6 @@ Made = TypeVar("Made")
 
 #: Of what this module writes; another one, other parts.
 FORMAT = 1
-ROWS = "rows.parquet"
 #: Of a table in a file: parents by foreign key, the primary key, the time column.
 _History = tuple[dict[str, str], str | None, str | None]
 
@@ -52,10 +52,7 @@ class TaskStore:
 
     def content(self, db: Database) -> dict[str, Any]:
         """What is in the tables of a database that is all files."""
-        return {
-            name: cast("FileTable", table).content(self.store.fingerprint)
-            for name, table in db.table_dict.items()
-        }
+        return content(db, self.store)
 
     def graph(self, db: Database) -> RelationalGraph:
         """The graph of a database that is all files."""
@@ -95,16 +92,9 @@ class TaskStore:
             lambda folder: open_encoded(folder, columns), f"{self.name}: {name}",
         )  # fmt: skip
 
-    def labels(self, what: list[Any], db: Database, make: Callable[[], pd.DataFrame]) -> Any:
-        """Labels that were made from a database: a frame."""
-        made_of = {
-            "format": FORMAT, "tables": self.content(db), "what": what,
-            "task": cast("Any", self.task).content(self.store.fingerprint),
-        }  # fmt: skip
-        return self.store.use(
-            "labels", made_of, lambda folder: _write(make(), folder / ROWS),
-            lambda folder: read_frame(folder / ROWS), f"{self.name}: {what[0]}",
-        )  # fmt: skip
+    def labels(self, what: list[Any], db: Database, make: Callable[[], pd.DataFrame]) -> pa.Table:
+        """Labels that were made from a database."""
+        return kept_labels(self.store, self.task, db, what, make, self.name)
 
     def made(
         self,
@@ -148,7 +138,7 @@ class TaskStore:
 
         def build(folder: Path) -> None:
             table = make()
-            _write(table.df, folder / ROWS)
+            write_rows(table.df, folder / ROWS)
             about = [table.fkey_col_to_pkey_table, table.pkey_col, table.time_col]
             (folder / "table.json").write_text(json.dumps(about), encoding="utf-8")
 
@@ -161,11 +151,6 @@ class TaskStore:
         return self.store.use("history", made_of, build, load, self.name)
 
 
-def is_stored(db: Database) -> bool:
-    """Whether all rows of a database are in files."""
-    return all(is_whole(table) for table in db.table_dict.values())
-
-
 def digest(name: str, table: TableColumns) -> str:
     """A hash of the fitted columns of a table."""
     about = [name, table.time_col, table.known, table.skipped]
@@ -176,9 +161,3 @@ def digest(name: str, table: TableColumns) -> str:
             found.update(f"{key} {array.dtype} {array.shape}".encode())
             found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
-
-
-def _write(frame: pd.DataFrame, path: Path) -> None:
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    # Without what pandas would note of its own types, which it cannot always read again.
-    pq.write_table(table.replace_schema_metadata(None), path, compression="zstd")

@@ -348,7 +348,7 @@ class Trainer:
         started = time.monotonic()
         seeds = self.val_seeds
         # In another batch, sums round otherwise: as `predict_sorted` does it.
-        order = np.lexsort((seeds.rows, seeds.times.to_numpy()))
+        order = np.lexsort((seeds.rows, seeds.times))
         found = self.predict(
             network, self.prepared.loader(seeds.take(order), cutoff=self.val_cutoff)
         )

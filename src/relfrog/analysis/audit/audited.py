@@ -325,7 +325,7 @@ def _check_spike(audited: Audit, opened: OpenedTask, seeds: Seeds, values: Any) 
     for split in SPLITS:
         some = opened.seeds(split)
         assert some.labels is not None
-        ticks = some.times.to_numpy().astype("datetime64[us]").astype(np.int64).tolist()
+        ticks = some.times.astype("datetime64[us]").astype(np.int64).tolist()
         truth = np.asarray(HEADS[opened.kind].truth({}, some.labels), float).tolist()
         labels |= zip(zip(np.asarray(some.rows).tolist(), ticks, strict=True), truth, strict=True)
     found, count = spike(values, seeds, labels, opened.task.timedelta)

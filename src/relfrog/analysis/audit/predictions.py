@@ -157,7 +157,7 @@ def _utc(values: pd.Series) -> pd.Series:
 def _predictions(found: Entities, seeds: Seeds, values: NDArray[Any]) -> Predictions:
     times = found.times
     if times is None:
-        times = pd.Series(np.repeat(seeds.times.to_numpy()[:1], len(found)))
+        times = pd.Series(np.repeat(seeds.times[:1], len(found)))
     return Predictions(found.rows, times, values, _places(found.rows, times, seeds))
 
 
@@ -194,7 +194,7 @@ def _time_column(
     if time is not None and time not in frame:
         raise TaskError(f"{where} has no column {time!r}; it has {', '.join(frame)}.")
     found = time or _find(frame, (str(opened.task.time_col), *TIMES))
-    if found is None and seeds.times.nunique() > 1:
+    if found is None and len(np.unique(seeds.times)) > 1:
         raise TaskError(
             f"{where} says of no prediction for which time it is; it has {', '.join(frame)}. Name "
             "the column that does: --time COLUMN"

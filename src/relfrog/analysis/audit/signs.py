@@ -66,7 +66,7 @@ def spike(
         The difference of rank correlations, with its range; and the number of seeds that have a
         label before and after.
     """
-    ticks = seeds.times.to_numpy().astype("datetime64[us]").astype(np.int64)
+    ticks = seeds.times.astype("datetime64[us]").astype(np.int64)
     apart = step // pd.Timedelta(microseconds=1)
     missing = float("nan")
     rows = np.asarray(seeds.rows).tolist()

@@ -7,15 +7,17 @@ run.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.features.coded import Coded, code_values
 from relfrog.features.values import read_lists, read_numbers, read_times, value_kind
 from relfrog.support.times import MISSING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["EncodedColumn", "days", "fit_encoded_columns"]
 

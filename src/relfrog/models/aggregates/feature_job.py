@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.cluster.guarded import Answer, Job
@@ -21,6 +20,7 @@ from relfrog.errors import ClusterError
 from relfrog.models.aggregates.encoded_tables import Trail
 from relfrog.models.aggregates.features import FeatureMaker
 from relfrog.store.parts import open_store
+from relfrog.support.times import Moments
 from relfrog.training.opened_task import open_task
 
 __all__ = ["features_elsewhere", "features_job"]
@@ -32,7 +32,7 @@ FEWEST = 5_000
 
 
 def features_elsewhere(
-    workers: Workers, maker: FeatureMaker, rows: Ints, limits: Ints, times: pd.Series
+    workers: Workers, maker: FeatureMaker, rows: Ints, limits: Ints, times: Moments
 ) -> tuple[Floats, list[Trail]] | None:
     """Compute the features of seeds in ranges; see `FeatureMaker.make`.
 
@@ -62,7 +62,7 @@ def features_elsewhere(
     jobs = [
         common | {
             "rows": rows[start : start + size], "limits": limits[start : start + size],
-            "times": times.iloc[start : start + size].reset_index(drop=True),
+            "times": times[start : start + size],
         }
         for start in starts
     ]  # fmt: skip

@@ -8,7 +8,6 @@ from copy import copy
 from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.features.coded import read_cells
@@ -28,7 +27,7 @@ from relfrog.models.aggregates.streams import Anchor, FeaturePlan, Stream
 from relfrog.models.past_labels import label_rows
 from relfrog.store.file_table import read_column
 from relfrog.store.overlay import OverlayTable
-from relfrog.support.times import MISSING, PER_SECOND
+from relfrog.support.times import MISSING, PER_SECOND, Moments
 from relfrog.training.prepared import Prepared
 
 __all__ = ["FeatureMaker"]
@@ -36,7 +35,7 @@ __all__ = ["FeatureMaker"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Elsewhere: TypeAlias = Callable[
-    ["FeatureMaker", Ints, Ints, pd.Series], "tuple[Floats, list[Trail]] | None"
+    ["FeatureMaker", Ints, Ints, Moments], "tuple[Floats, list[Trail]] | None"
 ]
 
 #: Categories with fewer levels than this are categorical features of LightGBM.
@@ -164,7 +163,7 @@ class FeatureMaker:
         }
         return found + [n for n, name in enumerate(self.names) if name in last]
 
-    def make(self, rows: Ints, limits: Ints, times: pd.Series) -> Floats:
+    def make(self, rows: Ints, limits: Ints, times: Moments) -> Floats:
         """Compute the features of seeds. Shape [seeds, features].
 
         Those of few seeds are remembered: a split is scored more than once.
@@ -175,7 +174,7 @@ class FeatureMaker:
             times: time of each seed. Shape [seeds].
         """
         digest = hashlib.blake2b(digest_size=16)
-        for part in (rows, limits, pd.Series(times).to_numpy("datetime64[us]").view(np.int64)):
+        for part in (rows, limits, times.astype("datetime64[us]").view(np.int64)):
             digest.update(np.ascontiguousarray(part).data)
         name = digest.hexdigest()
         if name not in self._made:
@@ -222,7 +221,7 @@ class FeatureMaker:
         return table in read
 
     def _make_once(
-        self, name: str, rows: Ints, limits: Ints, times: pd.Series
+        self, name: str, rows: Ints, limits: Ints, times: Moments
     ) -> tuple[Floats, list[Trail]]:
         """See `_make`; from the store if the same was asked before."""
         parts = self.prepared.opened.parts
@@ -239,16 +238,16 @@ class FeatureMaker:
         )  # fmt: skip
 
     def _make(
-        self, name: str, rows: Ints, limits: Ints, times: pd.Series
+        self, name: str, rows: Ints, limits: Ints, times: Moments
     ) -> tuple[Floats, list[Trail]]:
         if self.elsewhere is not None and self._before is None:
-            found = self.elsewhere(self, rows, limits, pd.Series(times))
+            found = self.elsewhere(self, rows, limits, times)
             if found is not None:
                 return found
         return self.make_range(rows, limits, times, name)
 
     def make_range(
-        self, rows: Ints, limits: Ints, times: pd.Series, name: str = ""
+        self, rows: Ints, limits: Ints, times: Moments, name: str = ""
     ) -> tuple[Floats, list[Trail]]:
         """Compute the features of seeds here and now; see `make`."""
         before = None if self._before is None else self._before._trails.get(name)
@@ -353,10 +352,8 @@ class FeatureMaker:
             return rows
         return np.where((rows >= 0) & (known[rows] <= limits), rows, -1)
 
-    def _calendar(self, limits: Ints, times: pd.Series) -> Floats:
-        when = pd.to_datetime(pd.Series(times)).dt
-        columns = [when.month, when.day_of_year, when.day_of_week]
-        found = [np.asarray(part, np.float32) for part in columns]
+    def _calendar(self, limits: Ints, times: Moments) -> Floats:
+        found = [part.astype(np.float32) for part in _calendar_parts(times)]
         if self.prepared.config.staleness:
             found.append(((self.graph.ticks(times) - limits) / self.horizon).astype(np.float32))
         return np.stack(found, 1)
@@ -375,6 +372,14 @@ class FeatureMaker:
         if self._aggregator is None:
             self._aggregator = Aggregator(self.graph, self._arrays, self.horizon)
         return self._aggregator
+
+
+def _calendar_parts(times: Moments) -> tuple[Ints, Ints, Ints]:
+    """Month, day of the year, and day of the week (0 for Monday) of times. Shape [n] each."""
+    days, months, years = (times.astype(f"datetime64[{unit}]") for unit in "DMY")
+    month = months.astype(np.int64) % 12 + 1
+    day_of_year = (days - years.astype("datetime64[D]")).astype(np.int64) + 1
+    return month, day_of_year, (days.astype(np.int64) + 3) % 7  # 1970 began on a Thursday
 
 
 def _few(encoded: EncodedColumn) -> bool:

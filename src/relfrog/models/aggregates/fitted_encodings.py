@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import pandas as pd
 
 from relfrog.errors import StoreError
 from relfrog.features.coded import Coded, read_cells
@@ -16,6 +15,9 @@ from relfrog.store.file_table import column_names
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
 from relfrog.training.prepared import Prepared
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["fit_encodings"]
 

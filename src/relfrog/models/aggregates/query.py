@@ -19,7 +19,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from relfrog.graph.relational import ForeignKey, RelationalGraph
@@ -102,7 +101,7 @@ class Aggregator:
             parent of the latest row, -1 for none. Shape [n].
         """
         owner, limit, place = unique_pairs(owners, limits)
-        asked = pd.DataFrame({"ask": np.arange(len(owner)), "owner": owner})
+        asked = {"ask": np.arange(len(owner)), "owner": owner}
         for number, width in enumerate((0, *WINDOWS)):
             # Avoid an overflow of 64 bits for early cut-offs.
             span = min(width * self.horizon, np.iinfo(np.int64).max // 2)
@@ -140,8 +139,7 @@ class Aggregator:
                     # Relative to the row's time, so that it means the same at all times.
                     values = moments - values - encoded.center
                 columns[f"c{number}"] = values
-            frame = pd.DataFrame(columns)
-            self._db.register("frame", frame)
+            self._db.register("frame", columns)
             self._run(f"CREATE TEMP TABLE {name} AS FROM frame")
             self._db.unregister("frame")
             self._tables[table] = name
@@ -158,7 +156,7 @@ class Aggregator:
             values = next(v for e, v in self._encodings[table] if e == measure.encoded)
             parents = self.graph.parent(measure.beside).astype(np.int64)
             found = beside_siblings(values, parents, tick, measure.form)
-            frame = pd.DataFrame({"place": np.arange(len(found)), "v": found})
+            frame = {"place": np.arange(len(found)), "v": found}
             self._db.register("frame", frame)
             self._run(f"CREATE TEMP TABLE {name} AS FROM frame")
             self._db.unregister("frame")

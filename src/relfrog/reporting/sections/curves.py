@@ -139,7 +139,7 @@ def precision_recall(truth: NDArray[Any], predicted: NDArray[Any]) -> Markup | N
 
 def residuals(m: Material, answers: Answers) -> Markup:
     """Residuals (labels minus predictions) over time."""
-    times = answers.seeds.times.reset_index(drop=True)
+    times = pd.Series(answers.seeds.times)
     error = answers.truth.astype(float) - answers.predicted
     shown = _thin(len(error), DOTS)
     data = [{"time": f"{times[i]:%Y-%m-%dT%H:%M}", "error": float(error[i])} for i in shown]

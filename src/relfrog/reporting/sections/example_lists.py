@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
+
 from relfrog.reporting.html import Markup, join, note, sheet, tag
 from relfrog.reporting.material import ENTRIES, Material, listed, missed, shown_lists
 
@@ -17,7 +19,7 @@ def example_lists(m: Material) -> Markup:
     chosen, hits = shown_lists(answers.truth, answers.predicted)
     task = (m.database or {}).get("task") or {}
     rows = []
-    times = answers.seeds.times.reset_index(drop=True)
+    times = pd.Series(answers.seeds.times)
     for i in chosen:
         wanted = {int(row) for row in answers.truth[i]}
         shown: list[Any] = []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from relfrog.reporting.html import Markup, amount, join, note, sheet, tag
 from relfrog.reporting.material import Answers, Material
@@ -51,7 +52,7 @@ def mistakes(
     order, cells, headers = worst(m, answers)
     if not len(order):
         return note("There is no mistake among the test predictions.")
-    times = answers.seeds.times.reset_index(drop=True)
+    times = pd.Series(answers.seeds.times)
     entity = ((m.database or {}).get("task") or {}).get("entity_table", "entity")
     rows = [[answers.keys[i], f"{times[i]:%Y-%m-%d %H:%M}", *row, f"{answers.past[i]:,}"]
             for i, row in zip(order, cells, strict=True)]  # fmt: skip

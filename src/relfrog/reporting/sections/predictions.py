@@ -36,8 +36,9 @@ def predictions(m: Material) -> Markup:
         return missing(m.why.get("answers", "There are no predictions on test."))
     parts: list[Any] = [
         tag("p", f"{len(answers.truth):,} predictions on test at "
-            f"{_times(answers.seeds.times.nunique())}, for {len(np.unique(answers.seeds.rows)):,} "
-            "entities, each from what was known at its own time (rolling).")
+            f"{_times(len(np.unique(answers.seeds.times)))}, for "
+            f"{len(np.unique(answers.seeds.rows)):,} entities, "
+            "each from what was known at its own time (rolling).")
     ]  # fmt: skip
     kind = KIND_PARTS[m.kind]
     figures = [*kind.figures(m, answers), _by_time(m, answers), _by_past(m, answers)]
@@ -93,7 +94,7 @@ def _scores(m: Material, data: list[dict[str, Any]], title: str, caption: str) -
 
 
 def _by_time(m: Material, answers: Answers) -> Markup | None:
-    times = answers.seeds.times.to_numpy()
+    times = answers.seeds.times
     moments = np.unique(times)
     if len(moments) == 1:
         return None
