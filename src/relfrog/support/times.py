@@ -7,13 +7,16 @@ lie on whole ticks.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relfrog.errors import SchemaError
 from relfrog.support.arrays import blocks
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Ticks = NDArray[np.int64]
 Moments = NDArray[np.datetime64]
@@ -114,6 +117,8 @@ def odd_time(ticks: Ticks, unit: str) -> Any:
 
 def between(first: pd.Timestamp, last: pd.Timestamp) -> pd.Timedelta:
     """The time between two; in nanoseconds, 292 years would be the longest."""
+    import pandas as pd
+
     try:
         return last.as_unit("us") - first.as_unit("us")
     except (OverflowError, ValueError):  # one of them lies outside all calendars
