@@ -20,7 +20,7 @@ from relfrog.datasets.metrics import compute_metrics
 from relfrog.kinds import TaskKind
 from relfrog.training.seeds import Seeds
 
-__all__ = ["Backtests", "Comparison", "Fold", "fold_score", "plan_folds"]
+__all__ = ["Backtests", "Comparison", "Fold", "fold_score", "known_by", "plan_folds"]
 
 Ints = NDArray[np.int64]
 
@@ -62,7 +62,6 @@ def plan_folds(
         most: the most folds within the training time.
     """
     times = train.times.to_numpy("datetime64[us]")
-    ends = times + window.to_timedelta64()
     split = Fold(cut, np.arange(len(train)), len(train) + np.arange(len(val)))
     # No label is of this time: its window is open.
     last = val.times.to_numpy("datetime64[us]").max(initial=cut.to_datetime64())
@@ -77,8 +76,7 @@ def plan_folds(
         if not len(possible):
             break
         at = possible[-1]
-        # Where labels are known at once, those of the cut itself are asked about.
-        learned = np.flatnonzero((ends <= at) & (times < at))
+        learned = known_by(train, window, at)
         scored = np.flatnonzero((times >= at) & (times < at + span))
         if len(learned) < learn:
             break
@@ -86,6 +84,16 @@ def plan_folds(
             folds.append(Fold(pd.Timestamp(at), learned, scored))
         before = at
     return [*reversed(folds), split]
+
+
+def known_by(train: Seeds, window: pd.Timedelta, cut: Any) -> Ints:
+    """The training seeds whose labels a model could have learned by some time, as positions.
+
+    Where labels are known at once, those of the time itself are asked about then.
+    """
+    times = train.times.to_numpy("datetime64[us]")
+    at = np.datetime64(cut, "us")
+    return np.flatnonzero((times + window.to_timedelta64() <= at) & (times < at))
 
 
 @dataclass(frozen=True)

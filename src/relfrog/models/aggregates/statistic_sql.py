@@ -37,6 +37,8 @@ def statistic_sql(stat: str, number: int, measure: Measure) -> str:
         return f"{mean('w2')} - {mean('w3')}"
     if stat in LAGS:
         return f"b{LAGS.index(stat) + 1}.v{number} + {center}"
+    if stat == "fading mean":
+        return f"h.fading{number} + {center}"
     if stat == "streak":
         return f"h.streak{number}"
     assert stat == "std", stat
