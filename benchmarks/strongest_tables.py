@@ -110,13 +110,14 @@ def strongest() -> str:
     """One row per task: what `relfrog train` answers, its range, and the best other model."""
     tasks = measured()
     lines = [
-        "Test scores when rolling, mean ± standard deviation over seeds (3; of tasks with a star, "
-        "which were measured with the defaults as they are now, as many as the next table says; "
-        "the others are of earlier defaults). Range: of seed 0, 95 %, over entities, where it was measured. The best other "
-        "model is the best by test score, with hindsight, which nobody has; **bold**: `auto` is "
-        "ahead of it, or within a deviation. ROC-AUC and MAP in %, higher is better; MAE and RMSE: "
-        "lower is better. From `benchmarks/strongest.json`, `benchmarks/databases.json` and `experiments/*/main/results.json`, "
-        "which hold the commands.",
+        "Test scores when rolling, mean ± standard deviation over seeds: 3; of tasks with a star, "
+        "which were measured with the defaults as they are now, as many as the next table says "
+        "(the others are of earlier defaults). Range: of seed 0, 95 %, over entities, where it was "
+        "measured. The best other model is the best by test score, with hindsight, which nobody "
+        "has; **bold**: `auto` is ahead of it, or within a deviation. ROC-AUC and MAP in %, higher "
+        "is better; MAE and RMSE: lower is better. From `benchmarks/strongest.json`, "
+        "`benchmarks/databases.json` and `experiments/*/main/results.json`, which hold the "
+        "commands.",
         "",
         "| | metric | `auto` | range | best other model |",
         "|---|---|--:|--:|---|",

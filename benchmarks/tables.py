@@ -416,8 +416,8 @@ MAKERS = {
     "losses": losses, "time-budget": time_budget,
     "paper-scale": paper_scale, "everyone": everyone, "certify": certify, "first-step": first_step,
     "when-roles-matter": when_roles_matter, "relbench-questions": relbench_questions,
-    "cluster": cluster, "billions": billions, "strongest": strongest, "refits": refits, "audit": audits,
-    "presets": presets,
+    "cluster": cluster, "billions": billions, "strongest": strongest, "refits": refits,
+    "audit": audits, "presets": presets,
 }  # fmt: skip
 
 

@@ -25,8 +25,9 @@ from relfrog.errors import ClusterError, RelFrogError, RunError
 from relfrog.graph.popularity import ListRequest
 from relfrog.kinds import MODELS, member_model, models_for
 from relfrog.models.auto_members import fit_member, run_members
+from relfrog.models.backtest import helps
 from relfrog.models.blend import Blend, DatedLabels, choose
-from relfrog.models.boosting import BoostedTrees, helps
+from relfrog.models.boosting import BoostedTrees
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model, TableChange
 from relfrog.models.out_of_time import earlier_folds, training_seeds

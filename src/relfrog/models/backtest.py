@@ -8,7 +8,7 @@ the training time. In the regime "frozen" the database of a fold stops at its cu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,16 @@ from relfrog.datasets.metrics import compute_metrics
 from relfrog.kinds import TaskKind
 from relfrog.training.seeds import Seeds
 
-__all__ = ["Backtests", "Comparison", "Fold", "fold_score", "known_by", "plan_folds"]
+__all__ = [
+    "SURE",
+    "Backtests",
+    "Comparison",
+    "Fold",
+    "fold_score",
+    "helps",
+    "known_by",
+    "plan_folds",
+]
 
 Ints = NDArray[np.int64]
 
@@ -31,6 +40,8 @@ MOST_FOLDS = 3
 LEAST_SHARE, FEWEST_LEARNED, FEWEST_SCORED = 0.2, 200, 50
 #: Bootstrap samples of the seeds of each fold, and the most seeds in each.
 DRAWS, DRAWN = 100, 5_000
+#: A choice is made if it is better in this share of bootstrap samples.
+SURE = 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +137,11 @@ class Comparison:
             how = "as likely as not" if self.sure > 0.4 else "probably not"
         times = f"{self.won} of {self.folds} backtests" if self.folds > 1 else "the one backtest"
         return f"{how}; better in {times}" if self.won or self.folds > 1 else how
+
+
+def helps(found: Mapping[str, Any] | None) -> bool:
+    """Whether backtests speak for something, by a comparison as it is in `backtests.json`."""
+    return found is not None and float(found["sure"]) >= SURE
 
 
 class Backtests:

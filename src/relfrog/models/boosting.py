@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from relfrog.models.aggregates.feature_job import features_elsewhere
 from relfrog.models.aggregates.features import FeatureMaker
 from relfrog.models.aggregates.sources import feature_sources
 from relfrog.models.aggregates.streams import TRIED
-from relfrog.models.backtest import MOST_FOLDS, Backtests, Fold, plan_folds
+from relfrog.models.backtest import MOST_FOLDS, SURE, Backtests, Fold, helps, plan_folds
 from relfrog.models.booster_file import read_boosters, trees_text, write_boosters
 from relfrog.models.distributed_trees import boosted_on_cluster
 from relfrog.models.feature_budget import make_in_time
@@ -33,7 +33,7 @@ from relfrog.models.out_of_time import Foretold, aligned
 from relfrog.models.run_folder import BACKTESTS
 from relfrog.models.run_forms import TreesFile
 from relfrog.models.tree_learner import TreeLearner
-from relfrog.models.tree_search import FIRST, PROBE, SURE, FoldData, TreeSearch, Trial, spread
+from relfrog.models.tree_search import FIRST, PROBE, FoldData, TreeSearch, Trial, spread
 from relfrog.setting_values import RANGES
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
@@ -43,7 +43,7 @@ from relfrog.training.callbacks import Callback, announce
 from relfrog.training.prepared import Prepared
 from relfrog.training.seeds import Seeds
 
-__all__ = ["BoostedTrees", "QuickBoostedTrees", "helps"]
+__all__ = ["BoostedTrees", "QuickBoostedTrees"]
 
 Floats = NDArray[np.float32]
 
@@ -439,11 +439,6 @@ class QuickBoostedTrees(BoostedTrees):
     ROUNDS, PATIENCE, FOLDS = 300, 30, 0
     TRIES = False
     FIRST: ClassVar[dict[str, Any]] = FIRST | {"learning_rate": 0.1, "extra_trees": "false"}
-
-
-def helps(found: Mapping[str, Any] | None) -> bool:
-    """Whether backtests speak for something, by a comparison of `backtests.json`."""
-    return found is not None and float(found["sure"]) >= SURE
 
 
 def _places(seeds: Seeds, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
