@@ -1,6 +1,6 @@
 """What `relfrog train` answers with nothing but defaults, in the regime that is asked for.
 
-    python benchmarks/strongest.py --data ../shared/data --tasks rel-f1:driver-dnf:rolling
+    python benchmarks/strongest.py --data ../shared/data --sources ../shared/sources
 
 Per run: test scores, those before a refit, the scores of all members, their weights, and what the
 backtests said of a refit. The file is written after every run; what it has is not run again, and a
@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from databases import MADE
+
 import relfrog
 from relfrog.analysis.bootstrap import Scorer, resample
 
@@ -30,6 +32,7 @@ TASKS = (
     "flights:airport-delay:rolling", "travel-exchange:post-votes:rolling",
     "olist-sample:seller-sales:rolling", "flights:plane-activity:rolling",
     "travel-exchange:user-badge:rolling", "olist-sample:order-late:rolling",
+    "Northwind:again:rolling", "Northwind:units:rolling", "Chinook:spend:rolling",
 )  # fmt: skip
 
 
@@ -57,18 +60,31 @@ def entry_of(run: relfrog.Run, regime: str, took: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def dataset_of(name: str, data: Path, sources: Path, work: Path) -> Path:
+    """The folder of a dataset; those that `databases.py` makes are made with its questions."""
+    if name not in MADE:
+        return data.resolve() / name
+    make, questions = MADE[name]
+    if not (work / name.lower()).is_dir():
+        dataset = make(sources.resolve(), work)
+        for question in questions:
+            relfrog.add_task(dataset, question.name, question.sql, **question.options)
+    return work / name.lower()
+
+
 def main() -> None:
     """Run what the file does not have yet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--sources", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=HERE / "strongest.json")
     parser.add_argument("--work", type=Path, default=Path("strongest-runs"))
     parser.add_argument("--tasks", nargs="*", default=TASKS, help="DATASET:TASK:REGIME")
     parser.add_argument("--seeds", nargs="*", type=int, default=range(5))
     given = parser.parse_args()
     about: dict[str, Any] = {
-        "command": "python benchmarks/strongest.py --data ../shared/data", "settings": SETTINGS,
-        "runs": [],
+        "command": "python benchmarks/strongest.py --data ../shared/data --sources "
+        "../shared/sources", "settings": SETTINGS, "runs": [],
     }  # fmt: skip
     if given.out.exists():
         about["runs"] = json.loads(given.out.read_text(encoding="utf-8"))["runs"]
@@ -80,10 +96,11 @@ def main() -> None:
             if (name, task, regime, seed) in done:
                 continue
             place = given.work / f"{name}-{task}-{regime}-{seed}"
+            dataset = dataset_of(name, given.data, given.sources, given.work)
             begun, started = (place / "run.json").is_file(), time.process_time()
             new = {"seed": seed, "settings": SETTINGS | {"regime": regime}}
             run = relfrog.train(
-                given.data.resolve() / name, task, place, baselines=False,
+                dataset, task, place, baselines=False,
                 **({"resume": True} if begun else new),
             )  # fmt: skip
             took = time.process_time() - started

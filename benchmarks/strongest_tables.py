@@ -150,7 +150,7 @@ def refits() -> str:
         "Is a refit worth it? What LightGBM's backtests say (the share of bootstrap samples in "
         "which newer labels help; the refit is chosen from 60 % on), what was chosen, and the test "
         "scores of `auto` before and after it: means over seeds, ± standard deviation. "
-        "`python benchmarks/strongest.py --data DATA`; every run is in "
+        "`python benchmarks/strongest.py --data DATA --sources SOURCES`; every run is in "
         "`benchmarks/strongest.json`.",
         "",
         "| | regime | metric | seeds | newer labels help | refit | test without | test of `auto` |",

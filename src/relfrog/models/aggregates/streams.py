@@ -41,7 +41,7 @@ ALONGSIDE = ("last", "mean of last 10", *FADING)
 #: Statistics of labels of peers.
 PEERS = ("mean", "mean of last 3", "mean of last 10", "mean in 1", "mean in 3", "mean in 12")
 #: Families of features that every model has, and those that backtests have to speak for.
-CORE, TRIED = "core", ("streaks", "siblings", "companions", "peers", "fading", "windows")
+CORE, TRIED = "core", ("streaks", "siblings", "peers", "windows", "companions", "fading")
 #: Those that backtests may drop.
 DROPPABLE = ("labels of all", "parents", "track records", "events of events", *TRIED)
 

@@ -44,10 +44,10 @@ def tried_families(
     return [
         *_streaks(entity, history, children),
         *_siblings(entity, children, encodings, timed),
-        *_companions(entity, children, encodings, timed),
         *_peers(entity, history, keys, children, encodings, timed),
-        *_fading(candidates),
         *_windows(candidates),
+        *_companions(entity, children, encodings, timed),
+        *_fading(candidates),
     ]
 
 
