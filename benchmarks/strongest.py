@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from databases import MADE
-
 import relfrog
+from databases import MADE
 from relfrog.analysis.bootstrap import Scorer, resample
 
 HERE = Path(__file__).parent

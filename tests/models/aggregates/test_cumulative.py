@@ -78,7 +78,8 @@ def slow(rows: list[Any]) -> list[dict[str, Any]]:
                 entry |= {"q0": squares, "min0": min(there, default=None)}
                 entry["max0"] = max(there, default=None)
             else:
-                entry |= {"streak1": streak(values), "fading1": fading(there)}
+                entry |= {"streak1": streak(values)}
+                entry |= {f"{n.split()[0]}_1": fading(there, k) for n, k in KEEPS.items()}
         entry |= {"k0": plain(code), "p0": None if parent < 0 else parent}
         found.append(entry | {"u0": len({row[5] for row in past} - {-1})})
     return found
@@ -88,11 +89,11 @@ def plain(value: float) -> float | None:
     return value if value == value else None
 
 
-def fading(values: list[float]) -> float | None:
-    """The mean in which a value loses half of its weight when three others come."""
+def fading(values: list[float], keeps: float) -> float | None:
+    """The mean in which a value keeps so much of its weight when another comes."""
     weighted = weight = 0.0
     for value in values:
-        weighted, weight = weighted * KEEPS + value, weight * KEEPS + 1.0
+        weighted, weight = weighted * keeps + value, weight * keeps + 1.0
     return weighted / weight if values else None
 
 

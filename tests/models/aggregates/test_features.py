@@ -173,7 +173,8 @@ class Loop:
                 "recent trend": means["mean in 3"] - means["mean in 12"],
                 "second last": self.value(measure, *rows[-2]) if len(rows) > 1 else math.nan,
                 "third last": self.value(measure, *rows[-3]) if len(rows) > 2 else math.nan,
-                "fading mean": fading(every),
+                "fading mean": fading(every, 3),
+                "slowly fading mean": fading(every, 12),
                 "streak": streak([self.value(measure, *row) for row in rows]),
             }
             found += [float(stats[stat]) for stat in measure.stats]
@@ -186,9 +187,9 @@ class Loop:
         return found
 
 
-def fading(values: list[float]) -> float:
-    """The mean in which a value loses half of its weight when three others come."""
-    weights = 0.5 ** (np.arange(len(values))[::-1] / 3)
+def fading(values: list[float], others: int) -> float:
+    """The mean in which a value loses half of its weight when so many others come."""
+    weights = 0.5 ** (np.arange(len(values))[::-1] / others)
     return float(np.average(values, weights=weights)) if values else math.nan
 
 
