@@ -149,7 +149,7 @@ def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
     run = load_run(cell.folder(runs))
     about, val = run.about, run.metrics["val"]
     scored = {cell.variant: (run.metrics["test"], run.refitted)}
-    if run.refitted and run.config.refit == "on":
+    if run.config.refit == "on":
         scored = {
             cell.variant: (run.metrics_before_refit, False),
             f"{cell.variant}-refit": (run.metrics["test"], True),
