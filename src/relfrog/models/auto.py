@@ -279,14 +279,14 @@ class AutoModel(Model):
 
     def _earlier(self) -> list[DatedLabels]:
         """What members that are no networks would have predicted before validation."""
-        train, trees = training_seeds(self.prepared), self._members.get("lightgbm")
         if self.kind.ranks:
             return []
+        members = {name: member.selected for name, member in self._members.items()}
+        train, trees = training_seeds(self.prepared), members.get("lightgbm")
         folds = earlier_folds(self.prepared)
         if isinstance(trees, BoostedTrees):
-            known = trees.selected.foretold
-            folds = [] if known is None else known.folds
-        found = {name: member.selected.foretell(folds) for name, member in self._members.items()}
+            folds = [] if trees.foretold is None else trees.foretold.folds
+        found = {name: member.foretell(folds) for name, member in members.items()}
         return [
             DatedLabels(
                 self.truth(train.take(fold.scored)),
