@@ -115,7 +115,7 @@ def _run_files(run: Run) -> dict[str, Entry]:
     when = pd.Timestamp("2020-11-01")
     count = 8
     answers = Answers(
-        Seeds(np.arange(count), pd.Series([when] * count)), np.arange(count) % 2,
+        Seeds(np.arange(count), np.repeat(when.to_datetime64(), count)), np.arange(count) % 2,
         np.linspace(0.1, 0.9, count), np.arange(count), [f"P{i}" for i in range(count)],
     )  # fmt: skip
     reason = Reason("orders", "7", when, 1, 0.1, {"amount": "3"}, (-1,))

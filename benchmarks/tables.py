@@ -22,7 +22,7 @@ from relfrog.config import Config
 from role_tables import when_roles_matter
 from scale_tables import paper_scale, scale
 from store_tables import certify, first_step
-from strongest_tables import strongest
+from strongest_tables import refits, strongest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -419,8 +419,8 @@ MAKERS = {
     "losses": losses, "time-budget": time_budget,
     "paper-scale": paper_scale, "everyone": everyone, "certify": certify, "first-step": first_step,
     "when-roles-matter": when_roles_matter, "relbench-questions": relbench_questions,
-    "cluster": cluster, "billions": billions, "strongest": strongest, "audit": audits,
-    "presets": presets,
+    "cluster": cluster, "billions": billions, "strongest": strongest, "refits": refits,
+    "audit": audits, "presets": presets,
 }  # fmt: skip
 
 

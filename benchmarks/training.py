@@ -232,7 +232,7 @@ def check(data: Path) -> dict[str, float]:
         routes=prepared.routes,
     )  # fmt: skip
     chosen = np.arange(0, len(seeds), len(seeds) // 16)
-    batch = sampler.sample(seeds.rows[chosen], seeds.times.iloc[chosen])
+    batch = sampler.sample(seeds.rows[chosen], seeds.times[chosen])
     found = differences(network, batch, prepared.features, dependencies)
     if max(found.values()) > 1e-4:
         sys.exit(f"the plain network computes something else: {found}")

@@ -31,7 +31,7 @@ OTHER: dict[str, Any] = {
     **{name: (type(getattr(Config(), name)))(low if low != getattr(Config(), name) else high)
        for name, (low, high) in RANGES.items()},
     "fd_orthonormal": True, "fd_final": True, "fd_training": True, "fd_false_negatives": True,
-    "edge_bias": True, "gate_norm": True, "seed_context": False, "refit": True, "distributed": True,
+    "edge_bias": True, "gate_norm": True, "seed_context": False, "refit": "on", "distributed": True,
     "text": "hash",
     "threshold": "cost:5",
 }  # fmt: skip
@@ -90,17 +90,20 @@ def test_whole_numbers_stay_exact() -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    given = parse_settings({"lr": np.float64(0.5), "epochs": np.int64(3), "refit": np.bool_(True)})
-    assert given == {"lr": 0.5, "epochs": 3, "refit": True}
+    numbers = {"lr": np.float64(0.5), "epochs": np.int64(3), "fd_final": np.bool_(True)}
+    given = parse_settings(numbers)
+    assert given == {"lr": 0.5, "epochs": 3, "fd_final": True}
     assert [type(value) for value in given.values()] == [float, int, bool]
     assert Config(lr=np.float64(0.5)) == Config(lr=0.5)
 
 
 def test_words_for_true_and_false() -> None:
     for word in ("true", "Yes", "ON", "1", 1, True):
-        assert parse_settings({"refit": word}) == {"refit": True}
+        assert parse_settings({"fd_final": word}) == {"fd_final": True}
+        assert parse_settings({"refit": word, "history": word}) == {"refit": "on", "history": "on"}
     for word in ("False", "no", "off", "0", 0, False):
-        assert parse_settings({"refit": word}) == {"refit": False}
+        assert parse_settings({"fd_final": word}) == {"fd_final": False}
+        assert parse_settings({"refit": word}) == {"refit": "off"}
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,10 @@ class Config:
         average: decay of the moving average of the weights, which is evaluated and saved; 0 for
             the weights themselves.
         refit: whether to retrain the chosen model on training and validation labels together, for
-            as many epochs as were best. Validation scores stay those of the chosen model; test
-            scores and predictions are those of the refit one.
+            as many epochs as were best: "on", "off", or "auto", if LightGBM's backtests say that
+            newer labels help; a network alone has no backtests, and "auto" is "off". Validation
+            scores stay those of the chosen model; test scores and predictions are those of the
+            refit one.
         loss: of regression. "l1" predicts medians and "quantile" the `quantile`; "squared",
             "poisson" and "tweedie" predict means, and "mean" takes the one of these three with the
             best validation score. "auto" is "mean" for counts and amounts (never negative, often
@@ -147,7 +149,7 @@ class Config:
         minutes: time budget of "auto", from the reading of the data to the report. A tenth, on a
             busy machine up to a quarter, is kept for scores and the report: no member starts after
             that; LightGBM uses half of the time left when it starts; the network stops early
-            enough to be scored in time. A refit comes on top.
+            enough to be scored in time, and is refit only if there is time for that as well.
         calibration: whether probabilities are calibrated on validation: "auto" (where that helps
             on labels it was not fitted to) or "none".
         threshold: from which probability on a decision is yes: "f1" (the highest F1 on
@@ -221,7 +223,7 @@ class Config:
     weight_decay: float = 0.1
     clip: float = 1.0
     average: float = 0.99
-    refit: bool = False
+    refit: str = "auto"
     loss: str = "auto"
     quantile: float = 0.5
     class_weight: str = "auto"
@@ -290,6 +292,9 @@ def _convert(name: str, value: Any, *, strict: bool = False) -> Any:
         plain = {"yes": True, "on": True, "no": False, "off": False}.get(str(plain).lower(), plain)
     elif not strict and kind is str and isinstance(plain, bool):  # a bare on or off in YAML
         plain = "on" if plain else "off"
+    elif not strict and "on" in CHOICES.get(name, ()):
+        words = {"yes": "on", "true": "on", "1": "on", "no": "off", "false": "off", "0": "off"}
+        plain = words.get(str(plain).lower(), str(plain).lower())
     elif not strict and kind is str and isinstance(plain, int | float):  # a bare number in YAML
         plain = str(plain)
     try:
@@ -389,7 +394,7 @@ def resolve(
         if settings and "ranking" in settings and chosen["ranking"] != "sampled":
             raise UsageError("id-gnn scores what is sampled: ranking must be sampled. Take sage.")
         chosen["ranking"] = "sampled"
-    if chosen.get("refit") and entry is not None and not entry.learns:
+    if chosen.get("refit") == "on" and entry is not None and not entry.learns:
         raise UsageError(
             f"model {model} knows all earlier labels as it is: leave refit out, or take one of "
             f"{', '.join(one.name for one in MODELS.values() if one.learns)}."

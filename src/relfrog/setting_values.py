@@ -28,6 +28,7 @@ CHOICES: dict[str, Collection[str]] = {
     "fd_directions": ("up", "both"),
     "fd_start": ("orthogonal", "normal"),
     "history": ("on", "off", "auto"),
+    "refit": ("on", "off", "auto"),
     "regime": ("rolling", "frozen"),
     "optimizer": ("adamw", "adam"),
     "schedule": ("constant", "cosine"),

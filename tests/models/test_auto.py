@@ -151,7 +151,7 @@ def test_auto_leaves_time_for_the_network(
 def test_auto_takes_finished_runs_over(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {**QUICK, "epochs": 1, "trials": 1}
+    given = {**QUICK, "epochs": 1, "trials": 1, "refit": "off"}
     runs = {
         name: relfrog.train(store, "buys", tmp_path / name, model=name, settings=given).folder
         for name in ("frog", "recent")

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from relfrog.kinds import TASK_KINDS
-from relfrog.models.blend import LEAST, choose
+from relfrog.models.blend import LEAST, DatedLabels, choose
 
 REGRESSION, BINARY = TASK_KINDS["regression"], TASK_KINDS["binary_classification"]
 
@@ -73,3 +73,65 @@ def test_a_constant_has_no_weight_where_ranks_are_scored() -> None:
     truth = (rng.random(400) < 0.3).astype(float)
     models = {"good": truth + rng.normal(size=400), "constant": np.full(400, 0.3)}
     assert choose(BINARY, truth, models).weights == {"good": 1.0}
+
+
+def dated(seed: int, noise: dict[str, list[float]], count: int = 400) -> list[DatedLabels]:
+    """Times, with models whose noise changes from time to time."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for scales in zip(*noise.values(), strict=True):
+        truth = rng.normal(size=count)
+        models = {n: truth + s * rng.normal(size=count) for n, s in zip(noise, scales, strict=True)}
+        found.append(DatedLabels(truth, models))
+    return found
+
+
+def test_who_was_best_once_is_not_taken_for_the_best() -> None:
+    """On validation alone "lucky" would answer; at all earlier times "steady" was better."""
+    *earlier, val = dated(0, {"steady": [0.5, 0.5, 0.5, 0.6], "lucky": [2.0, 2.0, 2.0, 0.3]})
+    alone = choose(REGRESSION, val.truth, val.predicted)
+    assert max(alone.weights, key=lambda name: alone.weights[name]) == "lucky"
+    blend = choose(REGRESSION, val.truth, val.predicted, earlier=earlier, quick=["steady", "lucky"])
+    assert blend.weights["steady"] > 0.5
+    assert len(blend.backtests["steady"]) == 4
+    means = {name: np.mean(scores) for name, scores in blend.backtests.items()}
+    assert means["together"] <= means["steady"] + 1e-9
+    assert blend.best == "steady"
+
+
+def test_a_model_without_backtests_is_weighed_on_validation_against_the_others_together() -> None:
+    *earlier, val = dated(1, {"a": [1.0] * 4, "b": [1.0] * 4, "network": [1.0] * 4}, 2000)
+    past = [
+        DatedLabels(t.truth, {n: p for n, p in t.predicted.items() if n != "network"})
+        for t in earlier
+    ]
+    blend = choose(REGRESSION, val.truth, val.predicted, earlier=past, quick=["a", "b"])
+    assert set(blend.weights) == {"a", "b", "network"}
+    assert sum(blend.weights.values()) == pytest.approx(1)
+    assert 0.2 < blend.weights["network"] < 0.5
+    assert set(blend.backtests) == {"a", "b", "together"}
+    noise = 9 * np.random.default_rng(0).normal(size=len(val.truth))
+    useless = {**val.predicted, "network": val.truth + noise}
+    assert "network" not in choose(REGRESSION, val.truth, useless, earlier=past).weights
+    quick = {n: p for n, p in val.predicted.items() if n != "network"}
+    together = choose(REGRESSION, val.truth, quick, earlier=past)
+    assert together.weights == pytest.approx({"a": 0.5, "b": 0.5}, abs=0.15)
+    right = {**val.predicted, "network": val.truth}
+    assert choose(REGRESSION, val.truth, right, earlier=past).weights == {"network": 1.0}
+
+
+def test_errors_of_a_stormy_time_do_not_drown_the_others() -> None:
+    """A time at which everybody errs ten times as much counts as much as any other."""
+    rng = np.random.default_rng(0)
+    tests = []
+    for number in range(4):
+        storm = 10.0 if number == 0 else 1.0
+        truth = storm * rng.normal(size=500)
+        good, bad = (0.8, 1.0) if number == 0 else (1.0, 0.5)
+        tests.append(DatedLabels(truth, {
+            "storms": truth + storm * good * rng.normal(size=500),
+            "calm": truth + storm * bad * rng.normal(size=500),
+        }))  # fmt: skip
+    *earlier, val = tests
+    blend = choose(REGRESSION, val.truth, val.predicted, earlier=earlier)
+    assert blend.best == "calm"

@@ -102,7 +102,7 @@ def test_a_run_of_another_task_is_refused(store: Path, tmp_path: Path, capfd: An
     about = json.loads((run.folder / "run.json").read_text())
     for change, words in (
         ({"task": "spends"}, "was trained for binary_classification, and task spends of"),
-        ({"dataset": "\0"}, "cannot be the name of a folder"),
+        ({"dataset": "\0"}, "cannot be the name of a file or folder"),
     ):
         (run.folder / "run.json").write_text(json.dumps(about | change))
         for command in ("predict", "evaluate"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import statistics
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -289,9 +290,11 @@ def test_auto_shows_its_members(
     assert "the 30 minutes were over" in words
     # Who answers, beside what validation would have taken next; never the best on test.
     assert "auto averages" in words or "auto answers with" in words
-    assert "is the best on validation" in words or "the best on validation." in words
+    assert "the best by backtests and validation." in words
+    assert f"mean of {len(blend['backtests']['lightgbm'])} backtests" in words
+    assert amount(statistics.fmean(blend["backtests"]["lightgbm"])) in words
     assert "Test scores are no ground" not in words
-    blend["weights"] = {"lightgbm": 1.0}
+    blend["weights"], blend["backtests"] = {"lightgbm": 1.0}, {}
     (run.folder / "blend.json").write_text(json.dumps(blend))
     alone = read(report(run)).sections["answer"]
     assert "auto answers with LightGBM alone: it is the best on validation." in alone

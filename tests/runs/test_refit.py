@@ -191,7 +191,7 @@ def test_auto_chooses_by_what_validation_may_see(
     )
     assert run.blend["weights"] == plain.blend["weights"]
     assert run.metrics["val"] == plain.metrics["val"]
-    assert run.about["refit"]["before"] == plain.metrics["test"]
+    assert run.metrics_before_refit == plain.metrics["test"]
     again = load_run(run.folder)
     assert again.evaluate("test") == run.metrics["test"]["rolling"]
     assert again.evaluate("val") == run.metrics["val"]["rolling"]

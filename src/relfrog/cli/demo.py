@@ -158,6 +158,6 @@ def demo_command(out: Path, epochs: int, no_report: bool, overwrite: bool) -> No
     Import it, see which questions it suggests, ask one, look at the learned roles, predict, write
     a report; two to three minutes.
     """
-    # A larger learning rate than the default, and fewer trials: the whole takes minutes.
-    settings = {"epochs": epochs, "lr": 0.003, "trials": 3, "networks": 1}
+    # A larger learning rate than the default, fewer trials, no refit: the whole takes minutes.
+    settings = {"epochs": epochs, "lr": 0.003, "trials": 3, "networks": 1, "refit": "off"}
     run_demo(out, overwrite, settings, report=not no_report)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from relfrog.cli.terminal import ROLE_STYLES, table, wrapped
 from relfrog.kinds import MODELS
+from relfrog.models.blend import mean_score
 from relfrog.support.text import number
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def run_summary(run: Run) -> str:
         "",
     ]
     lines += _decision_words(run)
-    if run.config.refit:
+    if run.refitted:
         text = (
             "Validation scores are those of the model before it learned from validation labels; it "
             f"would have had a test {names[0]} of "
@@ -109,19 +110,23 @@ def _beside(models: Mapping[str, Any], metric: str) -> str:
 
 
 def _member_table(blend: Mapping[str, Any], metric: str) -> str:
-    """The members of a blend, with validation scores and weights."""
-    regime = blend["regime"]
+    """The members of a blend, with scores on validation and in backtests, and weights."""
+    regime, tested = blend["regime"], blend.get("backtests") or {}
+    times = max(map(len, tested.values()), default=0)
     rows = [
         [
             name,
             _score(found["val"][regime].get(metric)),
+            *([_score(mean_score(tested.get(name)))] if times else []),
             f"{blend['weights'][name]:.2f}" if name in blend["weights"] else "",
             f"{found['seconds']:.0f} s",
         ]
         for name, found in blend["members"].items()
     ]
-    rows += [[name, "left out", "", ""] for name in blend["skipped"]]
-    return table(["member", f"val {regime} {metric}", "weight", ""], rows, right=[1, 2, 3])
+    more = [f"{times} backtests"] if times else []
+    rows += [[name, "left out", *("" for _ in more), "", ""] for name in blend["skipped"]]
+    names = ["member", f"val {regime} {metric}", *more, "weight", ""]
+    return table(names, rows, right=list(range(1, len(names))))
 
 
 def _score(value: float | None) -> str:

@@ -38,8 +38,6 @@ def open_dataset(name: str | Path) -> OpenedDataset:
         raise DatasetError(
             f"{name} is an address, not a dataset. Import it first: relfrog import ADDRESS FOLDER"
         )
-    if "\0" in str(name):
-        raise DatasetError(f"{name!r} cannot be the name of a folder. Check where it comes from.")
     path = user_path(name, DatasetError)
     if not path.exists():
         recover(path.resolve().parent, path.resolve().name)
@@ -135,7 +133,7 @@ def is_at_hand(name: str) -> bool:
 
     Folders and RelBench's own datasets do not, nor do others that were downloaded before.
     """
-    path, parts = user_path(name), [part for part in name.split("/") if part]
+    path, parts = user_path(name, DatasetError), [part for part in name.split("/") if part]
     if path.exists() or len(parts) < 2 or name.startswith((".", "/", "~")) or "\\" in name:
         return True
     from huggingface_hub import snapshot_download

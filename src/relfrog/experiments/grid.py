@@ -143,13 +143,13 @@ def cell_for(
 def result_entries(cell: Cell, runs: Path) -> list[dict[str, Any]]:
     """The entries of `results.json` for a finished run: one per regime.
 
-    A refitted run has entries for the refitted model, and for the model selected by validation,
-    which is the result of the same run without refit.
+    A run that was to be refitted has entries for the refitted model, and for the model selected by
+    validation, which is the result of the same run without refit.
     """
     run = load_run(cell.folder(runs))
     about, val = run.about, run.metrics["val"]
-    scored = {cell.variant: (run.metrics["test"], run.config.refit)}
-    if run.config.refit:
+    scored = {cell.variant: (run.metrics["test"], run.refitted)}
+    if run.config.refit == "on":
         scored = {
             cell.variant: (run.metrics_before_refit, False),
             f"{cell.variant}-refit": (run.metrics["test"], True),

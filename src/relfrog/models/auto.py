@@ -2,6 +2,9 @@
 
 Each member has a run folder under `members`; `blend.json` holds the weights of the blend and the
 validation scores of all members. All members share one opened task.
+
+Members that are no networks are chosen and weighed by backtests: what each would have predicted at
+earlier times. The backtests of LightGBM also decide about the refit, its own and that of networks.
 """
 
 from __future__ import annotations
@@ -21,11 +24,14 @@ from relfrog.errors import ClusterError, RelFrogError, RunError
 from relfrog.graph.popularity import ListRequest
 from relfrog.kinds import MODELS, member_model, models_for
 from relfrog.models.auto_members import fit_member, run_members
-from relfrog.models.blend import Blend, choose
+from relfrog.models.backtest import helps
+from relfrog.models.blend import Blend, DatedLabels, choose
+from relfrog.models.boosting import BoostedTrees
 from relfrog.models.fit import load_model
 from relfrog.models.model import Model, TableChange
-from relfrog.models.run_folder import BLEND, MEMBERS, is_run, read_run
-from relfrog.models.run_forms import BLEND_FORM
+from relfrog.models.out_of_time import earlier_folds, training_seeds
+from relfrog.models.run_folder import BACKTESTS, BLEND, MEMBERS, is_run, read_run
+from relfrog.models.run_forms import BLEND_FORM, BacktestsFile
 from relfrog.support.files import atomic_folder, write_json
 from relfrog.support.forms import read_json
 from relfrog.training.budget import UNLIMITED, Budget
@@ -64,7 +70,7 @@ def member_settings(name: str, config: Config) -> Config:
     if not MODELS[name].network:
         settings["history"] = "on"
     if not MODELS[name].learns:
-        settings["refit"] = False
+        settings["refit"] = "off"
     return Config(**settings)
 
 
@@ -105,7 +111,7 @@ class AutoModel(Model):
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Train members within the time budget, and select by validation.
+        """Train members within the time budget, and select by backtests and validation.
 
         Finished members are reused, unfinished ones are resumed.
 
@@ -117,6 +123,7 @@ class AutoModel(Model):
         before = [
             self._take_over(Path(source), folder / MEMBERS / name, name, about)
             for name, source in self.finished.items()
+            if not MODELS[name].network
         ]
         budget = replace(budget, until=min(budget.until, Budget.of_minutes(config.minutes).until))
         records: dict[str, dict[str, Any]] = {}
@@ -132,6 +139,8 @@ class AutoModel(Model):
                 skipped[name] = f"the {config.minutes:g} minutes were over"
                 announce(callbacks, f"auto: {name} left out: {skipped[name]}")
                 continue
+            if MODELS[name].network and name in self.finished and not self._refit_helps(folder):
+                before.append(self._take_over(Path(self.finished[name]), place, name, about))
             # A search may use half of the remaining time, as the network comes last.
             own = budget if MODELS[name].network else budget.share(2)
             failed = self._fit_member(name, place, about, own, callbacks, records)
@@ -161,7 +170,7 @@ class AutoModel(Model):
             self._members[name], records[name] = fit_member(
                 self.prepared.opened, member_settings(name, self.prepared.config), place, about,
                 budget=budget, callbacks=callbacks, device=self.device, team=self.team,
-                workers=self.workers,
+                workers=self.workers, refit_helps=self._refit_helps(place.parent.parent),
             )  # fmt: skip
             for callback in callbacks:
                 callback.on_member(name, place, self._members[name], records[name])
@@ -171,6 +180,14 @@ class AutoModel(Model):
             announce(callbacks, f"auto: {name} left out: {error}")
             return str(error)
         return ""
+
+    def _refit_helps(self, folder: Path) -> bool:
+        """Whether networks are to be refitted, too: by what LightGBM's backtests say of it."""
+        if self.prepared.config.refit != "auto" or self.kind.ranks:
+            return False
+        path = folder / MEMBERS / "lightgbm" / BACKTESTS
+        found = read_json(path, BacktestsFile) if path.is_file() else {}
+        return helps(found.get("newer_labels"))
 
     def _fit_more_networks(
         self, folder: Path, about: dict[str, Any], budget: Budget, callbacks: Sequence[Callback],
@@ -246,7 +263,7 @@ class AutoModel(Model):
         return float(theirs["seconds"])
 
     def _choose(self) -> Blend:
-        """Choose the blend by validation scores; all networks are one of its models."""
+        """Choose the blend; all networks are one of its models."""
         config = self.prepared.config
         val = self.prepared.seeds("val")
         cutoff = self.prepared.cutoff("val", config.regime)
@@ -258,8 +275,27 @@ class AutoModel(Model):
             predicted[NETWORK_MEMBER] = np.mean(networks, axis=0)
         quick = [name for name in predicted if MODELS[name].baseline]
         return choose(
-            self.kind, self.truth(val), predicted, self.labels, quick=quick, seed=config.seed
-        )
+            self.kind, self.truth(val), predicted, self.labels, earlier=self._earlier(),
+            quick=quick, seed=config.seed,
+        )  # fmt: skip
+
+    def _earlier(self) -> list[DatedLabels]:
+        """What members that are no networks would have predicted before validation."""
+        if self.kind.ranks:
+            return []
+        members = {name: member.selected for name, member in self._members.items()}
+        train, trees = training_seeds(self.prepared), members.get("lightgbm")
+        folds = earlier_folds(self.prepared)
+        if isinstance(trees, BoostedTrees):
+            folds = [] if trees.foretold is None else trees.foretold.folds
+        found = {name: member.foretell(folds) for name, member in members.items()}
+        return [
+            DatedLabels(
+                self.truth(train.take(fold.scored)),
+                {name: parts[n] for name, parts in found.items() if parts is not None},
+            )
+            for n, fold in enumerate(folds)
+        ]
 
     def with_change(self, change: TableChange) -> AutoModel | None:
         """The same blend of the members, each on the changed task."""
@@ -271,10 +307,15 @@ class AutoModel(Model):
         other._members = members
         return other
 
+    @property
+    def refitted(self) -> bool:
+        """Whether one of the members has learned from validation labels."""
+        return any(member.refitted for member in self.members.values())
+
     @cached_property
     def selected(self) -> Model:
         """The same blend of the members before their refit."""
-        if not self.prepared.config.refit:
+        if not self.refitted:
             return self
         other = self._copy()
         other._members = {name: model.selected for name, model in self._members.items()}

@@ -45,6 +45,7 @@ def fit_member(
     device: str = "cpu",
     team: Team | None = None,
     workers: Workers | None = None,
+    refit_helps: bool = False,
 ) -> tuple[Model, dict[str, Any]]:
     """Train, resume or load a member.
 
@@ -58,6 +59,7 @@ def fit_member(
         device: where to compute.
         team: workers to train a network with.
         workers: processes for jobs of other models.
+        refit_helps: whether a network is to be refitted with setting "auto".
 
     Returns:
         The model, and its entry in `blend.json`.
@@ -81,7 +83,7 @@ def fit_member(
             place, prepared, config, dataset=about["dataset"], task=about["task"], gates=gates
         )
     model = make_model(prepared, theirs, device)
-    model.team, model.workers = team, workers
+    model.team, model.workers, model.refit_helps = team, workers, refit_helps
     theirs = fit_model(model, place, theirs, budget=budget, callbacks=callbacks, resume=begun)
     return model, _record(place, theirs)
 

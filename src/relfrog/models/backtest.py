@@ -8,7 +8,7 @@ the training time. In the regime "frozen" the database of a fold stops at its cu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,16 @@ from relfrog.training.seeds import Seeds
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Backtests", "Comparison", "Fold", "fold_score", "plan_folds"]
+__all__ = [
+    "SURE",
+    "Backtests",
+    "Comparison",
+    "Fold",
+    "fold_score",
+    "helps",
+    "known_by",
+    "plan_folds",
+]
 
 Ints = NDArray[np.int64]
 
@@ -33,6 +42,8 @@ MOST_FOLDS = 3
 LEAST_SHARE, FEWEST_LEARNED, FEWEST_SCORED = 0.2, 200, 50
 #: Bootstrap samples of the seeds of each fold, and the most seeds in each.
 DRAWS, DRAWN = 100, 5_000
+#: A choice is made if it is better in this share of bootstrap samples.
+SURE = 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +75,6 @@ def plan_folds(
         most: the most folds within the training time.
     """
     times = train.times.astype("datetime64[us]")
-    ends = times + window.to_timedelta64()
     split = Fold(cut, np.arange(len(train)), len(train) + np.arange(len(val)))
     # No label is of this time: its window is open.
     last = val.times.astype("datetime64[us]").max(initial=cut.to_datetime64())
@@ -79,8 +89,7 @@ def plan_folds(
         if not len(possible):
             break
         at = possible[-1]
-        # Where labels are known at once, those of the cut itself are asked about.
-        learned = np.flatnonzero((ends <= at) & (times < at))
+        learned = known_by(train, window, at)
         scored = np.flatnonzero((times >= at) & (times < at + span))
         if len(learned) < learn:
             break
@@ -88,6 +97,16 @@ def plan_folds(
             folds.append(Fold(cut + (at - cut.to_datetime64()), learned, scored))
         before = at
     return [*reversed(folds), split]
+
+
+def known_by(train: Seeds, window: pd.Timedelta, cut: Any) -> Ints:
+    """The training seeds whose labels a model could have learned by some time, as positions.
+
+    Where labels are known at once, those of the time itself are asked about then.
+    """
+    times = train.times.astype("datetime64[us]")
+    at = np.datetime64(cut, "us")
+    return np.flatnonzero((times + window.to_timedelta64() <= at) & (times < at))
 
 
 @dataclass(frozen=True)
@@ -120,6 +139,11 @@ class Comparison:
             how = "as likely as not" if self.sure > 0.4 else "probably not"
         times = f"{self.won} of {self.folds} backtests" if self.folds > 1 else "the one backtest"
         return f"{how}; better in {times}" if self.won or self.folds > 1 else how
+
+
+def helps(found: Mapping[str, Any] | None) -> bool:
+    """Whether backtests speak for something, by a comparison as it is in `backtests.json`."""
+    return found is not None and float(found["sure"]) >= SURE
 
 
 class Backtests:

@@ -1,9 +1,9 @@
-"""Weights of the members of `auto`, by what their mean would have been worth on validation."""
+"""Weights of the members of `auto`, by what their mean would have been worth in backtests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -13,15 +13,32 @@ from numpy.typing import NDArray
 from relfrog.kinds import TaskKind
 from relfrog.models.backtest import fold_score
 
-__all__ = ["Blend", "choose"]
+__all__ = ["Blend", "DatedLabels", "choose", "mean_score"]
 
-#: Bootstrap samples of the validation seeds, and the most seeds in each.
+#: Bootstrap samples of the seeds of each test, and the most seeds in each.
 DRAWS, DRAWN = 60, 5_000
 #: The share of samples that a blend must lose to be clearly worse than the best model.
 CLEARLY = 0.9
 #: The most members of a blend, the steps from 0 to 1 of weights that are tried, and the least
 #: weight of a member.
 MOST, STEPS, LEAST = 3, 4, 0.1
+#: Name of what the models with backtests answer together, while it is weighed against others.
+TOGETHER = "\0"
+
+Predicted = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class DatedLabels:
+    """Labels of a time, and what models that were trained before it predict for them.
+
+    Attributes:
+        truth: labels for the metrics. Shape [seeds].
+        predicted: predictions of each model.
+    """
+
+    truth: NDArray[Any]
+    predicted: Predicted
 
 
 @dataclass(frozen=True)
@@ -33,104 +50,202 @@ class Blend:
         score: validation metric of the blend.
         best: the best single model.
         sure: share of bootstrap samples in which the blend beats the best model; 0 without a blend.
+        backtests: scores at each time, validation the last: of each model that has backtests, and
+            as "together" of what these answer together. Empty if validation alone decided.
     """
 
     weights: dict[str, float]
     score: float
     best: str
     sure: float
+    backtests: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def words(self) -> str:
         """Who answers, and how sure it is that this is better than the best model alone."""
         parts = [f"{name} {weight:.2f}" for name, weight in self.weights.items()]
+        times = len(next(iter(self.backtests.values()), []))
+        where = f" of {times} backtests" if times > 1 else ""
         if len(parts) == 1:
-            return f"{self.best} answers"
-        won = f"better than {self.best} alone in {self.sure:.0%} of samples"
+            return f"{next(iter(self.weights))} answers" + (f" by {times} backtests" * bool(where))
+        won = f"better than {self.best} alone in {self.sure:.0%} of samples{where}"
         return f"{', '.join(parts)} answer; {won}"
 
 
 def choose(
     kind: TaskKind,
     truth: NDArray[Any],
-    predicted: Mapping[str, NDArray[Any]],
+    predicted: Predicted,
     labels: Mapping[str, Any] | None = None,
     *,
+    earlier: Sequence[DatedLabels] = (),
     quick: Sequence[str] = (),
     seed: int = 0,
 ) -> Blend:
     """Choose the weights of the best few models.
 
-    In each bootstrap sample of the validation seeds the best weights on a coarse grid are found,
-    and their mean over all samples is taken. Weights fitted once to validation labels, or the
-    winner of a close race, generalise less well: where samples disagree, the mean is nearer to
-    equal weights. A slightly worse validation score of the blend is no reason against it: the best
-    model's score is biased, as its epoch or settings were selected on the same labels. But what
-    answers is never worse on validation than the best quick model.
+    In each bootstrap sample of the seeds the best weights on a coarse grid are found, and their
+    mean over all samples is taken. Weights fitted once to validation labels, or the winner of a
+    close race, generalise less well: where samples disagree, the mean is nearer to equal weights. A
+    slightly worse validation score of the blend is no reason against it: the best model's score is
+    biased, as its epoch or settings were selected on the same labels.
+
+    Models that have predictions for earlier times, too, are weighed by all these times, which are
+    drawn as well as the seeds in them: one that was best at one time only has a small weight. What
+    they answer together is then weighed against the others, on validation.
+
+    What answers is never worse on validation than the best quick model; or, where there are earlier
+    times, than what the quick ones answer together, which is not worse than the best of them on the
+    mean of all times.
 
     Args:
         kind: the task type.
         truth: labels for the metrics. Shape [seeds].
         predicted: predictions of each model for the validation seeds.
         labels: description of the training labels.
+        earlier: the same for earlier times; some models may have no predictions there.
         quick: the models that the choice must not be worse than.
         seed: random seed of the samples.
     """
+    quantile = (labels or {}).get("quantile")
 
-    def score(values: NDArray[Any], rows: Any = slice(None)) -> float:
-        return fold_score(kind, truth[rows], values[rows], (labels or {}).get("quantile"))
+    def score(truth: NDArray[Any], values: NDArray[Any]) -> float:
+        return fold_score(kind, truth, values, quantile)
 
-    alone = {name: score(values) for name, values in predicted.items()}
-    badness = {name: -value if kind.higher else value for name, value in alone.items()}
-    order = sorted(alone, key=lambda name: np.nan_to_num(badness[name], nan=np.inf))
-    first, names = order[0], [name for name in order[:MOST] if not np.isnan(alone[name])]
-    plain = Blend({first: 1.0}, alone[first], first, 0.0)
-    if kind.ranks or len(names) < 2:
-        return plain  # scores of lists have no common scale
-    every = np.stack([predicted[name].astype(float) for name in names])
     rng = np.random.default_rng(seed)
-    draws = [rng.integers(0, len(truth), min(len(truth), DRAWN)) for _ in range(DRAWS)]
-    weights = np.mean([_best_weights(score, every, rows, kind.higher) for rows in draws], axis=0)
-    weights = np.where(weights < LEAST, 0.0, weights)
-    weights /= weights.sum()
-    if (weights > 0).sum() < 2:
-        return plain
-    mixed = np.tensordot(weights, every, 1)
-    blended = score(mixed)
-    if any(kind.better(alone[name], blended) for name in quick):
-        return plain
-    pairs = [(score(mixed, rows), score(every[0], rows)) for rows in draws]
-    if np.mean([kind.better(theirs, ours) for ours, theirs in pairs]) >= CLEARLY:
-        return plain
-    won = [kind.better(ours, theirs) for ours, theirs in pairs]
-    kept = {
-        names[n]: round(float(weights[n]), 4) for n in np.argsort(-weights, kind="stable")
-        if weights[n] > 0
-    }  # fmt: skip
-    kept[next(iter(kept))] += 1.0 - sum(kept.values())  # what rounding left
-    return Blend(kept, blended, first, float(np.mean(won)))
+    val = DatedLabels(truth, predicted)
+    dated = [name for name in predicted if earlier and all(name in t.predicted for t in earlier)]
+    if len(dated) < 2 or kind.ranks:
+        return _Weighing(kind, [val], score, rng).choose(list(predicted), quick)
+    tests = [*earlier, val]
+    first = _Weighing(kind, tests, score, rng).choose(dated, [n for n in quick if n in dated])
+    scores = {name: [score(t.truth, t.predicted[name]) for t in tests] for name in dated}
+    scores["together"] = [score(t.truth, _mean(first.weights, t.predicted)) for t in tests]
+    others = {name: values for name, values in predicted.items() if name not in dated}
+    if not others:
+        return Blend(first.weights, first.score, first.best, first.sure, scores)
+    both = {TOGETHER: _mean(first.weights, predicted), **others}
+    last = _Weighing(kind, [DatedLabels(truth, both)], score, rng).choose(list(both), [TOGETHER])
+    weights = {name: w for name, w in last.weights.items() if name != TOGETHER}
+    for name, weight in first.weights.items():
+        weights[name] = weight * last.weights.get(TOGETHER, 0.0)
+    if len(last.weights) == 1:
+        best = first if TOGETHER in last.weights else last
+        return Blend(best.weights, best.score, best.best, best.sure, scores)
+    best_name = first.best if last.best == TOGETHER else last.best
+    return Blend(_rounded(weights), last.score, best_name, last.sure, scores)
 
 
-def _best_weights(
-    score: Any, every: NDArray[np.float64], rows: NDArray[np.int64], higher: bool
-) -> NDArray[np.float64]:
-    """The weights whose mean prediction is best for some seeds.
-
-    Among equals those with the most weight on the first models: one that predicts the same for all
-    leaves ranks as they are, and has no weight.
+class _Weighing:
+    """Weights of models by their predictions at several times.
 
     Args:
-        score: the metric of predictions for seeds.
-        every: predictions, the best model's first. Shape [models, seeds, ...].
-        rows: the seeds.
-        higher: whether higher scores are better.
+        kind: the task type.
+        tests: the times, validation the last.
+        score: the metric.
+        rng: for the samples.
     """
-    count = len(every)
-    grid = [w for w in product(range(STEPS, -1, -1), repeat=count) if sum(w) == STEPS]
-    shares = np.array(grid, float) / STEPS
-    found = np.array([score(np.tensordot(w, every, 1), rows) for w in shares])
-    if np.isnan(found).all():
-        return np.full(count, 1.0 / count)
-    found = found if higher else -found
-    best = np.nanmax(found)
-    return np.asarray(shares[np.argmax(found >= best - 1e-12 * abs(best))])
+
+    def __init__(
+        self, kind: TaskKind, tests: Sequence[DatedLabels],
+        score: Callable[[NDArray[Any], NDArray[Any]], float], rng: np.random.Generator,
+    ) -> None:  # fmt: skip
+        self._kind, self._tests, self._score = kind, list(tests), score
+        self._draws = [self._draw(rng) for _ in range(DRAWS)]
+        #: What a worth of 1 is at each time: errors differ from time to time.
+        self._scales = np.ones(len(tests))
+
+    def _draw(self, rng: np.random.Generator) -> list[tuple[int, NDArray[np.int64]]]:
+        """Times, and seeds of each; validation alone is not drawn."""
+        count = len(self._tests)
+        drawn = rng.integers(0, count, count) if count > 1 else np.zeros(1, np.int64)
+        sizes = [len(test.truth) for test in self._tests]
+        return [(int(n), rng.integers(0, sizes[n], min(sizes[n], DRAWN))) for n in drawn]
+
+    def choose(self, names: Sequence[str], quick: Sequence[str]) -> Blend:
+        """The weights of the best few of some models; see `choose`."""
+        whole = [(n, slice(None)) for n in range(len(self._tests))]
+        parts = {name: [np.asarray(t.predicted[name], float) for t in self._tests]
+                 for name in names}  # fmt: skip
+        if not self._kind.higher:
+            errors = [[self._score(t.truth, p[n]) for p in parts.values()]
+                      for n, t in enumerate(self._tests)]  # fmt: skip
+            self._scales = np.array([np.nan_to_num(min(e), nan=1.0) or 1.0 for e in errors])
+        alone = {name: self._worth(values, whole) for name, values in parts.items()}
+        order = sorted(alone, key=lambda name: -np.nan_to_num(alone[name], nan=-np.inf))
+        first, names = order[0], [name for name in order[:MOST] if not np.isnan(alone[name])]
+        plain = Blend({first: 1.0}, self._last(parts[first]), first, 0.0)
+        if self._kind.ranks or len(names) < 2:
+            return plain  # scores of lists have no common scale
+        every = [np.stack([parts[name][n] for name in names]) for n in range(len(self._tests))]
+        weights = np.mean([self._best_weights(every, draw) for draw in self._draws], axis=0)
+        weights = np.where(weights < LEAST, 0.0, weights)
+        weights /= weights.sum()
+        if (weights > 0).sum() < 2:
+            return plain
+        mixed = [np.tensordot(weights, part, 1) for part in every]
+        blended = self._worth(mixed, whole)
+        if any(alone[name] > blended for name in quick):
+            return plain
+        pairs = [(self._worth(mixed, d), self._worth(parts[first], d)) for d in self._draws]
+        if np.mean([theirs > ours for ours, theirs in pairs]) >= CLEARLY:
+            return plain
+        kept = {name: float(w) for name, w in zip(names, weights, strict=True) if w > 0}
+        won = float(np.mean([ours > theirs for ours, theirs in pairs]))
+        return Blend(_rounded(kept), self._last(mixed), first, won)
+
+    def _last(self, predicted: Sequence[NDArray[Any]]) -> float:
+        return self._score(self._tests[-1].truth, predicted[-1])
+
+    def _worth(self, predicted: Sequence[NDArray[Any]], rows: Sequence[tuple[int, Any]]) -> float:
+        """How good predictions are for some seeds of some times: higher is better."""
+        scores = [self._score(self._tests[n].truth[some], predicted[n][some]) for n, some in rows]
+        if not self._kind.higher:
+            scores = [-s / self._scales[n] for s, (n, _) in zip(scores, rows, strict=True)]
+        sizes = np.array([min(len(self._tests[n].truth), DRAWN) for n, _ in rows], float)
+        known = ~np.isnan(scores) & (sizes > 0)
+        if not known.any():
+            return float("nan")
+        return float(np.average(np.array(scores)[known], weights=sizes[known]))
+
+    def _best_weights(
+        self, every: Sequence[NDArray[np.float64]], draw: list[tuple[int, NDArray[np.int64]]]
+    ) -> NDArray[np.float64]:
+        """The weights whose mean prediction is best for some seeds.
+
+        Among equals those with the most weight on the first models: one that predicts the same for
+        all leaves ranks as they are, and has no weight.
+
+        Args:
+            every: predictions, the best model's first, by time. Shapes [models, seeds, ...].
+            draw: the times and seeds.
+        """
+        count = len(every[0])
+        grid = [w for w in product(range(STEPS, -1, -1), repeat=count) if sum(w) == STEPS]
+        shares = np.array(grid, float) / STEPS
+        found = np.array(
+            [self._worth([np.tensordot(w, part, 1) for part in every], draw) for w in shares]
+        )
+        if np.isnan(found).all():
+            return np.full(count, 1.0 / count)
+        best = np.nanmax(found)
+        return np.asarray(shares[np.argmax(found >= best - 1e-12 * abs(best))])
+
+
+def mean_score(scores: Sequence[float | None] | None) -> float | None:
+    """The mean of a model's scores at several times; None if there is none."""
+    known = [score for score in scores or () if score is not None and score == score]
+    return sum(known) / len(known) if known else None
+
+
+def _mean(weights: Mapping[str, float], predicted: Predicted) -> NDArray[Any]:
+    """The weighted mean of predictions."""
+    return np.asarray(np.sum([w * predicted[name] for name, w in weights.items()], axis=0))
+
+
+def _rounded(weights: Mapping[str, float]) -> dict[str, float]:
+    """Weights with four digits that sum to 1, the largest first."""
+    order = sorted(weights, key=lambda name: -weights[name])
+    kept = {name: round(weights[name], 4) for name in order if weights[name] > 0}
+    kept[next(iter(kept))] += 1.0 - sum(kept.values())  # what rounding left
+    return kept

@@ -24,15 +24,16 @@ from relfrog.models.aggregates.feature_job import features_elsewhere
 from relfrog.models.aggregates.features import FeatureMaker
 from relfrog.models.aggregates.sources import feature_sources
 from relfrog.models.aggregates.streams import TRIED
-from relfrog.models.backtest import MOST_FOLDS, Backtests, plan_folds
+from relfrog.models.backtest import MOST_FOLDS, SURE, Backtests, Fold, helps, plan_folds
 from relfrog.models.booster_file import read_boosters, trees_text, write_boosters
 from relfrog.models.distributed_trees import boosted_on_cluster
 from relfrog.models.feature_budget import make_in_time
 from relfrog.models.model import Model, TableChange
+from relfrog.models.out_of_time import Foretold, aligned
 from relfrog.models.run_folder import BACKTESTS
 from relfrog.models.run_forms import TreesFile
 from relfrog.models.tree_learner import TreeLearner
-from relfrog.models.tree_search import FIRST, PROBE, SURE, FoldData, TreeSearch, Trial, spread
+from relfrog.models.tree_search import FIRST, PROBE, FoldData, TreeSearch, Trial, spread
 from relfrog.setting_values import RANGES
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
@@ -77,6 +78,9 @@ class BoostedTrees(Model):
         self._learner = TreeLearner(self.kind, labels, prepared.config.seed)
         #: What backtests said of features and settings, for `backtests.json`.
         self.evidence: dict[str, Any] = {}
+        #: What was predicted in the backtests within the training time.
+        self._foretold: Foretold | None = None
+        self._folder: Path | None = None
 
     @cached_property
     def maker(self) -> FeatureMaker:
@@ -112,7 +116,8 @@ class BoostedTrees(Model):
         if config.distributed and not isinstance(self.workers, RayWorkers):
             raise UsageError("distributed=true needs the nodes of a Ray cluster: add --cluster.")
         rng = np.random.default_rng(config.seed)
-        train = _some(train, self.SEEDS, rng)
+        places = _places(train, self.SEEDS, rng)
+        train = train if len(places) == len(train) else train.take(places)
         if self.FOLDS and config.regime == "frozen" and not config.staleness:
             self._choose_staleness(train, val, budget.share(4), tell)
         left = self.maker.plan.left_out
@@ -129,9 +134,9 @@ class BoostedTrees(Model):
         )
         if len(some) < len(train):
             tell(f"lightgbm: there is time for {len(some):,} of {len(train):,} training seeds")
-            train = train.take(some)
+            train, places = train.take(some), places[some]
         y = self._targets(train)
-        search = self._search(train, val, x, y, seen, rng)
+        search, folds = self._search(train, val, x, y, seen, rng)
         if self.FOLDS and (families := self.maker.families):
             dropped, known = search.drop_families(
                 families, TRIED, search.settings(0, rng), budget.share(3),
@@ -147,7 +152,11 @@ class BoostedTrees(Model):
             self.evidence["dropped"] = dropped
         found = self._trials(search, val, budget, rng, tell)
         best = search.best(found)
-        self._say_how_sure(search, [found[n] for n in best], found[0], budget, tell)
+        chosen = search.mean_of([found[n] for n in best])
+        self._foretold = Foretold.of(
+            self.prepared, [(f.cut, places[f.scored]) for f in folds], chosen[:-1]
+        )
+        self._say_how_sure(search, [found[n] for n in best], found[0], tell)
         self.models = [found[n].models for n in best]
         some_only = len(search.learned) < len(x)
         del search  # it holds all features
@@ -155,7 +164,7 @@ class BoostedTrees(Model):
             tell(f"lightgbm: the best settings with all {len(x):,} seeds")
             stop = (seen, self._targets(val))
             self.models = [self._train(found[n].settings, x, y, stop, budget) for n in best]
-        if config.refit:
+        if self._refits and not (config.refit == "auto" and budget.over):
             tell("lightgbm: refit on training and validation labels")
             both = self.prepared.opened.with_validation(train)
             more = both.take(np.arange(len(x), len(both)))
@@ -166,6 +175,12 @@ class BoostedTrees(Model):
                 self._train(found[n].settings, x, y, rounds=[m.best_iteration for m in models])
                 for n, models in zip(best, self.models, strict=True)
             ]
+
+    @property
+    def _refits(self) -> bool:
+        """Whether to refit: as the setting says, or as backtests say of newer labels."""
+        setting, newer = self.prepared.config.refit, self.evidence.get("newer_labels")
+        return setting == "on" or (setting == "auto" and helps(newer))
 
     def _choose_staleness(
         self, train: Seeds, val: Seeds, budget: Budget, tell: Callable[[str], None]
@@ -186,12 +201,12 @@ class BoostedTrees(Model):
             )
             vars(other).pop("maker", None)
             rng = np.random.default_rng(self.prepared.config.seed)
-            some = _some(train, self.SEARCH_SEEDS, rng)
+            some = train.take(_places(train, self.SEARCH_SEEDS, rng))
             limits = other._stale(some)
             x = other.maker.make(np.asarray(some.rows), limits, some.times)
             y, asked = self._targets(some), self.limits(val, cut)
             seen = other.maker.make(np.asarray(val.rows), asked, val.times)
-            search = other._search(some, val, x, y, seen, rng)
+            search, _ = other._search(some, val, x, y, seen, rng)
             if span <= 0 or len(search.tests.truth) < 2 or budget.over:
                 return
             predicted.append(search.trial(search.settings(0, rng) | PROBE, budget).predicted)
@@ -217,13 +232,13 @@ class BoostedTrees(Model):
     def _search(
         self, train: Seeds, val: Seeds, x: Floats, y: NDArray[np.float64], seen: Floats,
         rng: np.random.Generator,
-    ) -> TreeSearch:  # fmt: skip
-        """The folds of the backtests, with their features, and a search on them."""
+    ) -> tuple[TreeSearch, list[Fold]]:  # fmt: skip
+        """A search on the folds of the backtests, and those of them before validation."""
         opened, config = self.prepared.opened, self.prepared.config
         few = np.sort(rng.permutation(len(x))[: self.SEARCH_SEEDS])
         cut = opened.dataset.val_timestamp
         *earlier, _ = plan_folds(train, val, opened.task.timedelta, cut, self.FOLDS)
-        data, truths, cuts = [], [], []
+        data, truths, kept = [], [], list[Fold]()
         for fold in earlier:
             scored = np.sort(rng.permutation(fold.scored)[: self.FOLD_SCORED])
             part = train.take(scored)
@@ -238,16 +253,16 @@ class BoostedTrees(Model):
                 continue
             data.append(FoldData(learned, features, y[scored]))
             truths.append(self.truth(part))
-            cuts.append(str(fold.cut))
+            kept.append(replace(fold, scored=scored))
         data.append(FoldData(few, seen, self._targets(val)))
         truths.append(self.truth(val))
-        self.evidence["cuts"] = [*cuts, str(cut)]
+        self.evidence["cuts"] = [*(str(fold.cut) for fold in kept), str(cut)]
         tests = Backtests(self.kind, truths, self.labels.get("quantile"), config.seed)
         search = TreeSearch(
             self._learner, x, y, data, tests, self.maker.categorical, first=self.FIRST,
             rounds=self.ROUNDS, patience=self.PATIENCE,
         )  # fmt: skip
-        return search
+        return search, kept
 
     def _trials(
         self, search: TreeSearch, val: Seeds, budget: Budget, rng: np.random.Generator,
@@ -261,6 +276,9 @@ class BoostedTrees(Model):
                 tell(f"lightgbm: time is over after {number} of {config.trials} trials")
                 break
             trial = search.trial(search.settings(number, rng), budget)
+            if not number and self.FOLDS and (newer := search.newer_labels(trial, budget)):
+                self.evidence["newer_labels"] = asdict(newer)
+                tell(f"lightgbm: better with the newest labels, too: {newer.words}")
             found.append(trial)
             scores = self.metrics(val, trial.predicted[-1])
             self.trials.append(
@@ -275,9 +293,8 @@ class BoostedTrees(Model):
         return found
 
     def _say_how_sure(
-        self, search: TreeSearch, best: list[Trial], first: Trial, budget: Budget,
-        tell: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        self, search: TreeSearch, best: list[Trial], first: Trial, tell: Callable[[str], None]
+    ) -> None:
         """Keep and say how sure it is that the chosen settings are better than the first ones."""
         if not self.FOLDS:
             return
@@ -293,10 +310,6 @@ class BoostedTrees(Model):
                 f"lightgbm: {len(best)} of {len(self.trials)} trials averaged; better than the "
                 f"first settings: {against.words}"
             )
-        if newer := search.newer_labels(first, budget):
-            self.evidence["newer_labels"] = asdict(newer)
-            advice = "" if self.prepared.config.refit or newer.sure < SURE else " (refit=true)"
-            tell(f"lightgbm: better with the newest labels, too{advice}: {newer.words}")
 
     def save(self, folder: Path) -> None:
         """Write the models in LightGBM's text format, and the description of the features."""
@@ -312,6 +325,8 @@ class BoostedTrees(Model):
         write_json(folder / self.FILE, about | {"features": self.maker.to_json()})
         if self.evidence:
             write_json(folder / BACKTESTS, self.evidence)
+        if self._foretold is not None and self._foretold.folds:
+            self._foretold.save(folder)
 
     def load(self, folder: Path) -> None:
         """Read the models and the description of the features."""
@@ -324,6 +339,7 @@ class BoostedTrees(Model):
             width = len(self.maker.names)
         except RunError as error:
             raise RunError(f"{folder}: {error}") from None
+        self._folder = folder
         read = read_boosters(folder, files, width)
         self.models = [[read[_file(n, part)] for part in range(parts)] for n in range(models)]
 
@@ -339,6 +355,18 @@ class BoostedTrees(Model):
         limits = self.limits(seeds, cutoff)
         x = self.maker.make(np.asarray(seeds.rows), limits, seeds.times)
         return self._learner.predict(self.models, x)
+
+    @property
+    def foretold(self) -> Foretold | None:
+        """What was predicted in the backtests within the training time; None without any."""
+        if self._foretold is None and self._folder is not None:
+            self._foretold = Foretold.load(self._folder, self.prepared)
+        return self._foretold
+
+    def foretell(self, folds: Sequence[Fold]) -> list[NDArray[Any]] | None:
+        """The predictions of the backtests, if these are their folds."""
+        known = self.foretold
+        return known.predicted if known is not None and aligned(known.folds, folds) else None
 
     def finish(self, found: NDArray[Any]) -> NDArray[Any]:
         """The prediction from the mean of the models."""
@@ -413,8 +441,8 @@ class QuickBoostedTrees(BoostedTrees):
     FIRST: ClassVar[dict[str, Any]] = FIRST | {"learning_rate": 0.1, "extra_trees": "false"}
 
 
-def _some(seeds: Seeds, most: int, rng: np.random.Generator) -> Seeds:
-    """A random subset of at most `most` seeds."""
+def _places(seeds: Seeds, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The positions of a random subset of at most `most` seeds."""
     if len(seeds) <= most:
-        return seeds
-    return seeds.take(np.sort(rng.permutation(len(seeds))[:most]))
+        return np.arange(len(seeds))
+    return np.sort(rng.permutation(len(seeds))[:most])

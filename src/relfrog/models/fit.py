@@ -110,7 +110,7 @@ def fit_model(
                 "peak_memory_bytes": _peak_memory(),
             }  # fmt: skip
             write_json(folder / "run.json", complete)
-            tidy(folder)
+            tidy(folder, refitted="refit" in facts)
         except KeyboardInterrupt:
             again = resume_command(folder)
             raise RunInterrupted(f"Interrupted. Go on with: {again}") from None
@@ -174,7 +174,7 @@ def load_model(
     prepared = prepare_for(opened, config, opened.load_columns(folder))
     warn_of_new_categories(prepared.unseen, folder)
     model = make_model(prepared, about, device)
-    if config.refit:
+    if about.get("refit"):
         model.selected_folder = folder / SELECTED
     model.load(folder)
     if about.get("postprocessing"):  # runs of older versions have none
@@ -182,11 +182,13 @@ def load_model(
     return model.selected if selected else model
 
 
-def tidy(folder: Path) -> None:
+def tidy(folder: Path, *, refitted: bool = True) -> None:
     """Remove files that only an unfinished run needs."""
     clear_partials(folder)
     checkpoint.clear(folder)
-    for part in (*folder.glob(f"{CANDIDATES}*"), folder / REFIT):
+    # Without a refit, the model that was selected is the one in the folder itself.
+    gone = [folder / REFIT] if refitted else [folder / REFIT, folder / SELECTED]
+    for part in (*folder.glob(f"{CANDIDATES}*"), *gone):
         if part.is_dir():
             shutil.rmtree(part)
     if (folder / SELECTED).is_dir():

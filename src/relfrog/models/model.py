@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from relfrog.graph.popularity import ListRequest
 from relfrog.kinds import TaskKind, task_kind
+from relfrog.models.backtest import Fold
 from relfrog.models.postprocessing.bundle import Postprocessing
 from relfrog.nn.task_heads import HEADS
 from relfrog.training.budget import UNLIMITED, Budget
@@ -86,6 +87,8 @@ class Model(ABC):
         self.facts: dict[str, Any] = {}
         #: What turns predictions into answers; nothing until it is fitted on validation.
         self.postprocessing = Postprocessing()
+        #: Whether to refit with setting "auto": somebody else knows whether newer labels help.
+        self.refit_helps = False
         #: The folder of the model selected by validation, for a refitted model; None otherwise.
         self.selected_folder: Path | None = None
         #: Predictions for whole splits, by split and cut-off.
@@ -140,6 +143,14 @@ class Model(ABC):
             cutoff: where the database ends for all seeds; None for each seed's own time.
             request: for a recommendation, length and content of the lists.
         """
+
+    def foretell(self, folds: Sequence[Fold]) -> list[NDArray[Any]] | None:
+        """What a model that was trained at the time of each fold predicts for its scored seeds.
+
+        Returns:
+            The predictions, by fold; None if the model would have to be trained anew for that.
+        """
+        return None
 
     def predict_alone(self, seeds: Seeds, request: ListRequest | None = None) -> NDArray[Any]:
         """As `predict`, at each seed's own time, for each seed as if no other were asked about.
@@ -213,6 +224,11 @@ class Model(ABC):
         other = self._copy()
         other.load(self.selected_folder)
         return other
+
+    @property
+    def refitted(self) -> bool:
+        """Whether it has learned from validation labels, after they had selected it."""
+        return self.selected_folder is not None or vars(self).get("selected", self) is not self
 
     def _copy(self) -> Self:
         """A shallow copy, to load other weights into."""

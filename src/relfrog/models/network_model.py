@@ -116,16 +116,31 @@ class NetworkModel(Model):
         }  # fmt: skip
         if len(trainers) > 1:
             self.facts["candidates"] = {words: one.at.best for words, one in trainers.items()}
-        if self.prepared.config.refit:
-            announce(callbacks, "refit on training and validation labels ...")
-            assert self.prepared.train_seeds is not None
-            seeds = self.prepared.opened.with_validation(self.prepared.train_seeds)
-            more = replace(self.prepared, train_seeds=seeds)
-            final = train(REFIT, more, self.labels, budget, last=best.at.best_epoch + 1)
-            self.selected, known = self._copy(), self._known
-            self.selected._known, self._known = known, {}
-            self._take(final)
-            self.facts["refit"] = {"labels": len(seeds), "epochs": final.at.epoch}
+        if not self._refits:
+            return
+        assert self.prepared.train_seeds is not None
+        seeds = self.prepared.opened.with_validation(self.prepared.train_seeds)
+        epochs = best.at.best_epoch + 1
+        share = epochs / max(best.at.epoch, 1) * len(seeds) / max(len(self.prepared.train_seeds), 1)
+        if budget.over_in(longest * share):
+            announce(callbacks, "no refit on validation labels: there is no time for it")
+            return
+        announce(callbacks, "refit on training and validation labels ...")
+        more = replace(self.prepared, train_seeds=seeds)
+        final = train(REFIT, more, self.labels, budget, last=epochs)
+        if budget.over and final.at.epoch < epochs:
+            announce(callbacks, "the refit was not over in time, and is left out")
+            return
+        self.selected, known = self._copy(), self._known
+        self.selected._known, self._known = known, {}
+        self._take(final)
+        self.facts["refit"] = {"labels": len(seeds), "epochs": final.at.epoch}
+
+    @property
+    def _refits(self) -> bool:
+        """Whether to refit, if there is time."""
+        setting = self.prepared.config.refit
+        return setting == "on" or (setting == "auto" and self.refit_helps)
 
     def _candidates(self) -> list[tuple[str, str, Prepared]]:
         """The networks to train, with subfolders and what tells them apart; mostly just one."""
@@ -137,7 +152,7 @@ class NetworkModel(Model):
         ]
         if len(settings) == 1:
             # The selected weights are kept apart from those of the refit.
-            part = SELECTED if config.refit else ""
+            part = SELECTED if self._refits else ""
             return [(part, "", replace(self.prepared, config=replace(config, **settings[0])))]
         found = []
         for number, some in enumerate(settings):

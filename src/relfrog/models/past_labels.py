@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from relfrog.errors import RunError
 from relfrog.graph.popularity import ListRequest
+from relfrog.models.backtest import Backtests, Fold
 from relfrog.models.model import Model, TableChange
+from relfrog.models.out_of_time import earlier_folds, training_seeds
 from relfrog.models.run_forms import Constant
 from relfrog.store.file_table import read_column
 from relfrog.support.arrays import unique_pairs
@@ -169,8 +171,10 @@ class PastModel(Model):
         resume: bool = False,
     ) -> None:  # fmt: skip
         """Store the prediction for times before any label is known."""
-        seeds = self.prepared.train_seeds
-        assert seeds is not None
+        assert self.prepared.train_seeds is not None
+        self._learn(self.prepared.train_seeds)
+
+    def _learn(self, seeds: Seeds) -> None:
         assert seeds.labels is not None
         rows = label_rows(self.kind.name, seeds.labels, self.labels)
         self.constant = np.median(rows, 0) if self.median else np.mean(rows, 0)
@@ -203,6 +207,21 @@ class PastModel(Model):
         other = self._on(change.opened)
         other.past = PastLabels(other.prepared, other.labels)
         return other
+
+    def foretell(self, folds: Sequence[Fold]) -> list[NDArray[Any]]:
+        """The predictions as they would have been at the time of each fold."""
+        return self._foretold(folds, self.last)
+
+    def _foretold(self, folds: Sequence[Fold], last: int | None) -> list[NDArray[Any]]:
+        train, frozen = training_seeds(self.prepared), self.prepared.config.regime == "frozen"
+        found = []
+        for fold in folds:
+            other = self._copy()
+            other._learn(train.take(fold.learned))
+            asked = train.take(fold.scored)
+            limits = self.limits(asked, fold.cut if frozen else None)
+            found.append(other._answer(asked, limits, last))
+        return found
 
     def _answer(self, seeds: Seeds, limits: Ints, last: int | None) -> NDArray[Any]:
         found = np.full((len(seeds), len(self.constant)), np.nan)
@@ -242,7 +261,7 @@ class GlobalMedian(PastModel):
 
 
 class RecentMean(PastModel):
-    """The mean of the entity's last n labels; n is selected by validation."""
+    """The mean of the entity's last n labels; n is selected by backtests."""
 
     #: The candidates for n; None for all labels.
     TRIED = (1, 2, 3, 5, 10, 20, 50, None)
@@ -251,18 +270,30 @@ class RecentMean(PastModel):
         self, folder: Path, budget: Budget = UNLIMITED, callbacks: Sequence[Callback] = (), *,
         resume: bool = False,
     ) -> None:  # fmt: skip
-        """Select n on the validation seeds."""
+        """Select n on seeds of earlier times and the validation seeds."""
         super().fit(folder, budget, callbacks, resume=resume)
-        regime = self.prepared.config.regime
-        metric = self.kind.metric
-        seeds = self.prepared.seeds("val")
-        limits = self.limits(seeds, self.prepared.cutoff("val", regime))
+        regime, metric = self.prepared.config.regime, self.kind.metric
+        train, val = training_seeds(self.prepared), self.prepared.seeds("val")
+        limits = self.limits(val, self.prepared.cutoff("val", regime))
+        folds = earlier_folds(self.prepared)
+        truth = [*(self.truth(train.take(fold.scored)) for fold in folds), self.truth(val)]
+        tests = Backtests(self.kind, truth, self.labels.get("quantile"))
+        reference: list[float] = []
         best: float | None = None
         for last in self.TRIED:
-            scores = self.metrics(seeds, self._answer(seeds, limits, last))
-            self.trials.append({"last": last, "regime": regime, "val": scores})
-            if self.kind.better(scores[metric], best):
-                best, self.last = scores[metric], last
+            predicted = [*self._foretold(folds, last), self._answer(val, limits, last)]
+            scores = tests.scores(predicted)
+            reference = reference or scores
+            self.trials.append(
+                {"last": last, "regime": regime, "val": self.metrics(val, predicted[-1]),
+                 "backtests": scores}
+            )  # fmt: skip
+            gain = tests.gain(scores, reference)
+            if best is None or gain > best or (np.isnan(best) and not np.isnan(gain)):
+                best, self.last, said = gain, last, scores
         chosen = f"the last {self.last} labels" if self.last else "all labels"
         chosen = "the last label" if self.last == 1 else chosen
-        announce(callbacks, f"recent: mean of {chosen}, val {metric} {best:.4f}")
+        words = f"recent: mean of {chosen}, val {metric} {said[-1]:.4f}"
+        if folds:
+            words += f", {len(said)} backtests {tests.mean(said):.4f}"
+        announce(callbacks, words)

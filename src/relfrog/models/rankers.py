@@ -238,7 +238,7 @@ class BoostedRanker(Ranker):
         stop = [lightgbm.early_stopping(self.PATIENCE, verbose=False)] * len(data[1:])
         rounds = self.ROUNDS if stop else self.PATIENCE
         self.model = boosted(settings, data[0], rounds, data[1:], stop)
-        if self.prepared.config.refit:
+        if self.prepared.config.refit == "on":
             announce(callbacks, "lightgbm: refit on training and validation labels")
             x, y, g = self._data(self._latest(self.prepared.opened.with_validation(train)))
             # Without early stopping there is no best round: use all.

@@ -14,6 +14,7 @@
     metrics.json         scores of the saved weights, by split and regime
     baselines.json       scores of quick baselines, by model, split and regime
     backtests.json       of LightGBM and `auto`: what was chosen by backtests, and how sure that is
+    backtests.safetensors  of LightGBM: what it predicted there
     unseen.json          categories that the model has not seen, to warn only of newer ones
     report.html          the report
     shown.json           what the report computed from the data, with its arrays:

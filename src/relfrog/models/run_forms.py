@@ -252,6 +252,7 @@ class _Member(msgspec.Struct):
 class _Blend(msgspec.Struct):
     weights: Annotated[dict[str, Share], Meta(min_length=1)]
     members: dict[str, _Member] = {}
+    backtests: dict[str, list[float | None]] = {}
 
 
 #: `blend.json`.

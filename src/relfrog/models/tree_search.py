@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfrog.models.backtest import Backtests, Comparison
+from relfrog.models.backtest import SURE, Backtests, Comparison
 from relfrog.models.tree_learner import TreeLearner
 from relfrog.training.budget import UNLIMITED, Budget
 
@@ -37,8 +37,6 @@ SEARCHED: dict[str, tuple[Any, ...]] = {
 #: Settings with which families of features are tried: fewer rounds than the first trial's. And the
 #: most seeds to learn from.
 PROBE, PROBE_SEEDS = {"learning_rate": 0.1}, 15_000
-#: A family is dropped if that is better in this share of bootstrap samples.
-SURE = 0.6
 #: How many of the best trials may be averaged.
 TOGETHER = (1, 3, 5)
 

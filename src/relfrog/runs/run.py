@@ -114,10 +114,15 @@ class Run:
         """What turns raw predictions into answers: calibration, thresholds, intervals."""
         return self.model.postprocessing
 
+    @property
+    def refitted(self) -> bool:
+        """Whether it has learned from validation labels, after they had selected it."""
+        return bool(self.about.get("refit"))
+
     @cached_property
     def selected(self) -> Run:
         """The run of the model selected by validation: this run, unless it was refitted."""
-        if not self.config.refit or self.part:
+        if not self.refitted or self.part:
             return self
         return replace(self, part=SELECTED, fitted=self.model.selected)
 
@@ -266,7 +271,7 @@ class Run:
     @property
     def metrics_before_refit(self) -> dict[str, dict[str, float]]:
         """Test scores, by regime, of what validation had selected, before the refit."""
-        if not self.config.refit:
+        if not self.refitted:
             return self.metrics["test"]
         return refit_before(self.folder, self.about)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from helpers import examples
 from relfrog.graph.relational import ForeignKey
-from relfrog.models.aggregates.cumulative import Cumulative
+from relfrog.models.aggregates.cumulative import KEEPS, Cumulative
 from relfrog.models.aggregates.encoded_columns import EncodedColumn
-from relfrog.models.aggregates.streams import FULL, STREAKS, Measure, Stream
+from relfrog.models.aggregates.streams import FADING, FULL, STREAKS, Measure, Stream
 from relfrog.support.times import MISSING
 
 KEY = ForeignKey("b", "k", "a")
@@ -22,7 +22,7 @@ STREAM = Stream(
     (KEY,), "b",
     (
         Measure(EncodedColumn("b", "x", "number"), None, -1, FULL),
-        Measure(EncodedColumn("b", "y", "number"), None, -1, STREAKS),
+        Measure(EncodedColumn("b", "y", "number"), None, -1, STREAKS + FADING),
     ),
     codes=(EncodedColumn("b", "c", "category", levels=("p", "q")),),
     pointers=(ForeignKey("b", "l", "d"),),
@@ -78,7 +78,8 @@ def slow(rows: list[Any]) -> list[dict[str, Any]]:
                 entry |= {"q0": squares, "min0": min(there, default=None)}
                 entry["max0"] = max(there, default=None)
             else:
-                entry["streak1"] = streak(values)
+                entry |= {"streak1": streak(values)}
+                entry |= {f"{n.split()[0]}_1": fading(there, k) for n, k in KEEPS.items()}
         entry |= {"k0": plain(code), "p0": None if parent < 0 else parent}
         found.append(entry | {"u0": len({row[5] for row in past} - {-1})})
     return found
@@ -86,6 +87,14 @@ def slow(rows: list[Any]) -> list[dict[str, Any]]:
 
 def plain(value: float) -> float | None:
     return value if value == value else None
+
+
+def fading(values: list[float], keeps: float) -> float | None:
+    """The mean in which a value keeps so much of its weight when another comes."""
+    weighted = weight = 0.0
+    for value in values:
+        weighted, weight = weighted * keeps + value, weight * keeps + 1.0
+    return weighted / weight if values else None
 
 
 def streak(values: list[float]) -> int | None:

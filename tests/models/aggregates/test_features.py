@@ -23,6 +23,7 @@ from relfrog.models.aggregates.query import Aggregator
 from relfrog.models.aggregates.streams import (
     BESIDE,
     CROWD,
+    FADING,
     FULL,
     LAGS,
     LIGHT,
@@ -172,6 +173,8 @@ class Loop:
                 "recent trend": means["mean in 3"] - means["mean in 12"],
                 "second last": self.value(measure, *rows[-2]) if len(rows) > 1 else math.nan,
                 "third last": self.value(measure, *rows[-3]) if len(rows) > 2 else math.nan,
+                "fading mean": fading(every, 3),
+                "slowly fading mean": fading(every, 12),
                 "streak": streak([self.value(measure, *row) for row in rows]),
             }
             found += [float(stats[stat]) for stat in measure.stats]
@@ -182,6 +185,12 @@ class Loop:
             parents = {int(self.graph.parent(key)[row]) for _, row in rows} - {-1}
             found.append(len(parents))
         return found
+
+
+def fading(values: list[float], others: int) -> float:
+    """The mean in which a value loses half of its weight when so many others come."""
+    weights = 0.5 ** (np.arange(len(values))[::-1] / others)
+    return float(np.average(values, weights=weights)) if values else math.nan
 
 
 def streak(values: list[float]) -> float:
@@ -221,8 +230,8 @@ def streams_of(db: Database, graph: RelationalGraph, entity: str) -> list[Stream
             ]
             number, level = encodings[key.table]
             tried = (
-                Measure(number, None, -1, LAGS + WINDOWED),
-                Measure(level, None, 1, STREAKS),
+                Measure(number, None, -1, LAGS + WINDOWED + FADING),
+                Measure(level, None, 1, STREAKS + FADING),
                 *(
                     Measure(number, None, -1, BESIDE, k, form)
                     for k in others

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from relfrog.support.jit import compiled
 
-__all__ = ["running_begins", "running_distinct", "running_numbers", "running_sums"]
+__all__ = [
+    "running_begins", "running_distinct", "running_fading", "running_numbers", "running_sums",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,6 +45,31 @@ def running_sums(owners: Ints, values: Floats, last: Any, sums: Floats) -> None:
                 total += value
             values[column, row] = total
         sums[column] = total
+
+
+@compiled
+def running_fading(
+    owners: Ints, values: Floats, last: Any, keeps: Any, state: Floats, found: Floats
+) -> None:
+    """Find the mean of values up to each row in which each counts less than the one after it.
+
+    Args:
+        owners: see `running_sums`. Shape [rows].
+        values: NaN where there is none: such a row changes nothing. Shape [rows].
+        last: the owner of the row before these.
+        keeps: how much of its weight a value keeps when another comes.
+        state: the weighted sum of values, and the sum of weights.
+        found: the result; NaN without any value. Shape [rows].
+    """
+    before, total, weight = last, state[0], state[1]
+    for row in range(len(owners)):
+        if owners[row] != before:
+            before, total, weight = owners[row], 0.0, 0.0
+        value = values[row]
+        if value == value:
+            total, weight = total * keeps + value, weight * keeps + 1.0
+        found[row] = total / weight if weight > 0.0 else np.nan
+    state[0], state[1] = total, weight
 
 
 @compiled

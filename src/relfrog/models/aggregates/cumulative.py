@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from relfrog.models.aggregates._running import (
     running_begins,
     running_distinct,
+    running_fading,
     running_numbers,
     running_sums,
 )
@@ -22,6 +23,9 @@ __all__ = ["Cumulative"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+#: How much of its weight a value keeps when another comes: half of it is left after 3, or 12.
+KEEPS = {"fading mean": 0.5 ** (1 / 3), "slowly fading mean": 0.5 ** (1 / 12)}
 
 
 class Cumulative:
@@ -37,6 +41,7 @@ class Cumulative:
         measures = stream.measures
         self._last, self._begin = -1, np.full(1, MISSING)
         self._sums = np.zeros((len(measures), 2))  # of values and of squares
+        self._fading = np.zeros((len(measures), len(KEEPS), 2))
         self._whole = np.zeros((len(measures), 3), np.int64)
         self._bounds = np.full((len(measures), 2), np.nan)
         self._distinct = np.zeros((len(stream.pointers), 1), np.int64)
@@ -59,8 +64,8 @@ class Cumulative:
         Returns:
             Per row: its number g, its time and the first one t0; of each measure the value v, the
             count n and the sum s of values, and where it is asked for the sum of squares q, the
-            least and the greatest value and the streak; the level k of each code; of each pointer
-            the parent p and the number u of different ones.
+            least and the greatest value, the streak and the fading means; the level k of each
+            code; of each pointer the parent p and the number u of different ones.
         """
         owners = np.asarray(rows["owner"], np.int64)
         ticks, begins = np.asarray(rows["tick"], np.int64), np.empty(len(owners), np.int64)
@@ -105,6 +110,11 @@ class Cumulative:
             found["max"] = _known(highs)
         if "streak" in measure.stats:
             found["streak"] = pa.array(streaks, mask=streaks == 0)
+        for way, (stat, keeps) in enumerate(KEEPS.items()):
+            if stat in measure.stats:
+                faded, state = np.empty_like(values), self._fading[number, way]
+                running_fading(owners, values, self._last, keeps, state, faded)
+                found[f"{stat.split()[0]}_"] = _known(faded)
         return {f"{name}{number}": column for name, column in found.items()}
 
 

@@ -29,7 +29,7 @@ MOST_SHARES = {"category": 4, "value": 2}
 #: The most measures of a stream, and features in total.
 MOST_MEASURES, MOST_FEATURES = 30, 500
 #: The most features of the families that are tried, in total and of each.
-MOST_TRIED, MOST_OF_FAMILY = 320, 120
+MOST_TRIED, MOST_OF_FAMILY = 400, 120
 
 
 def plan_features(

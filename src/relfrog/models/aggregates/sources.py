@@ -279,6 +279,8 @@ def _stat(stat: str, name: str, share: bool, rows: str) -> str:
         "max": f"largest {single}", "sum": f"sum of {name}", "mean": f"mean of {name}",
         "trend": f"trend of {name} (the last 3 against the last 10)",
         "recent trend": f"trend of {name} (the last 3 horizons against the last 12)",
+        "fading mean": f"mean of {name}, the last 3 {rows} weighing as much as all before",
+        "slowly fading mean": f"mean of {name}, the last 12 {rows} weighing as much as all before",
         "streak": f"how often in a row {single} (if negative, how often not)",
         **{lag: f"{word} {single}" for lag, word in LAG_WORDS.items()},
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relfrog.models.aggregates.streams import LAGS, Measure
+from relfrog.models.aggregates.streams import FADING, LAGS, Measure
 
 __all__ = ["statistic_sql"]
 
@@ -37,6 +37,8 @@ def statistic_sql(stat: str, number: int, measure: Measure) -> str:
         return f"{mean('w2')} - {mean('w3')}"
     if stat in LAGS:
         return f"b{LAGS.index(stat) + 1}.v{number} + {center}"
+    if stat in FADING:
+        return f"h.{stat.split()[0]}_{number} + {center}"
     if stat == "streak":
         return f"h.streak{number}"
     assert stat == "std", stat

@@ -32,12 +32,16 @@ CROWD = ("mean", "mean in 1", "mean in 3", "mean in 12")
 LAGS, STREAKS = ("second last", "third last"), ("streak",)
 #: Statistics of numbers over more windows.
 WINDOWED = ("mean of last 10", "mean in 1", "mean in 3", "recent trend")
+#: Statistics in which older rows count less and less.
+FADING = ("fading mean", "slowly fading mean")
 #: Statistics of numbers relative to those of siblings.
 BESIDE = ("last", "mean of last 3", "mean of last 10", "mean in 12")
+#: Statistics of numbers relative to those of companions.
+ALONGSIDE = ("last", "mean of last 10", "fading mean")
 #: Statistics of labels of peers.
 PEERS = ("mean", "mean of last 3", "mean of last 10", "mean in 1", "mean in 3", "mean in 12")
 #: Families of features that every model has, and those that backtests have to speak for.
-CORE, TRIED = "core", ("streaks", "siblings", "peers", "windows")
+CORE, TRIED = "core", ("streaks", "siblings", "peers", "windows", "companions", "fading")
 #: Those that backtests may drop.
 DROPPABLE = ("labels of all", "parents", "track records", "events of events", *TRIED)
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 from relfrog.graph.relational import ForeignKey
 from relfrog.models.aggregates.encoded_columns import EncodedColumn
 from relfrog.models.aggregates.streams import (
+    ALONGSIDE,
     BESIDE,
+    FADING,
     LAGS,
     PEERS,
     STREAKS,
@@ -20,8 +22,8 @@ from relfrog.models.aggregates.streams import (
 
 __all__ = ["tried_families"]
 
-#: The most numbers of a table that are compared with those of siblings.
-MOST_BESIDE = 10
+#: The most numbers of a table that are compared with those of siblings, and of companions.
+MOST_BESIDE, MOST_ALONGSIDE = 10, 5
 
 
 def tried_families(
@@ -44,6 +46,8 @@ def tried_families(
         *_siblings(entity, children, encodings, timed),
         *_peers(entity, history, keys, children, encodings, timed),
         *_windows(candidates),
+        *_companions(entity, children, encodings, timed),
+        *_fading(candidates),
     ]
 
 
@@ -85,6 +89,22 @@ def _siblings(
                 yield Anchor(entity, None, None, (_tried("siblings", child, measures),))
 
 
+def _companions(
+    entity: str, children: list[Stream], encodings: dict[str, list[EncodedColumn]],
+    timed: Set[str],
+) -> Iterator[Anchor]:  # fmt: skip
+    """Numbers beside those of rows of the same time that share a lasting parent: team-mates."""
+    for child in children:
+        numbers = [e for e in encodings.get(child.table, []) if e.kind == "number"]
+        for key in child.pointers:
+            if key.parent not in timed and child.table in timed and numbers:
+                measures = [
+                    Measure(encoded, None, -1, ALONGSIDE, key, "difference")
+                    for encoded in numbers[:MOST_ALONGSIDE]
+                ]
+                yield Anchor(entity, None, None, (_tried("companions", child, measures),))
+
+
 def _peers(
     entity: str, history: str, keys: tuple[ForeignKey, ...], children: list[Stream],
     encodings: dict[str, list[EncodedColumn]], timed: Set[str],
@@ -104,6 +124,15 @@ def _peers(
                 link = (child.keys[0], key)
                 stream = Stream((mine,), history, labels, link=link, family="peers")
                 yield Anchor(key.parent, key, child, (stream,))
+
+
+def _fading(candidates: list[Anchor]) -> Iterator[Anchor]:
+    """Numbers and shares in a mean in which older rows count less and less."""
+    for anchor in candidates:
+        stream = anchor.streams[0]
+        measures = [replace(m, stats=FADING) for m in stream.measures if m.via is None]
+        if measures and stream.keys:
+            yield replace(anchor, streams=(_tried("fading", stream, measures),))
 
 
 def _windows(candidates: list[Anchor]) -> Iterator[Anchor]:

@@ -48,7 +48,7 @@ def backtests(m: Material) -> Markup | None:
         parts.append(tag("p", f"Better if training seeds have older data, too: {words}."))
     if newer := found.get("newer_labels"):
         words = _comparison(newer).words
-        parts.append(tag("p", f"Better with newer labels, as a refit (refit=true) adds: {words}."))
+        parts.append(tag("p", f"Better with newer labels, as a refit adds: {words}."))
     return join(parts)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from relfrog.analysis.bootstrap import Interval, Scorer, resample
 from relfrog.datasets.metrics import REGIMES
+from relfrog.models.blend import mean_score
 from relfrog.reporting.charts import chart, colour, intervals
 from relfrog.reporting.html import (
     BLUE,
@@ -132,11 +133,12 @@ def _blend_statement(m: Material, found: list[Verdict]) -> Markup:
     blend, (metric, higher) = m.blend or {}, m.metric
     regime, shares = str(blend.get("regime", "rolling")), blend.get("weights") or {}
     weights = list(shares)
+    by = "by backtests and validation" if blend.get("backtests") else "on validation"
     if len(weights) == 1:
-        parts = [f"auto answers with {model_name(weights[0])} alone: it is the best on validation."]
+        parts = [f"auto answers with {model_name(weights[0])} alone: it is the best {by}."]
     else:
         names = [f"{model_name(name)} ({shares[name]:.0%})" for name in weights]
-        parts = [f"auto averages {', '.join(names)}, the best on validation."]
+        parts = [f"auto averages {', '.join(names)}, the best {by}."]
     on_val = {
         name: known["val"][regime][metric]
         for name, known in (blend.get("members") or {}).items()
@@ -192,7 +194,7 @@ def scores(m: Material) -> Markup:
     if found and ours is not None:
         parts.append(_picture(m, own, ours, found, name))
     parts.append(_sheet(m, k))
-    if m.run.config.refit:
+    if m.run.refitted:
         parts.append(note(
             "Validation scores are those of the selected model. It was then refitted on training "
             "and validation labels; test scores and predictions are those of the refitted model."
@@ -230,18 +232,23 @@ def _picture(
 
 
 def _members(m: Material, name: str) -> Markup:
-    """The members of `auto`: validation scores, weights and times."""
+    """The members of `auto`: scores on validation and in backtests, weights and times."""
     blend = m.blend or {}
+    tested = blend.get("backtests") or {}
+    times = max(map(len, tested.values()), default=0)
     weights, regime = blend.get("weights") or {}, str(blend.get("regime", "rolling"))
     rows: list[list[Any]] = []
     for member, known in (blend.get("members") or {}).items():
         value = (known.get("val") or {}).get(regime, {}).get(m.metric[0])
         share = float(weights.get(member, 0.0))
         took = float(known.get("seconds") or 0.0)
-        rows.append([model_name(member), (amount(value), value), (f"{share:.0%}", share),
+        mean = mean_score(tested.get(member))
+        cells = [(amount(mean) if mean is not None else "", mean)] if times else []
+        rows.append([model_name(member), (amount(value), value), *cells, (f"{share:.0%}", share),
                      (duration(took), took)])  # fmt: skip
-    table = sheet(["member", f"{name} on validation, {regime}", "weight", "time"], rows,
-                  numbers=range(1, 4), label="Members", sorts=True)  # fmt: skip
+    more = [f"mean of {times} backtests"] if times else []
+    names = ["member", f"{name} on validation, {regime}", *more, "weight", "time"]
+    table = sheet(names, rows, numbers=range(1, len(names)), label="Members", sorts=True)
     left = [f"{model_name(name)} ({reason})" for name, reason in
             (blend.get("skipped") or {}).items()]  # fmt: skip
     parts: list[Any] = [table]
