@@ -103,7 +103,13 @@ def norm_dropped(x: Tensor, norm: tuple[Tensor, Tensor, float], mask: Mask, star
     number = x.detach().numpy().dtype.type
     how = np.uint64(mask.key), np.uint64(mask.p * 2**_BITS), number(1 / (1 - mask.p))
     arrays = (x, weight, bias, found.out, found.mean, found.scale)
-    _norm_and_drop(*(a.detach().numpy() for a in arrays), number(least), *how, np.uint64(start))
+    given: list[Any] = [
+        *(array.detach().numpy() for array in arrays),
+        number(least),
+        *how,
+        np.uint64(start),
+    ]
+    _norm_and_drop(*given)
     return found
 
 
@@ -121,8 +127,9 @@ def norm_dropped_back(
     """
     out = torch.empty_like(normed.x)
     arrays = (grad, normed.out, normed.x, normed.mean, normed.scale, weight, out, sums)
-    numbers = [a.detach().numpy() for a in arrays]
-    _norm_and_drop_back(*numbers, numbers[0].dtype.type(1 / (1 - p)))
+    given: list[Any] = [array.detach().numpy() for array in arrays]
+    given.append(given[0].dtype.type(1 / (1 - p)))
+    _norm_and_drop_back(*given)
     return out
 
 
