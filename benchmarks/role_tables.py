@@ -60,7 +60,8 @@ def message_options() -> str:
     default, *others = results["options"]
     lines = [
         "Validation scores, rolling, of a small FROG after at most "
-        f"{results['settings']['epochs'] * results['settings']['steps_per_epoch']} steps: with the "
+        f"{results['settings']['epochs'] * results['settings']['steps_per_epoch']} steps (Chinook "
+        "and Northwind: as many as by default): with the "
         "default, and how much better or worse (-) each option is with the same seeds: points of "
         "ROC-AUC, or % of the mean absolute error; means over seeds. Test labels were not looked "
         f"at. `{results['command']}`.", "",
