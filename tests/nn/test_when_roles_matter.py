@@ -50,7 +50,7 @@ def test_who_can_say_it_in_one_layer(
         for variant in (*can, *cannot)
     }
     worst, best = min(scores[one] for one in can), max(scores[one] for one in cannot)
-    assert worst > 0.85, scores
+    assert worst > 0.8, scores
     assert best < worst - 0.08, scores
 
 
