@@ -19,7 +19,7 @@ from database_tables import databases, losses, time_budget
 from preset_tables import presets
 from question_tables import relbench_questions
 from relfrog.config import Config
-from role_tables import when_roles_matter
+from role_tables import message_options, when_roles_matter
 from scale_tables import paper_scale, scale
 from store_tables import certify, first_step
 from strongest_tables import refits, strongest
@@ -420,7 +420,7 @@ MAKERS = {
     "paper-scale": paper_scale, "everyone": everyone, "certify": certify, "first-step": first_step,
     "when-roles-matter": when_roles_matter, "relbench-questions": relbench_questions,
     "cluster": cluster, "billions": billions, "strongest": strongest, "refits": refits,
-    "audit": audits, "presets": presets,
+    "audit": audits, "presets": presets, "message-options": message_options,
 }  # fmt: skip
 
 

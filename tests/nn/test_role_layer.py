@@ -62,7 +62,9 @@ def build(
     in_double(fill(layer))
     roles = None
     if some:
-        roles = Roles(some, SIZE, RoleMode(mode), alpha, options=gates).double()
+        # At both ends, where one of the messages is left out, and between them.
+        fixed = {str(route): (0.0, 1.0, 0.3)[number % 3] for number, route in enumerate(some)}
+        roles = Roles(some, SIZE, RoleMode(mode), alpha, fixed, options=gates).double()
         fill(roles, 1)
         if mode == "learned":
             roles.average.copy_(torch.linspace(0.1, 0.9, len(some)))
@@ -84,7 +86,7 @@ def stacked(states, like: dict[str, Tensor]) -> dict[str, Tensor]:
 @given(
     cases(),
     st.sampled_from([None, *COMPLETION]),
-    st.sampled_from(["learned", "learned", "node", "edge"]),
+    st.sampled_from(["learned", "learned", "node", "edge", "fixed"]),
     st.booleans(),
     st.sampled_from(LAYERS),
     st.sampled_from(GATES),

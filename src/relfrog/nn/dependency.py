@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from relfrog.graph.relational import ForeignKey
-from relfrog.nn.products import linear
+from relfrog.nn.difference_scores import difference_scores
 
 __all__ = ["Dependencies", "DependencyLosses", "DependencyOptions", "Pairs"]
 
@@ -81,8 +81,7 @@ class Dependencies(nn.Module):
 
     L_pair = -log(d(pos) / (d(pos) + sum of d(neg))), d(x) = exp(x / tau). Negative sampling draws
     parents of other pairs, by default never the child's own. The scorer is an MLP on the
-    difference; its first layer is linear, so parents and children are projected once, not per
-    negative.
+    difference.
     """
 
     def __init__(
@@ -139,16 +138,11 @@ class Dependencies(nn.Module):
         number = self.number[key]
         hidden, score = self.hidden[number], self.score[number]
         assert isinstance(hidden, nn.Linear)
-        parent = linear(pairs.parent, hidden.weight)
-        child = linear(pairs.child, hidden.weight, -hidden.bias)
-        count, many = drawn.shape
-        own = torch.arange(count, device=drawn.device).unsqueeze(1)
-        everyone = torch.cat([own, drawn], 1).flatten()
-        # Not parent[everyone]: threads sum its gradient in a nondeterministic order.
-        apart = parent.index_select(0, everyone).view(count, many + 1, -1) - child.unsqueeze(1)
-        scores = score(apart.relu_()).squeeze(2) / self.options.tau
-        wrong = torch.cat([torch.zeros_like(own, dtype=torch.bool), ~allowed], 1)
-        scores = scores.masked_fill(wrong, -torch.inf)
+        assert isinstance(score, nn.Linear)
+        scores = difference_scores(pairs.parent, pairs.child, drawn, hidden, score)
+        own = torch.ones_like(allowed[:, :1])
+        scores = scores / self.options.tau
+        scores = scores.masked_fill(~torch.cat([own, allowed], 1), -torch.inf)
         return -scores.log_softmax(1)[:, 0].mean()  # Eq. (15)
 
     def forward(

@@ -1,4 +1,4 @@
-"""ReLU and dropout in one pass over a tensor that is overwritten, the mask from a hash.
+"""ReLU and dropout in one pass over a tensor, also with LayerNorm before, the mask from a hash.
 
 PyTorch draws a mask for dropout one number after the other, which takes longer on a CPU than the
 matrix product before it. Here a number is a hash of its position and of a key that is drawn for
@@ -7,15 +7,15 @@ each call, so that many are computed at a time, and again for the gradient: no m
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relfrog.support.jit import compiled, inlined
+from relfrog.support.jit import compiled, compiled_sums, inlined
 
-__all__ = ["Dropout"]
+__all__ = ["Dropout", "Mask", "Normed", "norm_dropped", "norm_dropped_back"]
 
 #: Of SplitMix64: its step, and the two factors that mix the bits of a number.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -54,6 +54,83 @@ class Dropout(nn.Module):
             return (x.relu_() if self.relu else x) * mask.to(x.dtype)
         dropped: Tensor = _Dropout.apply(x, key, self.p, self.relu)
         return dropped
+
+
+class Mask(NamedTuple):
+    """The mask of one call of dropout.
+
+    Attributes:
+        key: of the hash.
+        p: probability that an entry becomes 0.
+    """
+
+    key: int
+    p: float
+
+    @classmethod
+    def drawn(cls, p: float) -> Mask:
+        """A new mask, as `Dropout` draws it; without a probability nothing is drawn."""
+        return cls(int(torch.empty((), dtype=torch.int64).random_()) if p else 0, p)
+
+
+class Normed(NamedTuple):
+    """What the gradient of `norm_dropped` needs.
+
+    Attributes:
+        x: the input. Shape [n, c].
+        out: the output. Shape [n, c].
+        mean: mean of each row. Shape [n].
+        scale: 1 / deviation of each row. Shape [n].
+    """
+
+    x: Tensor
+    out: Tensor
+    mean: Tensor
+    scale: Tensor
+
+
+def norm_dropped(x: Tensor, norm: tuple[Tensor, Tensor, float], mask: Mask, start: int) -> Normed:
+    """Dropout of ReLU of LayerNorm, in one pass and without a graph.
+
+    Args:
+        x: contiguous rows of a larger tensor. Shape [n, c].
+        norm: weight, bias and epsilon of the LayerNorm.
+        mask: of dropout in the larger tensor.
+        start: position of the first entry in the larger tensor.
+    """
+    weight, bias, least = norm
+    found = Normed(x, torch.empty_like(x), *x.new_empty(2, len(x)))
+    number = x.detach().numpy().dtype.type
+    how = np.uint64(mask.key), np.uint64(mask.p * 2**_BITS), number(1 / (1 - mask.p))
+    arrays = (x, weight, bias, found.out, found.mean, found.scale)
+    given: list[Any] = [
+        *(array.detach().numpy() for array in arrays),
+        number(least),
+        *how,
+        np.uint64(start),
+    ]
+    _norm_and_drop(*given)
+    return found
+
+
+def norm_dropped_back(
+    grad: Tensor, normed: Normed, weight: Tensor, p: float, sums: Tensor
+) -> Tensor:
+    """The gradient of `norm_dropped` for its input, and sums over rows that are added to `sums`.
+
+    Args:
+        grad: gradient of the output. Shape [n, c].
+        normed: what was computed.
+        weight: of the LayerNorm. Shape [c].
+        p: probability of dropout.
+        sums: for weight and bias of the LayerNorm, and for the input. Shape [3, c].
+    """
+    out = torch.empty_like(normed.x)
+    arrays = (grad, normed.out, normed.x, normed.mean, normed.scale, weight, out, sums)
+    given: list[Any] = [array.detach().numpy() for array in arrays]
+    given.append(given[0].dtype.type(1 / (1 - p)))
+    _norm_and_drop_back(*given)
+    return out
 
 
 class _Dropout(torch.autograd.Function):
@@ -110,3 +187,64 @@ def _scale_where_positive(x: Any, of: Any, scale: Any) -> None:
     """Scale x where `of` is positive, or no number; the rest is 0."""
     for i in range(len(x)):
         x[i] = x.dtype.type(0) if of[i] <= 0 else x[i] * scale
+
+
+@compiled_sums
+def _norm_and_drop(
+    x: Any, weight: Any, bias: Any, out: Any, means: Any, scales: Any,
+    epsilon: Any, key: Any, least: Any, scale: Any, start: Any,
+) -> None:  # fmt: skip
+    """`norm_dropped`, row by row."""
+    one, none = x.dtype.type(1), x.dtype.type(0)
+    width = x.shape[1]
+    share = one / x.dtype.type(width)
+    for i in range(len(x)):
+        row, into = x[i], out[i]
+        total = none
+        for c in range(width):
+            total += row[c]
+        mean = total * share
+        total = none
+        for c in range(width):
+            total += (row[c] - mean) * (row[c] - mean)
+        means[i] = mean
+        scales[i] = spread = one / np.sqrt(total * share + epsilon)
+        at = start + np.uint64(i * width)
+        if least == 0:
+            for c in range(width):
+                value = (row[c] - mean) * spread * weight[c] + bias[c]
+                into[c] = none if value <= none else value
+        else:
+            for c in range(width):
+                value = (row[c] - mean) * spread * weight[c] + bias[c]
+                kept = _kept(at + np.uint64(c), key, least)
+                into[c] = none if value <= none or not kept else value * scale
+
+
+@compiled_sums
+def _norm_and_drop_back(
+    grad: Any, out: Any, x: Any, means: Any, scales: Any, weight: Any, into: Any, sums: Any,
+    scale: Any,
+) -> None:  # fmt: skip
+    """`norm_dropped_back`, row by row."""
+    none = x.dtype.type(0)
+    width = x.shape[1]
+    share = x.dtype.type(1) / x.dtype.type(width)
+    for_weight, for_bias, for_x = sums[0], sums[1], sums[2]
+    for i in range(len(x)):
+        row, mean, spread = x[i], means[i], scales[i]
+        direct, turned = none, none
+        for c in range(width):
+            given = none if out[i, c] <= none else grad[i, c] * scale
+            normed = (row[c] - mean) * spread
+            for_bias[c] += given
+            for_weight[c] += given * normed
+            given *= weight[c]
+            into[i, c] = given
+            direct += given
+            turned += given * normed
+        direct, turned = direct * share, turned * share
+        for c in range(width):
+            value = spread * (into[i, c] - direct - (row[c] - mean) * spread * turned)
+            into[i, c] = value
+            for_x[c] += value

@@ -20,7 +20,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["Linear", "add_product", "is_plain", "linear"]
+__all__ = [
+    "Linear",
+    "add_product",
+    "has_kernels",
+    "is_plain",
+    "linear",
+    "outer_product",
+    "product",
+]
 
 #: Multiplications from which on the detour is worth it: a call takes some 20 µs more.
 LARGE = 1 << 25
@@ -34,8 +42,30 @@ _COMPILED = {("cpu", torch.float32), ("cpu", torch.double)}
 
 def is_plain(*tensors: Tensor) -> bool:
     """Whether kernels can compute with these: on a CPU, of one precision, without gradients."""
+    return not torch.is_grad_enabled() and has_kernels(*tensors)
+
+
+def has_kernels(*tensors: Tensor) -> bool:
+    """Whether there are kernels for these: on a CPU, of one precision."""
     kinds = {(x.device.type, x.dtype) for x in tensors}
-    return not torch.is_grad_enabled() and len(kinds) == 1 and kinds <= _COMPILED
+    return len(kinds) == 1 and kinds <= _COMPILED and not torch.is_autocast_enabled("cpu")
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`linear` without a graph, for shapes that come again and again.
+
+    Shapes: x [n, c], weight [d, c], bias [d] -> [n, d].
+    """
+    if x.dtype is torch.float32 and _one_dnn() is not None:
+        return _product(x, weight, bias)
+    return nn.functional.linear(x, weight, bias)
+
+
+def outer_product(grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient of the weight of `product`. Shapes: [n, d], [n, c] -> [d, c]."""
+    if x.dtype is torch.float32 and _one_dnn() is not None:
+        return _outer(grad, x)
+    return grad.T @ x
 
 
 class Linear(nn.Linear):

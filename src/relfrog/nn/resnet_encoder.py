@@ -7,6 +7,8 @@ makes of it, so that both maps are multiplied with each other once per step, not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
@@ -15,6 +17,7 @@ from relfrog.features.columns import Features, TableColumns
 from relfrog.nn.dropout import Dropout
 from relfrog.nn.encoders import bag_sums
 from relfrog.nn.products import Linear, linear
+from relfrog.nn.residual_trunk import Stage, fits, trunk
 
 __all__ = ["ResNetEncoder"]
 
@@ -92,26 +95,52 @@ class ResNetEncoder(nn.Module):
         """Encode some rows of the table."""
         first, *others = self.blocks
         assert isinstance(first, _Block)
-        hidden = self._concatenated(first.first, features, rows)
-        short = first.shortcut or nn.Identity()
-        if isinstance(short, nn.Linear):
-            x = first.finish(hidden, self._concatenated(short, features, rows))
-        else:  # a single part as wide as the block: the concatenation is that part
-            x = first.finish(hidden, self._concatenated(None, features, rows))
+        # Without a shortcut the concatenation is a single part, as wide as the block.
+        maps = [first.first, *([] if first.shortcut is None else [first.shortcut])]
+        x = self._concatenated(maps, features, rows)
+        if first.shortcut is None:
+            x = torch.cat([x, self._concatenated([], features, rows)], 1)
+        if self.training and fits(x, stages := self._stages()):
+            return trunk(x, stages)
+        x = first.finish(*(part.contiguous() for part in x.chunk(2, 1)))
         for block in others:
             x = block(x)
         return self.out(x)
 
-    def _concatenated(self, then: nn.Linear | None, features: Features, rows: Tensor) -> Tensor:
-        """The vectors of all columns side by side, and a linear map of that. Shape [n, c]."""
+    def _stages(self) -> list[Stage]:
+        """The blocks and the map after them, as `trunk` takes them."""
+        found = []
+        blocks: list[_Block] = list(self.blocks)  # type: ignore[arg-type]
+        for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+            first, last = block.norms
+            assert isinstance(first, nn.LayerNorm)
+            assert isinstance(last, nn.LayerNorm)
+            found += [
+                Stage(first, block.last, block.dropout.p),
+                Stage(last, None if after is None else after.first, block.dropout.p),
+            ]
+        norm, _, then = self.out
+        assert isinstance(norm, nn.LayerNorm)
+        assert isinstance(then, nn.Linear)
+        return [*found, Stage(norm, then, 0.0)]
+
+    def _concatenated(self, thens: Sequence[nn.Linear], features: Features, rows: Tensor) -> Tensor:
+        """Linear maps of the vectors of all columns side by side; without any, those vectors.
+
+        Shapes: rows [n] -> [n, outputs of all maps], or [n, c].
+        """
         dense: Tensor = self.dense
         codes: Tensor = self.codes
         bias = self.bias.sum(0)
-        if then is not None:
-            maps = then.weight.view(len(then.weight), self.parts, -1).permute(1, 2, 0)
-            dense = _each(dense, maps, self.dense_from)
-            codes = _each(codes, maps, self.codes_from)
-            bias = then.bias + torch.einsum("pc,pcd->d", self.bias, maps[: len(self.bias)])
+        if thens:
+            weight = torch.cat([then.weight for then in thens])
+            maps = weight.view(len(weight), self.parts, -1).permute(1, 2, 0)
+            # Each map is read on its own: their gradients are put together once.
+            each = maps.unbind()
+            dense = _each(dense, each, self.dense_from)
+            codes = _each(codes, each, self.codes_from)
+            bias = torch.cat([then.bias for then in thens])
+            bias = bias + torch.einsum("pc,pcd->d", self.bias, maps[: len(self.bias)])
         x = linear(features.dense.index_select(0, rows).to(dense.dtype), dense.T, bias)
         if features.codes.shape[1]:
             chosen = features.codes.index_select(0, rows).long()
@@ -121,10 +150,12 @@ class ResNetEncoder(nn.Module):
         return x
 
 
-def _each(vectors: Tensor, maps: Tensor, part: Tensor) -> Tensor:
-    """Each vector through the map of its part. Shapes: [n, c], [parts, c, d], [n] -> [n, d]."""
-    out = vectors.new_zeros(len(vectors), maps.shape[2])
-    for number in part.unique().tolist():
-        mine = (part == number).nonzero().squeeze(1)
-        out = out.index_copy(0, mine, vectors.index_select(0, mine) @ maps[number])
-    return out
+def _each(vectors: Tensor, maps: Sequence[Tensor], part: Tensor) -> Tensor:
+    """Each vector through the map of its part. Shapes: [n, c], [c, d] each, [n] -> [n, d]."""
+    if not len(vectors):
+        return vectors.new_zeros(0, maps[0].shape[1])
+    order = part.argsort(stable=True)
+    counts = part.bincount(minlength=len(maps)).tolist()
+    parts = vectors.index_select(0, order).split(counts)
+    mapped = [some @ by for some, by in zip(parts, maps, strict=True) if len(some)]
+    return torch.cat(mapped).index_select(0, order.argsort())

@@ -171,18 +171,26 @@ class RoleLayer(nn.Module):
             for node, senders, _ in plain:
                 total = node.add_neighbors(total, *senders, cache)
         for node, (x, links, weight), built in mixed:
-            message = node(x, h_w, links, weight, cache)
-            for number in built:
+            assert roles is not None
+            # Gates that stay at 0 or 1 leave one of the two messages out.
+            gates = [roles.constant(self.routes[number]) for number in built]
+            message = h_w
+            if any(gate != 1 for gate in gates):
+                message = node(x, h_w, links, weight, cache)
+            for number, constant in zip(built, gates, strict=True):
                 route = self.routes[number]
-                matches = plan.routes[route]
-                u, v, _ = route.tables
-                # The weights of the relation are those of the rows v: a match counts as its v.
-                edge = self.edges[number](h[u], h[v], h_w, matches, cache, weight)
-                if self.edge_bias is not None:
-                    edge = edge + self.edge_bias[number]
-                assert roles is not None
-                gate = roles(route, message, edge, matches.v.begin.diff() > 0)
-                # Under mixed precision the three may have different dtypes.
-                both = torch.lerp(message, edge.to(message.dtype), gate.to(message.dtype))
+                both = message
+                if constant != 0:
+                    matches = plan.routes[route]
+                    u, v, _ = route.tables
+                    # The weights of the relation are those of the rows v: a match counts as its v.
+                    edge = self.edges[number](h[u], h[v], h_w, matches, cache, weight)
+                    if self.edge_bias is not None:
+                        edge = edge + self.edge_bias[number]
+                    both = edge
+                if constant is None or 0 < constant < 1:
+                    gate = roles(route, message, edge, matches.v.begin.diff() > 0)
+                    # Under mixed precision the three may have different dtypes.
+                    both = torch.lerp(message, edge.to(message.dtype), gate.to(message.dtype))
                 total = h_w + both if total is h_w else total.add_(both)
         return total

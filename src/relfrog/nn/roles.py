@@ -129,6 +129,12 @@ class Roles(nn.Module):
                 self._move(number, gate.detach().squeeze(1), matched)
         return gate
 
+    def constant(self, route: Route) -> float | None:
+        """The gate of a route that is not learned, which is the same for all rows."""
+        if self.mode is RoleMode.LEARNED:
+            return None
+        return float(self.average[self.number[route]])
+
     def _rows(self, matched: Tensor) -> Tensor:
         """Mask of the rows that enter the average. Shape [n]."""
         return torch.ones_like(matched) if self.options.all_rows else matched
