@@ -88,7 +88,7 @@ FORMATS = (
     "audited.parquet", "audited lists.csv", "audited ranks.csv", "list labels.parquet",
     "features.json", "table in place.parquet", "modules.json", "dense config.json",
     "resumed history.jsonl", "kept history.parquet", "kept labels.parquet",
-    "checked manifest.yaml", "asked import.json",
+    "checked manifest.yaml", "asked import.json", "backtests.safetensors",
 )  # fmt: skip
 
 

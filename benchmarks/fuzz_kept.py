@@ -37,7 +37,11 @@ from relfrog.models import boosting
 from relfrog.models.aggregates import fitted_encodings
 from relfrog.models.aggregates.encoded_columns import EncodedColumn
 from relfrog.models.aggregates.encoded_tables import load_features, save_features
+from relfrog.models.backtest import Fold
+from relfrog.models.blend import DatedLabels, choose
 from relfrog.models.boosting import BoostedTrees
+from relfrog.models.out_of_time import FILE as BACKTESTS
+from relfrog.models.out_of_time import Foretold
 from relfrog.models.run_forms import Epoch, RankerFile
 from relfrog.reporting.gather import gather
 from relfrog.reporting.material import Answers, Material
@@ -335,7 +339,26 @@ def _trees(folder: Path, dataset: Path) -> dict[str, Entry]:
         again.load(folder)
         again.predict(seeds, None)
 
-    return {"features.json": (folder / BoostedTrees.FILE, as_json, read)}
+    train = prepared.train_seeds
+    assert train is not None
+    some = np.arange(len(train))[-9:]
+    cut = opened.dataset.val_timestamp - opened.task.timedelta
+    Foretold([Fold(cut, some, some)], [np.linspace(0, 1, len(some))]).save(folder)
+
+    def weigh() -> None:
+        again = BoostedTrees(prepared, about)
+        again._folder = folder
+        known = again.foretold
+        for fold, said in zip(known.folds, known.predicted, strict=True) if known else ():
+            truth = model.truth(train.take(fold.scored))
+            earlier = [DatedLabels(truth, {"lightgbm": said, "mean": np.zeros(len(said))})]
+            choose(model.kind, truth[:9], {"lightgbm": said[:9], "mean": said[:9] / 2},
+                   earlier=earlier)  # fmt: skip
+
+    return {
+        "features.json": (folder / BoostedTrees.FILE, as_json, read),
+        "backtests.safetensors": (folder / BACKTESTS, as_safetensors, weigh),
+    }
 
 
 def cache_by_width(read: Callable[..., Any]) -> Callable[..., Any]:

@@ -360,7 +360,7 @@ class BoostedTrees(Model):
     def foretold(self) -> Foretold | None:
         """What was predicted in the backtests within the training time; None without any."""
         if self._foretold is None and self._folder is not None:
-            self._foretold = Foretold.load(self._folder, self.prepared)
+            self._foretold = Foretold.load(self._folder, self.prepared, self._learner.shape)
         return self._foretold
 
     def foretell(self, folds: Sequence[Fold]) -> list[NDArray[Any]] | None:

@@ -65,8 +65,13 @@ class Foretold:
         save_arrays(folder / FILE, arrays)
 
     @classmethod
-    def load(cls, folder: Path, prepared: Prepared) -> Foretold | None:
+    def load(cls, folder: Path, prepared: Prepared, shape: tuple[int, ...] = ()) -> Foretold | None:
         """Read them; None if there are none.
+
+        Args:
+            folder: of the model.
+            prepared: the task.
+            shape: of one prediction.
 
         Raises:
             RunError: The file is damaged, or of other training seeds.
@@ -80,10 +85,11 @@ class Foretold:
             found = read_arrays(path)
             for number in range(len(found) // 3):
                 at = np.datetime64(int(found[f"cut {number}"][0]), "us")
-                some = found[f"scored {number}"].astype(np.int64)
+                some = found[f"scored {number}"]
                 values = found[f"predicted {number}"].astype(float)
-                within = some.ndim == 1 and ((some >= 0) & (some < len(train))).all()
-                if not within or len(values) != len(some) or values.ndim > 2:
+                if some.dtype != np.int64 or some.ndim != 1 or values.shape != (len(some), *shape):
+                    raise ValueError("its arrays are odd")
+                if ((some < 0) | (some >= len(train))).any():
                     raise ValueError("its seeds are not those of the task")
                 if np.isinf(values).any():
                     raise ValueError("a prediction is infinite")

@@ -137,16 +137,20 @@ class TreeLearner:
 
     def predict(self, models: Sequence[Sequence[Any]], x: Floats) -> NDArray[Any]:
         """The mean prediction of several models, each with a booster per label."""
-        classes = len(self.labels.get("classes", ()))
         if not len(x):
-            wide = classes or int(self.labels.get("labels", 0))
-            return np.zeros((0, wide)) if wide else np.zeros(0)
+            return np.zeros((0, *self.shape))
         found: Any = 0.0
         for some in models:
             parts = [np.asarray(m.predict(x, num_iteration=m.best_iteration)) for m in some]
             single = self.kind.name != "multilabel_classification"
             found = found + (parts[0] if single else np.stack(parts, 1))
         return self.finish(found / len(models))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one prediction."""
+        wide = len(self.labels.get("classes", ())) or int(self.labels.get("labels", 0))
+        return (wide,) if wide else ()
 
     def finish(self, found: NDArray[Any]) -> NDArray[Any]:
         """The prediction from the mean of the models."""
