@@ -76,7 +76,8 @@ def test_two_processes_of_torchrun_learn_what_one_does_and_one_of_them_may_die(
         tmp_path / "one" / "metrics.json"
     ).read_bytes()
     assert len(history.read_text().splitlines()) == 12
-    assert err.count("worker 0 of 2 lost another") == 1
+    # torchrun may end the other before that notices; then there is nothing to say.
+    assert err.count("worker 0 of 2 lost another") <= 1
     assert err.count("training seeds, ") == 2  # one of them speaks, at first and again
     assert err.count("epoch  11  loss") == 1
     assert out.count("The run is ") == 1

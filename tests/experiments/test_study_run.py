@@ -120,7 +120,9 @@ def test_what_learned_once_more_stands_beside_what_was_chosen(
     given = {**SETTINGS, "trials": 1}
     # In the blend of this task is a member that learns: quick ones are not refitted.
     tasks = ["counts"]
-    plain = study("main", tasks, models=models, settings=given, out=tmp_path / "plain")
+    plain = study(
+        "main", tasks, models=models, settings={**given, "refit": "off"}, out=tmp_path / "plain"
+    )
     refit = study(
         "main", tasks, models=models, settings={**given, "refit": True}, out=tmp_path / "refit"
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -74,11 +75,12 @@ def test_without_its_future_the_source_gives_the_same_predictions(
         shutil.copytree(
             dataset / "tasks", here / "trade" / "tasks", ignore=shutil.ignore_patterns("*.parquet")
         )
-        for run in runs:
-            then = moved(run.folder, here / "trade", here / run.folder.name)
+        thens = [moved(run.folder, here / "trade", here / run.folder.name) for run in runs]
+        for then, run in zip(thens, runs, strict=True):
             pd.testing.assert_frame_equal(then.predict(time), run.predict(time), check_exact=True)
-    with pytest.raises(AssertionError):  # and it is not always the same
-        pd.testing.assert_frame_equal(then.predict(TIMES[0]), run.predict(TIMES[0]))
+    # It is not always the same; trees that found nothing answer with a constant.
+    pairs = [(t.predict(TIMES[0]), r.predict(TIMES[0])) for t, r in zip(thens, runs, strict=True)]
+    assert any(not np.allclose(a["prediction"], b["prediction"]) for a, b in pairs)
 
 
 @pytest.fixture(scope="module", params=["frog", "lightgbm"])

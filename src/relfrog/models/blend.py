@@ -94,9 +94,8 @@ def choose(
     drawn as well as the seeds in them: one that was best at one time only has a small weight. What
     they answer together is then weighed against the others, on validation.
 
-    What answers is never worse on validation than the best quick model; or, where there are earlier
-    times, than what the quick ones answer together, which is not worse than the best of them on the
-    mean of all times.
+    What answers is never worse on validation than the best quick model: where the choice by all
+    times would be, validation alone decides.
 
     Args:
         kind: the task type.
@@ -115,9 +114,22 @@ def choose(
     rng = np.random.default_rng(seed)
     val = DatedLabels(truth, predicted)
     dated = [name for name in predicted if earlier and all(name in t.predicted for t in earlier)]
+    alone = _Weighing(kind, [val], score, rng)
     if len(dated) < 2 or kind.ranks:
-        return _Weighing(kind, [val], score, rng).choose(list(predicted), quick)
-    tests = [*earlier, val]
+        return alone.choose(list(predicted), quick)
+    found = _by_all_times(kind, [*earlier, val], dated, score, rng, quick)
+    if any(kind.better(score(truth, predicted[name]), found.score) for name in quick):
+        return alone.choose(list(predicted), quick)
+    return found
+
+
+def _by_all_times(
+    kind: TaskKind, tests: Sequence[DatedLabels], dated: Sequence[str],
+    score: Callable[[NDArray[Any], NDArray[Any]], float], rng: np.random.Generator,
+    quick: Sequence[str],
+) -> Blend:  # fmt: skip
+    """The blend of models that have backtests by all of them, and of the others by validation."""
+    truth, predicted = tests[-1].truth, tests[-1].predicted
     first = _Weighing(kind, tests, score, rng).choose(dated, [n for n in quick if n in dated])
     scores = {name: [score(t.truth, t.predicted[name]) for t in tests] for name in dated}
     scores["together"] = [score(t.truth, _mean(first.weights, t.predicted)) for t in tests]

@@ -32,7 +32,7 @@ from relfrog.models.model import Model, TableChange
 from relfrog.models.out_of_time import Foretold, aligned
 from relfrog.models.run_folder import BACKTESTS
 from relfrog.models.run_forms import TreesFile
-from relfrog.models.tree_learner import TreeLearner
+from relfrog.models.tree_learner import TreeLearner, rounds_of
 from relfrog.models.tree_search import FIRST, PROBE, FoldData, TreeSearch, Trial, spread
 from relfrog.setting_values import RANGES
 from relfrog.support.files import write_json
@@ -172,7 +172,7 @@ class BoostedTrees(Model):
             y = np.concatenate([y, self._targets(more)])
             self.selected = self._copy()
             self.models = [
-                self._train(found[n].settings, x, y, rounds=[m.best_iteration for m in models])
+                self._train(found[n].settings, x, y, rounds=[rounds_of(m) for m in models])
                 for n, models in zip(best, self.models, strict=True)
             ]
 

@@ -14,7 +14,7 @@ from relfrog.models.booster_file import load_lightgbm
 from relfrog.models.feature_budget import stop_in_time
 from relfrog.training.budget import UNLIMITED, Budget
 
-__all__ = ["TreeLearner", "boosted"]
+__all__ = ["TreeLearner", "boosted", "rounds_of"]
 
 Floats = NDArray[np.float32]
 
@@ -174,3 +174,9 @@ def boosted(
         return lightgbm.train(settings, data, rounds, valid, callbacks=callbacks)
     except lightgbm.basic.LightGBMError as error:
         raise RunError(f"LightGBM cannot learn from these labels: {error}") from None
+
+
+def rounds_of(model: Any) -> int:
+    """How many rounds a booster has that are used: those up to its best, if it was stopped."""
+    best = int(model.best_iteration)
+    return best if best > 0 else max(1, int(model.current_iteration()))
