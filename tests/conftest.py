@@ -164,7 +164,7 @@ def demo(once: Once) -> Path:
             run_demo(
                 folder, False,
                 {"epochs": 1, "steps_per_epoch": 2, "neighbors": 4, "features": "own",
-                 "trials": 1, "networks": 1},
+                 "trials": 1, "networks": 1, "refit": "off"},
             )  # fmt: skip
 
     return once("demo", make)
