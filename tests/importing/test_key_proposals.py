@@ -288,6 +288,29 @@ def test_keys_of_several_columns(league: str, tmp_path: Path) -> None:
     assert [k.columns for k in refused.used_keys()] == [("player_id",)]
 
 
+def test_parts_of_a_key_may_be_single_words(tmp_path: Path) -> None:
+    """As in TPC-H: each column begins with its table's letters, and no underscore parts its key."""
+    offers = [(part, (part + step) % 7) for part in range(20) for step in (1, 3)]
+    source = csv_folder(
+        tmp_path / "trade",
+        part="p_partkey,p_size,p_brand\n" + "".join(f"{i},{i % 6},B{i % 3}\n" for i in range(20)),
+        supplier="s_suppkey,s_name,s_city\n" + "".join(f"{i},N{i},C{i % 2}\n" for i in range(7)),
+        partsupp="ps_partkey,ps_suppkey,ps_cost\n"
+        + "".join(f"{part},{supplier},{part % 5}\n" for part, supplier in offers),
+        lineitem="l_linenumber,l_partkey,l_suppkey,l_quantity\n"
+        + "".join(
+            f"{i % 4},{offers[i * 7 % 40][0]},{offers[i * 7 % 40][1]},{i % 9}\n" for i in range(200)
+        ),
+    )
+    tables = plan_import(source).mapping.tables
+    assert tables["partsupp"].primary_key == ("ps_partkey", "ps_suppkey")
+    assert [str(key) for key in tables["lineitem"].used_keys()] == [
+        "l_partkey -> part.p_partkey",
+        "l_suppkey -> supplier.s_suppkey",
+        "l_partkey, l_suppkey -> partsupp.ps_partkey, ps_suppkey",
+    ]
+
+
 @pytest.mark.parametrize(
     ("parent", "child"),
     [

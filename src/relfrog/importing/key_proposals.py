@@ -33,6 +33,8 @@ _KEY_WORDS = {"id", "uuid", "guid", "pk", "key", "code", "no", "nr", "num", "num
 _SURE_KEY_WORDS = {"id", "uuid", "guid", "pk"}
 #: Words of columns in a composite key, such as (team, year).
 _PART_WORDS = _KEY_WORDS | {"year", "yearid", "season", "date", "month", "week", "day", "quarter"}
+#: The same written in one word; "paid" is ruled out by the rows.
+_KEY_ENDINGS = ("id", "key", "code")
 #: Words in references to another row of the same table.
 _SELF_WORDS = {"parent", "manager", "supervisor", "boss", "reports", "reply", "root", "previous"}
 _SELF_WORDS |= {"prev", "next", "original", "ancestor", "duplicate", "superseded", "replaces"}
@@ -118,7 +120,7 @@ def propose_composite_key(
         for name, column in table.staged.columns.items()
         if column.facts.present == rows
         and table.types[name].name in ("integer", "text", "time")
-        and _PART_WORDS & set(table.words[name])
+        and _is_key_part(table.words[name])
     }
     for size in (2, 3):
         for columns in itertools.combinations(distinct, size):
@@ -133,6 +135,11 @@ def propose_composite_key(
                 if found.values > found.distinct and not found.dangling:
                     return columns, f"{rows:,} distinct values; {child.name} refers to them"
     return None
+
+
+def _is_key_part(name: tuple[str, ...]) -> bool:
+    """Whether a column's name suggests part of a key: ``season``, ``part_id`` and ``partkey``."""
+    return not _PART_WORDS.isdisjoint(name) or (bool(name) and name[-1].endswith(_KEY_ENDINGS))
 
 
 def _is_unique(staging: Staging, table: TypedTable, columns: Sequence[str]) -> bool:
