@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relfrog.kinds import TASK_KINDS
+from relfrog.kinds import TASK_KINDS, task_kind
 from relfrog.models.backtest import Backtests
 from relfrog.models.tree_learner import TreeLearner
 from relfrog.models.tree_search import FIRST, FoldData, TreeSearch, common_rounds
@@ -88,3 +88,22 @@ def test_what_newer_labels_are_worth(search: TreeSearch) -> None:
         patience=9,
     )  # fmt: skip
     assert alone.newer_labels(trial) is None
+
+
+@pytest.mark.parametrize("objective", ["poisson", "tweedie"])
+def test_amounts_that_are_all_zero_by_then_do_not_stop_the_search(objective: str) -> None:
+    """Before the first event of a kind, every label of a backtest is zero: LightGBM refuses them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3)).astype(np.float32)
+    y = np.where(np.arange(400) < 200, 0.0, rng.poisson(2, 400))
+    folds = [FoldData(np.arange(200), x[200:300], y[200:300, None]),
+             FoldData(np.arange(300), x[300:], y[300:, None])]  # fmt: skip
+    kind = task_kind("regression", objective)
+    about = {"low": 0.0, "high": 9.0, "scale": 1.0, "loss": objective}
+    search = TreeSearch(
+        TreeLearner(kind, about, 0), x[:300], y[:300, None], folds,
+        Backtests(kind, [fold.y[:, 0] for fold in folds]), [], first=FIRST, rounds=9, patience=9,
+    )  # fmt: skip
+    trial = search.trial(search.settings(0, rng))
+    assert (trial.predicted[0] == 0).all()
+    assert trial.predicted[1].mean() > 0.1
