@@ -251,10 +251,10 @@ class BoostedTrees(Model):
             learned = spread(learned, self.FOLD_SEEDS)
             if not len(learned):
                 continue
-            data.append(FoldData(learned, features, y[scored]))
+            data.append(FoldData(fold.learned, learned, features, y[scored]))
             truths.append(self.truth(part))
             kept.append(replace(fold, scored=scored))
-        data.append(FoldData(few, seen, self._targets(val)))
+        data.append(FoldData(np.arange(len(x)), few, seen, self._targets(val)))
         truths.append(self.truth(val))
         self.evidence["cuts"] = [*(str(fold.cut) for fold in kept), str(cut)]
         tests = Backtests(self.kind, truths, self.labels.get("quantile"), config.seed)

@@ -7,7 +7,7 @@ for all folds: the one that is best on their average.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -46,14 +46,20 @@ class FoldData:
     """The data of a fold.
 
     Attributes:
-        learned: the training seeds to learn from, as positions. Shape [learned].
+        known: the training seeds whose labels were known by its time, as positions. Shape [known].
+        learned: those of them to learn from. Shape [learned].
         x: features of the seeds to be scored on. Shape [scored, features].
         y: labels of these. Shape [scored, models].
     """
 
+    known: Ints
     learned: Ints
     x: Floats
     y: NDArray[np.float64]
+
+    def without_labels_since(self, earlier: FoldData) -> FoldData:
+        """The same, less the seeds whose labels were not known by the time of an earlier fold."""
+        return replace(self, learned=np.intersect1d(self.learned, earlier.known))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +215,7 @@ class TreeSearch:
         tests = Backtests(self.tests.kind, self.tests.truth[1:], self.tests.quantile)
         older = TreeSearch(
             self.learner, self._x, self._y,
-            [FoldData(before.learned, fold.x, fold.y) for before, fold in pairs], tests,
+            [fold.without_labels_since(before) for before, fold in pairs], tests,
             self._codes, first=self._first, rounds=self._rounds, patience=self._patience,
         )  # fmt: skip
         older.use(self._columns)
