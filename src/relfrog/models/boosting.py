@@ -242,8 +242,9 @@ class BoostedTrees(Model):
         for fold in earlier:
             scored = np.sort(rng.permutation(fold.scored)[: self.FOLD_SCORED])
             part = train.take(scored)
-            if config.regime == "frozen":
-                limits = self.limits(part, fold.cut)
+            if config.regime == "frozen" or config.staleness:
+                # The training seeds' own features look at another time than a prediction does.
+                limits = self.limits(part, fold.cut if config.regime == "frozen" else None)
                 features = self.maker.make(np.asarray(part.rows), limits, part.times)
             else:
                 features = x[scored]
