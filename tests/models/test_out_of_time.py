@@ -169,11 +169,17 @@ def test_a_network_alone_is_refitted_only_if_it_is_asked_for(store: Path, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [{"epochs": 2, "refit": "on"}, {"model": "lightgbm", "trials": 1, "refit": "auto"}],
+    ids=["network", "trees"],
+)
 def test_a_refit_for_which_there_is_no_time_is_left_out(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tree_search.TreeSearch, "newer_labels", newer(0.9))
     monkeypatch.setattr(Budget, "over_in", lambda self, seconds: seconds > 0)
-    run = fit(store, tmp_path / "run", epochs=2, refit="on")
+    run = fit(store, tmp_path / "run", **settings)
     assert not run.refitted
     assert not (run.folder / "chosen").exists()
     assert run.metrics_before_refit == run.metrics["test"]

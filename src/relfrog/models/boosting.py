@@ -158,13 +158,14 @@ class BoostedTrees(Model):
         )
         self._say_how_sure(search, [found[n] for n in best], found[0], tell)
         self.models = [found[n].models for n in best]
-        some_only = len(search.learned) < len(x)
+        some_only, again = len(search.learned) < len(x), sum(found[n].seconds for n in best)
         del search  # it holds all features
         if config.distributed or (some_only and not budget.over):
             tell(f"lightgbm: the best settings with all {len(x):,} seeds")
-            stop = (seen, self._targets(val))
+            stop, started = (seen, self._targets(val)), time.monotonic()
             self.models = [self._train(found[n].settings, x, y, stop, budget) for n in best]
-        if self._refits and not (config.refit == "auto" and budget.over):
+            again = time.monotonic() - started
+        if self._refits and not (config.refit == "auto" and budget.over_in(again)):
             tell("lightgbm: refit on training and validation labels")
             both = self.prepared.opened.with_validation(train)
             more = both.take(np.arange(len(x), len(both)))

@@ -6,6 +6,7 @@ for all folds: the one that is best on their average.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -72,6 +73,7 @@ class Trial:
         predicted: predictions for the scored seeds of each fold.
         scores: the metric in each fold.
         models: those of the last fold, which have learned from all training seeds.
+        seconds: how long it took.
     """
 
     settings: dict[str, Any]
@@ -79,6 +81,7 @@ class Trial:
     predicted: list[NDArray[Any]]
     scores: list[float]
     models: list[Any]
+    seconds: float
 
 
 class TreeSearch:
@@ -131,6 +134,7 @@ class TreeSearch:
         self, settings: dict[str, Any], budget: Budget = UNLIMITED, patience: int | None = None
     ) -> Trial:
         """Train with settings on every fold, and score the predictions."""
+        started = time.monotonic()
         trained = [
             [
                 self.learner.train(
@@ -154,7 +158,8 @@ class TreeSearch:
             for fold, models in zip(self._folds, trained, strict=True)
         ]
         last = [model for model, _ in trained[-1]]
-        return Trial(settings, rounds, predicted, self.tests.scores(predicted), last)
+        scores, took = self.tests.scores(predicted), time.monotonic() - started
+        return Trial(settings, rounds, predicted, scores, last, took)
 
     def drop_families(
         self, families: dict[str, Ints], tried: Sequence[str], settings: dict[str, Any],
