@@ -23,7 +23,7 @@ from helpers import inside
 from relfrog.cli import cli
 from relfrog.datasets.entities import read_entities
 from relfrog.datasets.manifest_forms import _Task
-from relfrog.datasets.new_label_task import add_column_task
+from relfrog.datasets.new_task import add_task
 from relfrog.datasets.task_file import _NOT_IN_FILE, TaskFile
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import DatasetError, OutputError, RunError, TaskError, UsageError
@@ -198,7 +198,7 @@ def test_labels_may_be_made_of_what_is_hidden(tmp_path: Path) -> None:
     run = relfrog.train(dataset, "buys", tmp_path / "run", model="mean", baselines=False)
     assert "x" not in run.prepared.db.table_dict["orders"].df
     assert run.predict("2020-01-09").shape[0] > 0
-    add_column_task(dataset, "fill", "orders.x", val="2020-01-05", test="2020-01-08")
+    add_task(dataset, "fill", autocomplete="orders.x", val="2020-01-05", test="2020-01-08")
     for split in ("train", "val", "test"):
         (dataset / "tasks" / "fill" / f"{split}.parquet").unlink(missing_ok=True)
     relfrog.train(dataset, "fill", tmp_path / "filled", model="mean", baselines=False)

@@ -121,7 +121,25 @@ def test_a_model_without_backtests_is_weighed_on_validation_against_the_others_t
     together = choose(REGRESSION, val.truth, quick, earlier=past)
     assert together.weights == pytest.approx({"a": 0.5, "b": 0.5}, abs=0.15)
     right = {**val.predicted, "network": val.truth}
-    assert choose(REGRESSION, val.truth, right, earlier=past).weights == {"network": 1.0}
+    alone = choose(REGRESSION, val.truth, right, earlier=past)
+    assert alone.weights == {"network": 1.0}
+    assert alone.words == "network answers"
+    # How sure it is comes from validation, the only time at which there are all of them.
+    assert blend.words.endswith("of samples")
+    assert together.words.endswith("of samples of 4 backtests")
+
+
+def test_how_sure_a_blend_is_is_said_of_the_best_model_alone() -> None:
+    """Not of what the models with backtests answer together, of which it is one."""
+    rng = np.random.default_rng(0)
+    truth, error, left, other = rng.normal(size=(4, 40))
+    quick = {"a": truth + error, "b": truth - error + 0.02 * left}
+    tests = [DatedLabels(truth, quick)] * 4
+    network = truth + 0.01 * (0.9 * left + 0.7 * other)  # errs much as a and b do together
+    blend = choose(REGRESSION, truth, {**quick, "network": network}, earlier=tests[:3])
+    assert set(blend.weights) == {"a", "b", "network"}
+    assert blend.best == "a"
+    assert blend.sure == 1.0
 
 
 def test_errors_of_a_stormy_time_do_not_drown_the_others() -> None:

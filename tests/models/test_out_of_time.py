@@ -15,6 +15,7 @@ from relfrog.datasets.tasks import load_task
 from relfrog.errors import RunError
 from relfrog.kinds import MODELS
 from relfrog.models import backtest, tree_search
+from relfrog.models.aggregates.features import FeatureMaker
 from relfrog.models.backtest import Backtests, Comparison, known_by
 from relfrog.models.boosting import BoostedTrees
 from relfrog.models.out_of_time import FILE, Foretold, aligned, earlier_folds
@@ -168,12 +169,40 @@ def test_a_network_alone_is_refitted_only_if_it_is_asked_for(store: Path, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [{"epochs": 2, "refit": "on"}, {"model": "lightgbm", "trials": 1, "refit": "auto"}],
+    ids=["network", "trees"],
+)
 def test_a_refit_for_which_there_is_no_time_is_left_out(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tree_search.TreeSearch, "newer_labels", newer(0.9))
     monkeypatch.setattr(Budget, "over_in", lambda self, seconds: seconds > 0)
-    run = fit(store, tmp_path / "run", epochs=2, refit="on")
+    run = fit(store, tmp_path / "run", **settings)
     assert not run.refitted
     assert not (run.folder / "chosen").exists()
     assert run.metrics_before_refit == run.metrics["test"]
     assert relfrog.load_run(run.folder).evaluate("val") == run.metrics["val"]["rolling"]
+
+
+def test_backtests_look_at_the_database_as_predictions_do(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if training seeds see an older one."""
+    asked: list[tuple[bytes, bytes]] = []
+    make = FeatureMaker.make
+
+    def recorded(maker: FeatureMaker, rows: Any, limits: Any, times: Any) -> Any:
+        asked.append((np.asarray(rows).tobytes(), np.asarray(limits).tobytes()))
+        return make(maker, rows, limits, times)
+
+    monkeypatch.setattr(FeatureMaker, "make", recorded)
+    run = fit(store, tmp_path / "run", model="lightgbm", trials=1, refit="off", staleness=1.0)
+    model = run.model
+    assert isinstance(model, BoostedTrees)
+    assert model.foretold is not None
+    assert len(model.foretold.folds) >= 2
+    for fold in model.foretold.folds:
+        part = run.prepared.opened.seeds("train").take(fold.scored)
+        assert (part.rows.tobytes(), model.limits(part, None).tobytes()) in asked

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from relfrog.kinds import TASK_KINDS
+from relfrog.kinds import TASK_KINDS, task_kind
 from relfrog.models.backtest import Backtests
 from relfrog.models.tree_learner import TreeLearner
-from relfrog.models.tree_search import FIRST, FoldData, TreeSearch, common_rounds
+from relfrog.models.tree_search import FIRST, FoldData, TreeSearch, Trial, common_rounds
 from relfrog.training.budget import Budget
 
 FAMILIES = {"useful": np.array([1]), "noise": np.arange(2, 30)}
@@ -21,7 +25,7 @@ def search() -> TreeSearch:
     x = rng.normal(size=(1500, 30)).astype(np.float32)
     y = (x[:, 0] + 1.5 * x[:, 1] + 0.5 * rng.normal(size=1500) > 0).astype(float)
     spans = [(np.arange(600), slice(600, 1000)), (np.arange(1000), slice(1000, 1500))]
-    folds = [FoldData(learned, x[scored], y[scored, None]) for learned, scored in spans]
+    folds = [FoldData(known, known, x[some], y[some, None]) for known, some in spans]
     kind = TASK_KINDS["binary_classification"]
     tests = Backtests(kind, [fold.y[:, 0] for fold in folds])
     return TreeSearch(
@@ -88,3 +92,45 @@ def test_what_newer_labels_are_worth(search: TreeSearch) -> None:
         patience=9,
     )  # fmt: skip
     assert alone.newer_labels(trial) is None
+
+
+def test_newer_labels_are_all_that_older_models_lack(
+    search: TreeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many labels each fold learns from some: those of the older models are among them."""
+    known, some = np.arange(1000), np.arange(0, 1000, 2)
+    last = replace(search._folds[1], known=known, learned=some)
+    first = replace(search._folds[0], learned=np.arange(0, 600, 3))
+    whole = TreeSearch(
+        search.learner, search._x, search._y, [first, last], search.tests, [], first=FIRST,
+        rounds=9, patience=9,
+    )  # fmt: skip
+    trial = whole.trial(dict(FIRST))
+    learned: list[NDArray[np.int64]] = []
+
+    def older(search: TreeSearch, *_: Any) -> Trial:
+        learned.append(search.learned)
+        return replace(trial, predicted=trial.predicted[1:])
+
+    monkeypatch.setattr(TreeSearch, "trial", older)
+    whole.newer_labels(trial)
+    np.testing.assert_array_equal(learned[0], np.arange(0, 600, 2))
+
+
+@pytest.mark.parametrize("objective", ["poisson", "tweedie"])
+def test_amounts_that_are_all_zero_by_then_do_not_stop_the_search(objective: str) -> None:
+    """Before the first event of a kind, every label of a backtest is zero: LightGBM refuses them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3)).astype(np.float32)
+    y = np.where(np.arange(400) < 200, 0.0, rng.poisson(2, 400))
+    spans = [(np.arange(200), slice(200, 300)), (np.arange(300), slice(300, 400))]
+    folds = [FoldData(known, known, x[some], y[some, None]) for known, some in spans]
+    kind = task_kind("regression", objective)
+    about = {"low": 0.0, "high": 9.0, "scale": 1.0, "loss": objective}
+    search = TreeSearch(
+        TreeLearner(kind, about, 0), x[:300], y[:300, None], folds,
+        Backtests(kind, [fold.y[:, 0] for fold in folds]), [], first=FIRST, rounds=9, patience=9,
+    )  # fmt: skip
+    trial = search.trial(search.settings(0, rng))
+    assert (trial.predicted[0] == 0).all()
+    assert trial.predicted[1].mean() > 0.1

@@ -48,7 +48,7 @@ def ask_command(
     SOURCE is a dataset folder; or a database URL, a database file or a folder of CSV or Parquet
     files, which is imported first. QUESTION says what to predict for whom: docs/ask.md. A first
     answer comes from quick models after seconds; then all models are tried within --minutes, and
-    the best by validation answers.
+    the best by backtests and validation answers.
     """
     from relfrog.cli.question_summaries import answer_lines, answer_record, first_answer
     from relfrog.runs.ask import ask

@@ -30,10 +30,10 @@ __all__ = ["RUN_COMMANDS"]
 @click.argument("task")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run folder to create.")
 @click.option("--model", type=click.Choice(list(MODELS)), metavar="NAME",
-              help="auto: the best of several, or a blend, by validation; frog; sage: the "
-              "plain relational GNN; relgnn: attention along atomic routes; without a network: "
-              "mean, median, global-mean, global-median, recent, lightgbm; for recommendations "
-              "also id-gnn, popularity, past-visit.  [default: auto]")  # fmt: skip
+              help="auto: the best of several, or a blend, by backtests and validation; frog; "
+              "sage: the plain relational GNN; relgnn: attention along atomic routes; without a "
+              "network: mean, median, global-mean, global-median, recent, lightgbm; for "
+              "recommendations also id-gnn, popularity, past-visit.  [default: auto]")  # fmt: skip
 @click.option("--roles", metavar="ROLES", help="learned, node, edge, random, or a run's "
               "roles.json.  [default: learned]")  # fmt: skip
 @click.option("--size", type=click.Choice(["small", "medium", "large"]),

@@ -14,16 +14,16 @@ from relfrog.datasets.external import assign_splits, label_frame, read_label_tab
 from relfrog.datasets.files import database_in_files
 from relfrog.datasets.label_checks import NoLabels, check_label_frame
 from relfrog.datasets.label_splits import choose_splits, own_splits, place_labels
-from relfrog.datasets.labels import SPLITS, label_stats
+from relfrog.datasets.labels import SPLITS
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.split_check import few_labels
 from relfrog.datasets.task_file import TaskFile
 from relfrog.datasets.task_folder import (
     TYPES,
     AddedTask,
+    TaskRequest,
     entity_end,
-    hidden_columns,
-    new_folder,
+    useful_stats,
     write_task,
 )
 from relfrog.datasets.tasks import task_from
@@ -34,66 +34,47 @@ from relfrog.support.relbench import Database, Table
 __all__ = ["add_column_task", "add_file_task"]
 
 
-def add_column_task(
-    dataset: str | Path,
-    name: str,
-    column: str,
-    *,
-    type: str | None = None,
-    description: str | None = None,
-    hide: tuple[str, ...] = (),
-    show: tuple[str, ...] = (),
-    val: str | None = None,
-    test: str | None = None,
-    overwrite: bool = False,
-) -> AddedTask:
+def add_column_task(request: TaskRequest, column: str) -> AddedTask:
     """Add a task that fills in a column; see `relfrog.datasets.autocomplete`.
 
+    Rows up to the validation time are for training, those up to the test time for validation.
+
     Args:
-        dataset: A dataset folder.
-        name: The task's name.
+        request: What is asked of the task; its type is by default the one that suits the values.
         column: The column, as ``table.column``.
-        type: The type of task; by default the one that suits the column's values.
-        description: The task in words.
-        hide: Further columns the model must not see, as ``table.column``.
-        show: Columns later than their rows that it may see all the same.
-        val: Rows up to this time are for training; the dataset's validation time if None, or
-            where rows with a value lie if a split has none.
-        test: Rows up to this time are for validation, later ones for test; likewise.
-        overwrite: Whether to replace a task of this name.
 
     Raises:
         TaskError: The column cannot be filled in, or a split has no row with a value.
     """
-    opened, folder = new_folder(dataset, name, type, overwrite)
-    if type in ("multilabel", "recommendation"):
-        raise UsageError(f"a column holds one value per row, which is no {type} label")
+    opened, folder = request.open()
+    if request.type in ("multilabel", "recommendation"):
+        raise UsageError(f"a column holds one value per row, which is no {request.type} label")
     table, target = _place(opened, column)
     full = database_in_files(opened)
     check_column(full, table, target)
     found = full.table_dict[table]
-    suited = label_type(read_column(found, target)) if type is None else type
+    suited = request.type or label_type(read_column(found, target))
     spec = opened.manifest.tables[table]
-    hidden, late = hidden_columns(opened, full, hide, show, (table, target))
+    hidden, late = request.hidden_columns(opened, full, (table, target))
     manifest = TaskFile(
-        name=name,
+        name=request.name,
         kind=KIND_AUTOCOMPLETE,
         task_type=TYPES[suited],
-        description=description,
+        description=request.description,
         entity_table=table,
         target_col=target,
         remove_columns=hidden,
     )
     if spec.time_col is None:
-        if val is not None or test is not None:
+        if request.chooses_splits:
             raise UsageError(
                 f"{table} has no times, so its rows are split by the hash of their key: leave out "
                 "--val and --test"
             )
         manifest = _told_relbench(manifest, spec.pkey, NO_TIME)
-    elif val is not None or test is not None:
+    elif request.chooses_splits:
         manifest = _told_relbench(manifest, spec.pkey, spec.time_col)
-        manifest = choose_splits(opened, manifest, val, test)
+        manifest = choose_splits(opened, manifest, request.val, request.test)
     chosen: tuple[str, ...] = ()
     try:
         task, frames = _column_frames(opened, manifest, full)
@@ -114,7 +95,7 @@ def add_column_task(
             f"{table} has no times: splits are by the hash of the key, and everything in the "
             "database may be used"
         )
-    return _added(folder, manifest, task, frames, overwrite, (*chosen, *notes, *late))
+    return _added(folder, manifest, task, frames, request, (*chosen, *notes, *late))
 
 
 def _told_relbench(manifest: TaskFile, pkey: str | None, time: str) -> TaskFile:
@@ -181,72 +162,53 @@ def _added(
     manifest: TaskFile,
     task: Task,
     frames: dict[str, pd.DataFrame],
-    overwrite: bool,
+    request: TaskRequest,
     notes: tuple[str, ...],
     given: pd.DataFrame | None = None,
 ) -> AddedTask:
-    stats = {split: label_stats(task, frame) for split, frame in frames.items()}
-    if stats["train"].constant:
-        rows = stats["train"].rows
-        raise TaskError(f"task {manifest.name}: all {rows:,} labels of the train split are equal")
-    write_task(folder, manifest, frames, overwrite, given)
+    stats = useful_stats(task, manifest.name, frames)
+    write_task(folder, manifest, frames, request.overwrite, given)
     warnings = tuple(f"{p.text}. {p.remedy}" for p in few_labels(task, frames))
     return AddedTask(manifest, folder, stats, notes, warnings)
 
 
 def add_file_task(
-    dataset: str | Path,
-    name: str,
+    request: TaskRequest,
     labels: str | Path | pd.DataFrame,
     *,
     entity: str | None,
-    type: str | None,
     horizon: str | None,
     label: str | None = None,
     time: str = "timestamp",
-    description: str | None = None,
-    hide: tuple[str, ...] = (),
-    show: tuple[str, ...] = (),
-    val: str | None = None,
-    test: str | None = None,
-    overwrite: bool = False,
 ) -> AddedTask:
     """Add a task from the user's own labels: a table of entity, time and label.
 
     Args:
-        dataset: A dataset folder.
-        name: The task's name.
+        request: What is asked of the task: ``binary``, ``multiclass``, ``multilabel`` or
+            ``regression``.
         labels: A CSV or Parquet file, or a frame: the key of the source, the time, the label.
         entity: The table whose rows are predicted for.
-        type: ``binary``, ``multiclass``, ``multilabel`` or ``regression``.
         horizon: How far ahead a label looks: it is known so long after its time.
         label: The column with the label; the only one left if None.
         time: The column with the time.
-        description: The task in words.
-        hide: Columns the model must not see, as ``table.column``.
-        show: Columns later than their rows that it may see all the same.
-        val: The task's own validation time; the dataset's if None, or where the labels lie if a
-            split has none of them.
-        test: The task's own test time, likewise.
-        overwrite: Whether to replace a task of this name.
 
     Raises:
         TaskError: A key is not in the table, a column is missing, or labels are unusable.
     """
-    opened, folder = new_folder(dataset, name, type, overwrite)
-    if type is None or entity is None or horizon is None:
+    opened, folder = request.open()
+    if request.type is None or entity is None or horizon is None:
         raise UsageError("a task from a file of labels needs --entity TABLE, --type and --horizon")
-    if type == "recommendation":
+    if request.type == "recommendation":
         raise UsageError("lists cannot come from a file of labels. Write SQL: --sql FILE")
     table, pkey = entity_end(opened, entity)
     asked, values = read_label_table(opened, table, labels, time, label)
     target = str(values.name)
-    hidden, late = hidden_columns(opened, database_in_files(opened), hide, show)
+    hidden, late = request.hidden_columns(opened, database_in_files(opened))
     manifest = TaskFile(
-        name=name,
+        name=request.name,
         kind=KIND_EXTERNAL,
-        task_type=TYPES[type],
-        description=description,
+        task_type=TYPES[request.type],
+        description=request.description,
         entity_table=table,
         entity_col=pkey,
         time_col=time,
@@ -257,8 +219,8 @@ def add_file_task(
         labels="file",
     )
     assert asked.times is not None
-    if val is not None or test is not None:
-        manifest = choose_splits(opened, manifest, val, test)
+    if request.chooses_splits:
+        manifest = choose_splits(opened, manifest, request.val, request.test)
     notes: tuple[str, ...] = ()
     try:
         task, frames = _file_frames(opened, manifest, asked, values)
@@ -279,7 +241,7 @@ def add_file_task(
             "the validation or test time",
         )
     given = asked.keys.assign(**{time: asked.times.to_numpy(), target: values.to_numpy()})
-    return _added(folder, manifest, task, frames, overwrite, notes + late, given)
+    return _added(folder, manifest, task, frames, request, notes + late, given)
 
 
 def _file_frames(

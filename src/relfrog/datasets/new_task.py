@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -18,16 +17,16 @@ from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import find_source_keys
 from relfrog.datasets.known_from import read_known_from, recorded_keys
 from relfrog.datasets.label_checks import NoLabels, need_column
-from relfrog.datasets.labels import LabelStats, label_rows, label_stats, window_problems
+from relfrog.datasets.labels import label_rows, window_problems
 from relfrog.datasets.new_label_task import add_column_task, add_file_task
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.task_file import TaskFile
 from relfrog.datasets.task_folder import (
     TYPES,
     AddedTask,
+    TaskRequest,
     entity_end,
-    hidden_columns,
-    new_folder,
+    useful_stats,
     write_task,
 )
 from relfrog.datasets.task_splits import fit_splits, need_times
@@ -104,10 +103,9 @@ def add_task(
     Raises:
         TaskError: The SQL is wrong, or its labels are unusable: none in a split, or all the same.
     """
-    about: _Common = {
-        "description": description, "hide": hide, "show": show, "val": val, "test": test,
-        "overwrite": overwrite,
-    }  # fmt: skip
+    request = TaskRequest(
+        dataset, name, type, description, hide, show, val, test, overwrite=overwrite
+    )
     if sum(given is not None for given in (sql, autocomplete, labels)) != 1:
         raise UsageError(
             "labels come from one of --sql FILE, --autocomplete TABLE.COLUMN, --labels"
@@ -117,23 +115,22 @@ def add_task(
             "--autocomplete", entity=entity, source=source, target=target, k=k, label=label,
             horizon=horizon, eval_times=_unless(eval_times, 1),
         )  # fmt: skip
-        return add_column_task(dataset, name, autocomplete, type=type, **about)
+        return add_column_task(request, autocomplete)
     if horizon is not None:
         _check_horizon(horizon)
     if labels is not None:
         _refuse_options("--labels", source=source, target=target, k=k,
                         eval_times=_unless(eval_times, 1))  # fmt: skip
         return add_file_task(
-            dataset, name, labels, entity=entity, type=type, horizon=horizon, label=label,
-            time=time, **about,
-        )  # fmt: skip
+            request, labels, entity=entity, horizon=horizon, label=label, time=time
+        )
     if type is None or horizon is None:
         raise UsageError("a task from SQL needs --type and --horizon")
-    opened, folder = new_folder(dataset, name, type, overwrite)
+    opened, folder = request.open()
     _check_options(type, entity, source, target, k)
     need_times(opened)
     full = database_in_files(opened)
-    hidden, notes = hidden_columns(opened, full, hide, show)
+    hidden, notes = request.hidden_columns(opened, full)
     manifest = TaskFile(
         name=name,
         kind=KIND_FORECAST,
@@ -162,8 +159,7 @@ def add_task(
     _complete(opened, manifest, full)
     fitted = fit_splits(opened, manifest, full, split_labels, val, test)
     task, manifest, frames = fitted.task, fitted.manifest, fitted.frames
-    stats = {split: label_stats(task, frame) for split, frame in frames.items()}
-    _refuse_useless(name, stats)
+    stats = useful_stats(task, name, frames)
     for is_error, text, remedy in window_problems(task.dataset, task, full):
         if is_error:
             raise TaskError(f"{text}. {remedy}")
@@ -176,15 +172,6 @@ def add_task(
     remember_errors(opened, name, ())  # there would be none
     warnings = tuple(f"{p.text}. {p.remedy}" for p in fitted.problems)
     return AddedTask(manifest, folder, stats, fitted.notes + notes, warnings)
-
-
-class _Common(TypedDict):
-    description: str | None
-    hide: tuple[str, ...]
-    show: tuple[str, ...]
-    val: str | None
-    test: str | None
-    overwrite: bool
 
 
 def _refuse_options(of: str, **options: object) -> None:
@@ -303,9 +290,3 @@ def _horizon_help(text: str) -> str:
     if "training time frames" in text:
         return "fewer than three horizons fit before the validation time. Take a shorter horizon."
     return text
-
-
-def _refuse_useless(name: str, stats: dict[str, LabelStats]) -> None:
-    for split, found in stats.items():
-        if found.constant and split == "train":
-            raise TaskError(f"task {name}: all {found.rows:,} labels of the train split are equal")

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from relfrog.datasets.dataset import open_dataset
-from relfrog.datasets.labels import LabelStats
+from relfrog.datasets.labels import LabelStats, label_stats
 from relfrog.datasets.late_columns import find_late_columns, hidden_note
 from relfrog.datasets.opened_dataset import OpenedDataset
-from relfrog.datasets.protocols import Dataset
+from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.task_file import LABELS_FILE, TaskFile
 from relfrog.errors import DatasetError, TaskError, UsageError, unknown
 from relfrog.kinds import TASK_KINDS
@@ -22,7 +22,7 @@ from relfrog.support.notebook import Bar, bars, html_table
 from relfrog.support.relbench import Database
 from relfrog.support.text import percent, split_place
 
-__all__ = ["TYPES", "AddedTask", "entity_end", "hidden_columns", "new_folder", "write_task"]
+__all__ = ["TYPES", "AddedTask", "TaskRequest", "entity_end", "useful_stats", "write_task"]
 
 #: RelBench's task types by their short names.
 TYPES = {kind.word: name for name, kind in TASK_KINDS.items()}
@@ -77,27 +77,81 @@ class AddedTask:
         return str(head + table + Markup("<p>{}:</p>{}").format(what, bars(shown)))
 
 
-def new_folder(
-    dataset: str | Path, name: str, type: str | None, overwrite: bool
-) -> tuple[OpenedDataset, Path]:
-    """Open a dataset, and find the folder of a task to be added to it.
+@dataclass(frozen=True)
+class TaskRequest:
+    """What is asked of a task that is to be added, wherever its labels come from.
 
-    Raises:
-        DatasetError: Nothing can be added to the dataset.
-        UsageError: The name cannot be a task's, or there is no such type of task.
-        TaskError: There is a task of this name already.
+    Attributes:
+        dataset: A dataset folder.
+        name: The task's name.
+        type: The type of task, by its short name; None where the labels tell.
+        description: The task in words.
+        hide: Columns the model must not see, as ``table.column``.
+        show: Columns later than their rows that it may see all the same, likewise.
+        val: The task's own validation time; None for the dataset's, or one that suits the labels.
+        test: The task's own test time, likewise.
+        overwrite: Whether to replace a task of this name.
     """
-    opened = open_dataset(dataset)
-    if not opened.is_local:
-        raise DatasetError(f"{dataset} is hosted elsewhere; a task can be added to a folder only")
-    folder = Path(opened.dataset_dir) / "tasks" / name
-    if not name or Path(name).name != name or name.startswith(".") or len(name) > 100:
-        raise UsageError(f"{name!r} cannot be a task's name: it becomes the name of a folder")
-    if folder.exists() and not overwrite:
-        raise TaskError(f"the dataset has a task {name} already. Replace it with --overwrite.")
-    if type is not None and type not in TYPES:
-        raise UsageError(f"unknown task type {type!r}. Types are {', '.join(TYPES)}")
-    return opened, folder
+
+    dataset: str | Path
+    name: str
+    type: str | None = None
+    description: str | None = None
+    hide: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
+    val: str | None = None
+    test: str | None = None
+    overwrite: bool = False
+
+    @property
+    def chooses_splits(self) -> bool:
+        """Whether a split time is given."""
+        return self.val is not None or self.test is not None
+
+    def open(self) -> tuple[OpenedDataset, Path]:
+        """Open the dataset, and find the folder of the task.
+
+        Raises:
+            DatasetError: Nothing can be added to the dataset.
+            UsageError: The name cannot be a task's, or there is no such type of task.
+            TaskError: There is a task of this name already.
+        """
+        opened, name = open_dataset(self.dataset), self.name
+        if not opened.is_local:
+            raise DatasetError(
+                f"{self.dataset} is hosted elsewhere; a task can be added to a folder only"
+            )
+        folder = Path(opened.dataset_dir) / "tasks" / name
+        if not name or Path(name).name != name or name.startswith(".") or len(name) > 100:
+            raise UsageError(f"{name!r} cannot be a task's name: it becomes the name of a folder")
+        if folder.exists() and not self.overwrite:
+            raise TaskError(f"the dataset has a task {name} already. Replace it with --overwrite.")
+        if self.type is not None and self.type not in TYPES:
+            raise UsageError(f"unknown task type {self.type!r}. Types are {', '.join(TYPES)}")
+        return opened, folder
+
+    def hidden_columns(
+        self, dataset: Dataset, full: Database, label: tuple[str, str] | None = None
+    ) -> tuple[list[list[str]], tuple[str, ...]]:
+        """Columns the model must not see: those that are named, and those later than their rows.
+
+        Args:
+            dataset: The dataset.
+            full: Its database.
+            label: The label's own column, if it is one of them.
+
+        Returns:
+            The columns as RelBench lists them, and what to tell the user.
+        """
+        named = _columns_named(dataset, "--hide", self.hide)
+        shown = _columns_named(dataset, "--show", self.show)
+        for pair in named:
+            if pair in shown:
+                raise UsageError(f"{'.'.join(pair)} is both to be hidden and to be shown")
+        kept = [*named, *shown, [] if label is None else [*label]]
+        late = [c for c in find_late_columns(full) if [c.table, c.column] not in kept]
+        notes = (hidden_note(late),) if late else ()
+        return [*named, *([c.table, c.column] for c in late)], notes
 
 
 def entity_end(dataset: Dataset, text: str) -> tuple[str, str]:
@@ -117,35 +171,6 @@ def entity_end(dataset: Dataset, text: str) -> tuple[str, str]:
     return table, column or pkey
 
 
-def hidden_columns(
-    dataset: Dataset,
-    full: Database,
-    hide: tuple[str, ...],
-    show: tuple[str, ...],
-    label: tuple[str, str] | None = None,
-) -> tuple[list[list[str]], tuple[str, ...]]:
-    """Columns the model must not see: those that are named, and those later than their rows.
-
-    Args:
-        dataset: The dataset.
-        full: Its database.
-        hide: Columns to hide, as ``TABLE.COLUMN``.
-        show: Columns to show although they are later than their rows, likewise.
-        label: The label's own column, if it is one of them.
-
-    Returns:
-        The columns as RelBench lists them, and what to tell the user.
-    """
-    named, shown = _columns_named(dataset, "--hide", hide), _columns_named(dataset, "--show", show)
-    for pair in named:
-        if pair in shown:
-            raise UsageError(f"{'.'.join(pair)} is both to be hidden and to be shown")
-    kept = [*named, *shown, [] if label is None else [*label]]
-    late = [c for c in find_late_columns(full) if [c.table, c.column] not in kept]
-    notes = (hidden_note(late),) if late else ()
-    return [*named, *([c.table, c.column] for c in late)], notes
-
-
 def _columns_named(dataset: Dataset, flag: str, places: tuple[str, ...]) -> list[list[str]]:
     """Columns given as ``TABLE.COLUMN``, as pairs."""
     tables = dataset.manifest.tables
@@ -160,6 +185,19 @@ def _columns_named(dataset: Dataset, flag: str, places: tuple[str, ...]) -> list
             raise TaskError(str(unknown(f"column in table {table}", column, known)))
         pairs.append([table, column])
     return pairs
+
+
+def useful_stats(task: Task, name: str, frames: dict[str, pd.DataFrame]) -> dict[str, LabelStats]:
+    """Statistics of the labels of each split.
+
+    Raises:
+        TaskError: There is nothing to learn from them.
+    """
+    stats = {split: label_stats(task, frame) for split, frame in frames.items()}
+    if stats["train"].constant:
+        rows = stats["train"].rows
+        raise TaskError(f"task {name}: all {rows:,} labels of the train split are equal")
+    return stats
 
 
 def write_task(

@@ -49,7 +49,8 @@ class Blend:
         weights: weights of the models in the blend, the largest first.
         score: validation metric of the blend.
         best: the best single model.
-        sure: share of bootstrap samples in which the blend beats the best model; 0 without a blend.
+        sure: share of bootstrap samples in which the blend beats the best model, of all times if
+            all of it has backtests, otherwise of validation; 0 without a blend.
         backtests: scores at each time, validation the last: of each model that has backtests, and
             as "together" of what these answer together. Empty if validation alone decided.
     """
@@ -64,10 +65,11 @@ class Blend:
     def words(self) -> str:
         """Who answers, and how sure it is that this is better than the best model alone."""
         parts = [f"{name} {weight:.2f}" for name, weight in self.weights.items()]
-        times = len(next(iter(self.backtests.values()), []))
-        where = f" of {times} backtests" if times > 1 else ""
+        # One without backtests is in the blend by what validation says of it.
+        times = min(len(self.backtests.get(name, [])) for name in self.weights)
         if len(parts) == 1:
-            return f"{next(iter(self.weights))} answers" + (f" by {times} backtests" * bool(where))
+            return f"{next(iter(self.weights))} answers" + (f" by {times} backtests" * (times > 1))
+        where = f" of {times} backtests" if times > 1 else ""
         won = f"better than {self.best} alone in {self.sure:.0%} of samples{where}"
         return f"{', '.join(parts)} answer; {won}"
 
@@ -137,15 +139,17 @@ def _by_all_times(
     if not others:
         return Blend(first.weights, first.score, first.best, first.sure, scores)
     both = {TOGETHER: _mean(first.weights, predicted), **others}
-    last = _Weighing(kind, [DatedLabels(truth, both)], score, rng).choose(list(both), [TOGETHER])
+    weighing = _Weighing(kind, [DatedLabels(truth, both)], score, rng)
+    last = weighing.choose(list(both), [TOGETHER])
+    if len(last.weights) == 1:
+        only = first if TOGETHER in last.weights else last
+        return Blend(only.weights, only.score, only.best, only.sure, scores)
+    best = first.best if last.best == TOGETHER else last.best
+    sure = weighing.sure([_mean(last.weights, both)], [predicted[best]])
     weights = {name: w for name, w in last.weights.items() if name != TOGETHER}
     for name, weight in first.weights.items():
         weights[name] = weight * last.weights.get(TOGETHER, 0.0)
-    if len(last.weights) == 1:
-        best = first if TOGETHER in last.weights else last
-        return Blend(best.weights, best.score, best.best, best.sure, scores)
-    best_name = first.best if last.best == TOGETHER else last.best
-    return Blend(_rounded(weights), last.score, best_name, last.sure, scores)
+    return Blend(_rounded(weights), last.score, best, sure, scores)
 
 
 class _Weighing:
@@ -199,12 +203,15 @@ class _Weighing:
         blended = self._worth(mixed, whole)
         if any(alone[name] > blended for name in quick):
             return plain
-        pairs = [(self._worth(mixed, d), self._worth(parts[first], d)) for d in self._draws]
-        if np.mean([theirs > ours for ours, theirs in pairs]) >= CLEARLY:
+        if self.sure(parts[first], mixed) >= CLEARLY:
             return plain
         kept = {name: float(w) for name, w in zip(names, weights, strict=True) if w > 0}
-        won = float(np.mean([ours > theirs for ours, theirs in pairs]))
-        return Blend(_rounded(kept), self._last(mixed), first, won)
+        return Blend(_rounded(kept), self._last(mixed), first, self.sure(mixed, parts[first]))
+
+    def sure(self, ours: Sequence[NDArray[Any]], theirs: Sequence[NDArray[Any]]) -> float:
+        """The share of samples in which some predictions, by time, are better than others."""
+        won = [self._worth(ours, draw) > self._worth(theirs, draw) for draw in self._draws]
+        return float(np.mean(won))
 
     def _last(self, predicted: Sequence[NDArray[Any]]) -> float:
         return self._score(self._tests[-1].truth, predicted[-1])

@@ -158,13 +158,14 @@ class BoostedTrees(Model):
         )
         self._say_how_sure(search, [found[n] for n in best], found[0], tell)
         self.models = [found[n].models for n in best]
-        some_only = len(search.learned) < len(x)
+        some_only, again = len(search.learned) < len(x), sum(found[n].seconds for n in best)
         del search  # it holds all features
         if config.distributed or (some_only and not budget.over):
             tell(f"lightgbm: the best settings with all {len(x):,} seeds")
-            stop = (seen, self._targets(val))
+            stop, started = (seen, self._targets(val)), time.monotonic()
             self.models = [self._train(found[n].settings, x, y, stop, budget) for n in best]
-        if self._refits and not (config.refit == "auto" and budget.over):
+            again = time.monotonic() - started
+        if self._refits and not (config.refit == "auto" and budget.over_in(again)):
             tell("lightgbm: refit on training and validation labels")
             both = self.prepared.opened.with_validation(train)
             more = both.take(np.arange(len(x), len(both)))
@@ -242,8 +243,9 @@ class BoostedTrees(Model):
         for fold in earlier:
             scored = np.sort(rng.permutation(fold.scored)[: self.FOLD_SCORED])
             part = train.take(scored)
-            if config.regime == "frozen":
-                limits = self.limits(part, fold.cut)
+            if config.regime == "frozen" or config.staleness:
+                # The training seeds' own features look at another time than a prediction does.
+                limits = self.limits(part, fold.cut if config.regime == "frozen" else None)
                 features = self.maker.make(np.asarray(part.rows), limits, part.times)
             else:
                 features = x[scored]
@@ -251,10 +253,10 @@ class BoostedTrees(Model):
             learned = spread(learned, self.FOLD_SEEDS)
             if not len(learned):
                 continue
-            data.append(FoldData(learned, features, y[scored]))
+            data.append(FoldData(fold.learned, learned, features, y[scored]))
             truths.append(self.truth(part))
             kept.append(replace(fold, scored=scored))
-        data.append(FoldData(few, seen, self._targets(val)))
+        data.append(FoldData(np.arange(len(x)), few, seen, self._targets(val)))
         truths.append(self.truth(val))
         self.evidence["cuts"] = [*(str(fold.cut) for fold in kept), str(cut)]
         tests = Backtests(self.kind, truths, self.labels.get("quantile"), config.seed)

@@ -62,7 +62,7 @@ def boosted_on_cluster(
     train = learner.rows(*train)
     seen = (train[0][:0], train[1][:0]) if stop is None else learner.rows(*stop, stopping=True)
     count = max(1, min(workers.count, MOST, len(train[0]) // FEWEST))
-    given = learner.settings(settings, seen[1])
+    given = learner.settings(settings, train[1], seen[1])
     shares = deal(train, count, int(given.get("seed", 0)))
     patience = patience if len(seen[1]) else 0
     return train_shares(workers, given, shares, seen, categorical, rounds, patience)

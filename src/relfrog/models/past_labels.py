@@ -172,12 +172,13 @@ class PastModel(Model):
     ) -> None:  # fmt: skip
         """Store the prediction for times before any label is known."""
         assert self.prepared.train_seeds is not None
-        self._learn(self.prepared.train_seeds)
+        self.constant = self._middle(self.prepared.train_seeds)
 
-    def _learn(self, seeds: Seeds) -> None:
+    def _middle(self, seeds: Seeds) -> Floats:
+        """The mean or median of the labels of seeds. Shape [outputs]."""
         assert seeds.labels is not None
         rows = label_rows(self.kind.name, seeds.labels, self.labels)
-        self.constant = np.median(rows, 0) if self.median else np.mean(rows, 0)
+        return np.asarray(np.median(rows, 0) if self.median else np.mean(rows, 0))
 
     def save(self, folder: Path) -> None:
         """Write JSON."""
@@ -200,7 +201,7 @@ class PastModel(Model):
         self, seeds: Seeds, cutoff: pd.Timestamp | None, request: ListRequest | None = None
     ) -> NDArray[Any]:
         """The mean or median of the known labels."""
-        return self._answer(seeds, self.limits(seeds, cutoff), self.last)
+        return self._answer(seeds, self.limits(seeds, cutoff), self.last, self.constant)
 
     def with_change(self, change: TableChange) -> PastModel:
         """Only the past labels are looked up anew."""
@@ -216,15 +217,15 @@ class PastModel(Model):
         train, frozen = training_seeds(self.prepared), self.prepared.config.regime == "frozen"
         found = []
         for fold in folds:
-            other = self._copy()
-            other._learn(train.take(fold.learned))
-            asked = train.take(fold.scored)
+            constant, asked = self._middle(train.take(fold.learned)), train.take(fold.scored)
             limits = self.limits(asked, fold.cut if frozen else None)
-            found.append(other._answer(asked, limits, last))
+            found.append(self._answer(asked, limits, last, constant))
         return found
 
-    def _answer(self, seeds: Seeds, limits: Ints, last: int | None) -> NDArray[Any]:
-        found = np.full((len(seeds), len(self.constant)), np.nan)
+    def _answer(
+        self, seeds: Seeds, limits: Ints, last: int | None, constant: Floats
+    ) -> NDArray[Any]:
+        found = np.full((len(seeds), len(constant)), np.nan)
         middle = slice_medians if self.median else slice_means
         if self.own:
             begin, end = self.past.own(np.asarray(seeds.rows), limits)
@@ -234,7 +235,7 @@ class PastModel(Model):
         count, place = np.unique(self.past.all(limits), return_inverse=True)
         everyone = middle(self.past.in_time, np.zeros_like(count), count)[place]
         found = np.where(np.isnan(found), everyone, found)
-        found = np.where(np.isnan(found), self.constant, found)
+        found = np.where(np.isnan(found), constant, found)
         return found[:, 0] if self.kind.scalar else found
 
 
@@ -281,7 +282,10 @@ class RecentMean(PastModel):
         reference: list[float] = []
         best: float | None = None
         for last in self.TRIED:
-            predicted = [*self._foretold(folds, last), self._answer(val, limits, last)]
+            predicted = [
+                *self._foretold(folds, last),
+                self._answer(val, limits, last, self.constant),
+            ]
             scores = tests.scores(predicted)
             reference = reference or scores
             self.trials.append(

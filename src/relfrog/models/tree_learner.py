@@ -24,6 +24,8 @@ OBJECTIVES = {
     "poisson": ("poisson",), "tweedie": ("tweedie",),
     "mean": ("regression", "poisson", "tweedie"),
 }  # fmt: skip
+#: Objectives that LightGBM refuses where all labels are zero, as those of a backtest may be.
+NEED_SOME = ("poisson", "tweedie")
 #: Rounds of a model that has neither labels to stop by nor a number of rounds.
 BLIND_ROUNDS = 200
 
@@ -96,9 +98,19 @@ class TreeLearner:
             y = np.clip(y, float(self.labels["low"]), float(self.labels["high"]))
         return x, y
 
-    def settings(self, more: dict[str, Any], stop: NDArray[Any]) -> dict[str, Any]:
-        """LightGBM's parameters, with a metric that the labels to stop by define."""
+    def settings(
+        self, more: dict[str, Any], learned: NDArray[Any], stop: NDArray[Any]
+    ) -> dict[str, Any]:
+        """LightGBM's parameters, with an objective and a metric that the labels define.
+
+        Args:
+            more: the settings of a trial.
+            learned: labels to learn from.
+            stop: labels to stop by.
+        """
         given = self._given | more
+        if given["objective"] in NEED_SOME and not learned.any():
+            given["objective"] = "regression"
         if given["metric"] == "auc" and len(stop) and len(np.unique(stop)) < 2:
             given["metric"] = "binary_logloss"
         return given
@@ -122,7 +134,7 @@ class TreeLearner:
         """
         lightgbm = load_lightgbm()
         labels = np.zeros(0) if stop is None else np.asarray(stop.get_label())
-        given = self.settings(settings, labels)
+        given = self.settings(settings, np.asarray(data.get_label()), labels)
         if not len(labels):
             return boosted(given, data, rounds or BLIND_ROUNDS, [], []), np.zeros(0)
         seen: dict[str, dict[str, list[float]]] = {}

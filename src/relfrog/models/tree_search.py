@@ -6,8 +6,9 @@ for all folds: the one that is best on their average.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -46,14 +47,20 @@ class FoldData:
     """The data of a fold.
 
     Attributes:
-        learned: the training seeds to learn from, as positions. Shape [learned].
+        known: the training seeds whose labels were known by its time, as positions. Shape [known].
+        learned: those of them to learn from. Shape [learned].
         x: features of the seeds to be scored on. Shape [scored, features].
         y: labels of these. Shape [scored, models].
     """
 
+    known: Ints
     learned: Ints
     x: Floats
     y: NDArray[np.float64]
+
+    def without_labels_since(self, earlier: FoldData) -> FoldData:
+        """The same, less the seeds whose labels were not known by the time of an earlier fold."""
+        return replace(self, learned=np.intersect1d(self.learned, earlier.known))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +73,7 @@ class Trial:
         predicted: predictions for the scored seeds of each fold.
         scores: the metric in each fold.
         models: those of the last fold, which have learned from all training seeds.
+        seconds: how long it took.
     """
 
     settings: dict[str, Any]
@@ -73,6 +81,7 @@ class Trial:
     predicted: list[NDArray[Any]]
     scores: list[float]
     models: list[Any]
+    seconds: float
 
 
 class TreeSearch:
@@ -125,6 +134,7 @@ class TreeSearch:
         self, settings: dict[str, Any], budget: Budget = UNLIMITED, patience: int | None = None
     ) -> Trial:
         """Train with settings on every fold, and score the predictions."""
+        started = time.monotonic()
         trained = [
             [
                 self.learner.train(
@@ -148,7 +158,8 @@ class TreeSearch:
             for fold, models in zip(self._folds, trained, strict=True)
         ]
         last = [model for model, _ in trained[-1]]
-        return Trial(settings, rounds, predicted, self.tests.scores(predicted), last)
+        scores, took = self.tests.scores(predicted), time.monotonic() - started
+        return Trial(settings, rounds, predicted, scores, last, took)
 
     def drop_families(
         self, families: dict[str, Ints], tried: Sequence[str], settings: dict[str, Any],
@@ -209,7 +220,7 @@ class TreeSearch:
         tests = Backtests(self.tests.kind, self.tests.truth[1:], self.tests.quantile)
         older = TreeSearch(
             self.learner, self._x, self._y,
-            [FoldData(before.learned, fold.x, fold.y) for before, fold in pairs], tests,
+            [fold.without_labels_since(before) for before, fold in pairs], tests,
             self._codes, first=self._first, rounds=self._rounds, patience=self._patience,
         )  # fmt: skip
         older.use(self._columns)

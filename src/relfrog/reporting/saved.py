@@ -26,12 +26,13 @@ from relfrog.reporting.material import Answers, Material
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
 from relfrog.support.tensors import load_tensors, save_tensors
+from relfrog.support.times import PER_SECOND, as_ticks
 from relfrog.training.seeds import Seeds
 
 __all__ = ["PARTS", "keep", "recall"]
 
 #: Of what is kept; another one is computed anew.
-FORMAT = 2
+FORMAT = 3
 #: The parts that come from the data.
 PARTS = ("answers", "importance", "explanations", "differences")
 #: Files that decide what a run predicts.
@@ -53,7 +54,10 @@ def keep(found: Material, deep: bool) -> None:
     if found.answers is not None:
         arrays = _arrays(found.answers)
         tensors = {name: torch.tensor(array) for name, array in arrays.items()}
-        answers = {"keys": found.answers.keys, "targets": found.answers.targets}
+        answers = {
+            "keys": found.answers.keys, "targets": found.answers.targets,
+            "unit": as_ticks(found.answers.seeds.times)[1],
+        }  # fmt: skip
     # The tensors first: what names them is complete when it is there.
     (folder / "shown.json").unlink(missing_ok=True)
     save_tensors(folder / "shown.safetensors", tensors)
@@ -127,7 +131,7 @@ def _arrays(answers: Answers) -> dict[str, NDArray[Any]]:
     truth = np.asarray(answers.truth)
     arrays = {
         "rows": np.asarray(answers.seeds.rows, np.int64),
-        "times": answers.seeds.times.astype("datetime64[ns]").astype(np.int64),
+        "times": as_ticks(answers.seeds.times)[0],
         "past": np.asarray(answers.past, np.int64),
         "predicted": np.ascontiguousarray(answers.predicted),
     }
@@ -149,7 +153,11 @@ def _answers(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Answe
         for i in range(len(lists)):
             lists[i] = truth[offsets[i] : offsets[i + 1]]
         truth = lists
-    times = arrays["times"].view("datetime64[ns]")
+    # Not all in nanoseconds, which end in the year 2262.
+    unit = content["unit"]
+    if unit not in PER_SECOND:
+        raise ValueError("times of an odd unit")
+    times = arrays["times"].view(f"datetime64[{unit}]")
     keys = [str(key) for key in content["keys"]]
     sizes = {len(part) for part in (arrays["rows"], times, truth, arrays["predicted"],
                                     arrays["past"], keys)}  # fmt: skip
