@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import relbench
@@ -19,6 +20,7 @@ from relfrog import add_task, check, import_database, open_dataset
 from relfrog.datasets.entities import key_frame
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import RelFrogError, TaskError, UsageError
+from relfrog.training.opened_task import open_task
 from small_store import QUICK
 
 SPLITS = ("train", "val", "test")
@@ -150,6 +152,23 @@ def test_what_is_missing_is_filled_in(
     assert set(run.predict(stamped=True)["horizon"]) == {""}  # nothing lies ahead
     page = run.report().read_text(encoding="utf-8")
     assert f"What is {column} of {table} where it is missing?" in page
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_what_ends_in_9999_is_not_known_yet(unit: Any, town: Path, tmp_path: Path) -> None:
+    with sqlite3.connect(town.parent / "town.db") as source:
+        source.execute("INSERT INTO orders VALUES (9999, 'P3', '9999-12-31', NULL, NULL, NULL)")
+    address, place = f"sqlite:///{town.parent / 'town.db'}", tmp_path / "open-ended"
+    import_database(address, place, time=["orders.at"], val="2020-07-01", test="2020-09-01")
+    add_task(place, "fill", autocomplete="orders.amount")
+    opened = open_task(place, "fill")
+    everyone, early = (
+        opened.seeds_to_fill(time) for time in (None, pd.Timestamp("2020-03-01").as_unit(unit))
+    )
+    assert everyone is not None
+    assert early is not None
+    known = everyone.times <= np.datetime64("2020-03-01")
+    assert early.rows.tolist() == everyone.rows[known].tolist()
 
 
 def test_nothing_missing_is_said(town: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from relfrog.store.file_table import FileTable, column_names, is_whole, retimed,
 from relfrog.support.lists import as_frame
 from relfrog.support.relbench import Database, Table
 from relfrog.support.threads import thread_limit
-from relfrog.support.times import Moments, as_moments
+from relfrog.support.times import Moments, as_moments, as_ticks, convert_ticks
 from relfrog.training.memory_check import check_room
 from relfrog.training.prepared import Prepared, routes_of
 from relfrog.training.seeds import Seeds
@@ -228,7 +228,10 @@ class OpenedTask:
         rows = found[self.task.entity_col].to_numpy(np.int64)
         if time is not None:
             if self.db.table_dict[self.task.entity_table].time_col is not None:
-                rows = rows[times <= time]
+                # In the rows' own unit: NumPy would wrap the year 9999 in nanoseconds.
+                unit = np.datetime_data(times.dtype)[0]
+                limit = convert_ticks(*as_ticks([time]), unit, clip=True)
+                rows = rows[times <= limit.view(times.dtype)]
             times = np.repeat(time.to_datetime64(), len(rows))
         return Seeds(rows, times)
 
