@@ -17,6 +17,7 @@ import click
 import pytest
 
 import relfrog as library
+import relfrog.cli as cli_module
 from bare_shop import LIST
 from helpers import csv_folder, inside
 from relfrog.cli import cli
@@ -664,3 +665,17 @@ def test_another_pipe_that_breaks_is_an_error(
     assert (code, out) == (1, "")
     assert "Broken pipe" in err
     assert "Traceback" not in err
+
+
+def test_processes_end_where_a_library_makes_something_else_of_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def confused(*_: object, **__: object) -> None:
+        raise RuntimeError("query failed")
+
+    ended: list[bool] = []
+    monkeypatch.setattr(cli.commands["completion"], "callback", confused)
+    monkeypatch.setattr(cli_module, "interrupted", lambda: True)
+    monkeypatch.setattr(cli_module, "end_processes", lambda: ended.append(True))
+    code, _, err = inside(capfd, "completion", "bash")
+    assert (code, err, ended) == (130, "Interrupted. Nothing half-made is left behind.\n", [True])

@@ -147,6 +147,7 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:
         if interrupted():  # a library was in the middle of something and says so in its own words
+            end_processes()
             click.echo("Interrupted. Nothing half-made is left behind.", err=True)
             sys.exit(130)
         if isinstance(error, BrokenPipe) and is_unread(sys.stdout) and not is_unread(sys.stderr):
