@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -16,6 +17,7 @@ import click
 import pytest
 
 import relfrog as library
+import relfrog.cli as cli_module
 from bare_shop import LIST
 from helpers import csv_folder, inside
 from relfrog.cli import cli
@@ -615,3 +617,65 @@ def test_a_prediction_loads_no_more_than_it_needs(store: Path, tmp_path: Path) -
         "sqlalchemy", "sqlglot", "torch._dynamo", "torch._meta_registrations", "torch_frame",
     }  # fmt: skip
     assert not heavy & loaded
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_streams_that_are_closed_are_nothing_to_read_or_write(closed: str) -> None:
+    command = shlex.join([sys.executable, "-m", "relfrog"])
+    done = subprocess.run(
+        f"{command} --version {closed}", shell=True, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("relfrog") == (">&-" not in closed.replace("2>&-", ""))
+    done = subprocess.run(
+        f"{command} roles nothing {closed}", shell=True, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("RunError") == ("2>&-" not in closed)
+
+
+def unread(*streams: str) -> tuple[int, bytes]:
+    """How the command for help ends where nobody reads what it writes to some streams."""
+    reading, writing = os.pipe()
+    given = {name: writing if name in streams else subprocess.PIPE for name in ("stdout", "stderr")}
+    process = subprocess.Popen([sys.executable, "-m", "relfrog", "--help"], **given)
+    os.close(reading)
+    os.close(writing)
+    said = process.communicate(timeout=60)[1]
+    return process.returncode, said or b""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the system cannot tell")
+def test_it_is_no_error_if_nobody_reads_on() -> None:
+    """As in ``relfrog ... | head -1``; but if errors are not read, either, nobody knows."""
+    assert unread("stdout") == (0, b"")
+    assert unread("stdout", "stderr")[0] == 1
+    assert unread("stderr")[0] == 0
+
+
+def test_another_pipe_that_breaks_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    monkeypatch.setattr(cli.commands["completion"], "callback", broken)
+    code, out, err = inside(capfd, "completion", "bash")
+    assert (code, out) == (1, "")
+    assert "Broken pipe" in err
+    assert "Traceback" not in err
+
+
+def test_processes_end_where_a_library_makes_something_else_of_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def confused(*_: object, **__: object) -> None:
+        raise RuntimeError("query failed")
+
+    ended: list[bool] = []
+    monkeypatch.setattr(cli.commands["completion"], "callback", confused)
+    monkeypatch.setattr(cli_module, "interrupted", lambda: True)
+    monkeypatch.setattr(cli_module, "end_processes", lambda: ended.append(True))
+    code, _, err = inside(capfd, "completion", "bash")
+    assert (code, err, ended) == (130, "Interrupted. Nothing half-made is left behind.\n", [True])

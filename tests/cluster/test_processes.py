@@ -14,7 +14,7 @@ import pytest
 
 from process_tree import descendants, running
 from relfrog.cluster import processes
-from relfrog.cluster.processes import run_jobs
+from relfrog.cluster.processes import how_ended, run_jobs
 
 
 def work(job: dict[str, Any]) -> dict[str, Any]:
@@ -174,3 +174,12 @@ print(len(found["runs"]), found["failed"])
         env={**os.environ, "PYTHONPATH": str(Path(processes.__file__).parents[2])},
     )  # fmt: skip
     assert (done.stdout, done.returncode) == ("begin\n2 []\n", 0), done.stderr
+
+
+def test_how_a_process_ended_is_said_also_where_there_are_no_signals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert how_ended(-9) == "was killed by signal 9; out of memory?"
+    assert how_ended(-6) == "was killed by signal 6"
+    monkeypatch.delattr(signal, "SIGKILL")
+    assert how_ended(3) == "ended with code 3"

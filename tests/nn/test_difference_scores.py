@@ -60,3 +60,19 @@ def test_what_is_no_number_stays_so() -> None:
         parent, torch.zeros(3, SIZE), torch.zeros(3, 1).long(), hidden, score
     )
     assert scores.isnan().all()
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_gradients_are_those_of_finite_differences(width: int) -> None:
+    hidden, score = fill(nn.Linear(width, width)).double(), fill(nn.Linear(width, 1)).double()
+    parent, child = normal(width, 5, grad=True), normal(5, width, seed=1, grad=True)
+    others = torch.tensor([[0, 1], [1, 1], [4, 0], [2, 3], [0, 0]])
+    weights = (*hidden.parameters(), *score.parameters())
+
+    def scores(parent: Tensor, child: Tensor, *_: Tensor) -> Tensor:
+        return difference_scores(parent.T, child, others, hidden, score)
+
+    assert torch.autograd.gradcheck(scores, (parent, child, *weights))
+    first = torch.autograd.grad(scores(parent, child).square().sum(), child, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()

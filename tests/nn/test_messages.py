@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -27,7 +29,7 @@ from oracles.slow_network import slow_edge_message, slow_matches, slow_node_mess
 from relfrog.graph.relational import build_graph
 from relfrog.graph.routes import Completion, CompletionAgainst, CoOccurrence, Paradigm, find_routes
 from relfrog.graph.sampler import TemporalSampler
-from relfrog.nn.aggregation import Aggregation
+from relfrog.nn.aggregation import Aggregation, linked_sum, matched_sum
 from relfrog.nn.batch_plan import RouteLinks, link, make_plan
 from relfrog.nn.messages import CompletionMessage, CoOccurrenceMessage, NodeMessage, message_for
 from relfrog.nn.pair_message import PairMessage, pair_sum
@@ -258,6 +260,46 @@ def test_pair_sums_are_the_same_with_and_without_the_fused_kernel() -> None:
         plain = pair_sum(h_u.bfloat16(), h_v.bfloat16(), links, weights)
         assert_close(fast, plain.float(), 0.2)
         assert pair_sum(h_u[:0], h_v[:0], _nothing(), weights).shape == (3, SIZE)
+
+
+def sums_of_matches(weighted: bool) -> tuple[list[Tensor], list[Callable[..., Tensor]]]:
+    """Rows u and v, weights of v, a gate per match; and sums that are computed of them."""
+    rng = np.random.default_rng(0)
+    u, v, w = rng.integers(0, 5, 20), rng.integers(0, 7, 20), rng.integers(0, 3, 20)
+    links = RouteLinks(link(u, w, 5, 3), link(v, w, 7, 3))
+    given = [normal(n, SIZE, seed=n, grad=True) for n in (5, 7)]
+    given += [normal(7, SIZE, seed=3, grad=True), normal(1, 20, seed=4, grad=True)]
+    return given, [
+        lambda u, v, weight, gate: pair_sum(u, v, links, weight if weighted else None),
+        lambda u, v, weight, gate: matched_sum(
+            u, weight, links.u, links.v, gate[0] if weighted else None
+        ),
+        lambda u, v, weight, gate: linked_sum(u, links.u, gate[0] if weighted else None),
+    ]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("which", range(3))
+def test_gradients_are_those_of_finite_differences(which: int, weighted: bool) -> None:
+    """In any layout, and of each input alone."""
+    given, sums = sums_of_matches(weighted)
+    assert torch.autograd.gradcheck(sums[which], given)
+    turned = [x.detach().T.contiguous().requires_grad_() for x in given]
+    assert torch.autograd.gradcheck(lambda *all_: sums[which](*(x.T for x in all_)), turned)
+    for number in range(len(given)):
+        fixed = [x.detach().requires_grad_(at == number) for at, x in enumerate(given)]
+        if sums[which](*fixed).requires_grad:
+            assert torch.autograd.gradcheck(sums[which], fixed)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("which", range(2))
+def test_no_gradient_of_a_gradient_is_made_up(which: int, weighted: bool) -> None:
+    """Where there is none, asking for it is an error, and not zero."""
+    given, sums = sums_of_matches(weighted)
+    first = torch.autograd.grad(sums[which](*given).square().sum(), given[0], create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        (first.sum() + given[0].sum()).backward()
 
 
 def _nothing() -> RouteLinks:

@@ -87,3 +87,11 @@ def test_without_gradients_rows_are_multiplied_in_pieces(rows: int, dtype: torch
         )
         assert add_product(total, x, weight) is total
         torch.testing.assert_close(total, 1 + torch.nn.functional.linear(x, weight))
+
+
+@pytest.mark.parametrize("shape", [(20,), (products.PIECE, 20), (products.PIECE, 3, 20)])
+def test_a_layer_takes_what_that_of_pytorch_takes(shape: tuple[int, ...]) -> None:
+    layer, x = Linear(20, 7), torch.randn(shape)
+    with torch.no_grad():
+        expected = torch.nn.functional.linear(x, layer.weight, layer.bias)
+        torch.testing.assert_close(layer(x), expected)

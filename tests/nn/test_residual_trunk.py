@@ -11,7 +11,7 @@ from oracles.network_cases import fill
 from relfrog.features.columns import fit_columns
 from relfrog.nn import resnet_encoder
 from relfrog.nn.dropout import Dropout, Mask, norm_dropped
-from relfrog.nn.residual_trunk import PIECE
+from relfrog.nn.residual_trunk import PIECE, Stage, fits, trunk
 from relfrog.nn.resnet_encoder import ResNetEncoder
 
 SIZE = 16
@@ -98,3 +98,30 @@ def test_what_is_no_number_stays_so() -> None:
     norm = nn.LayerNorm(SIZE)
     out = norm_dropped(x, (norm.weight, norm.bias, norm.eps), Mask(0, 0.0), 0).out
     assert out.isnan().all()
+
+
+@pytest.mark.parametrize("width", [1, 3, 8])
+def test_gradients_are_those_of_finite_differences(width: int) -> None:
+    """Of odd widths, and of rows that lie apart in memory; once, or again while they are kept."""
+    torch.manual_seed(0)
+    norms = [fill(nn.LayerNorm(width), number).double() for number in range(3)]
+    maps = [fill(nn.Linear(width, width), number).double() for number in range(2)]
+    stages = [Stage(norms[0], maps[0], 0.3), Stage(norms[1], None, 0.3)]
+    stages.append(Stage(norms[2], maps[1], 0.0))
+    held = torch.randn(2 * width, 3, dtype=torch.float64, requires_grad=True)
+    weights = [x for layer in (*norms, *maps) for x in layer.parameters()]
+
+    def out(held: Tensor, *_: Tensor) -> Tensor:
+        torch.manual_seed(1)
+        return trunk(held.T, stages)
+
+    assert fits(held.T, stages)
+    assert torch.autograd.gradcheck(out, (held, *weights))
+    found = out(held).square().sum()
+    once, again = (
+        torch.autograd.grad(found, held, retain_graph=True, create_graph=more)[0]
+        for more in (False, True)
+    )
+    assert torch.equal(once, again)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        again.sum().backward()

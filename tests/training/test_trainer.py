@@ -35,7 +35,7 @@ from relfrog.support.files import locked
 from relfrog.support.text import duration
 from relfrog.training.budget import Budget
 from relfrog.training.opened_task import OpenedTask
-from relfrog.training.progress import TrainingProgress
+from relfrog.training.progress import TrainingProgress, is_watched
 from relfrog.training.trainer import Callback, EpochRecord, Trainer
 from small_store import HORIZON, QUICK, TASKS, VAL, copied, fit, weights, without_sql
 
@@ -333,6 +333,13 @@ def test_a_loss_that_is_no_number_stops_with_a_remedy(store: Path, tmp_path: Pat
     fit(store, tmp_path / "whole")
     fit(store, tmp_path / "run", resume=True)
     assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_program_without_a_console_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert not is_watched()
+    with TrainingProgress() as progress:
+        assert not progress._live
 
 
 @pytest.mark.parametrize("live", [True, False], ids=["terminal", "file"])

@@ -13,7 +13,9 @@ import os
 import sys
 import threading
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import click
 
@@ -26,13 +28,40 @@ from relfrog.cli.interruption import end_processes, interrupted, listen
 from relfrog.cli.questions import QUESTION_COMMANDS
 from relfrog.cli.runs import RUN_COMMANDS
 from relfrog.cli.store import STORE_COMMANDS
-from relfrog.cli.terminal import guard_streams, visible
+from relfrog.cli.terminal import guard_streams, is_unread, open_streams, visible
 from relfrog.errors import RelFrogError, UsageError, without_passwords
 
 __all__ = ["cli", "main", "process"]
 
 
+class BrokenPipe(Exception):
+    """A pipe broke: click would take any for standard output, end with 1, and say nothing."""
+
+
+@contextmanager
+def _telling_pipes() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise BrokenPipe(str(error)) from error
+
+
+class _Commands(click.Group):
+    """All commands."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments, or show help."""
+        with _telling_pipes():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        with _telling_pipes():
+            return super().invoke(ctx)
+
+
 @click.group(
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="relfrog")
@@ -85,6 +114,7 @@ def main() -> None:
     # training step, which is thousands of short operations; to spin for long starves everything
     # on a machine that has other work to do. Must be set before torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "100000")
+    open_streams()
     listen()
     guard_streams()
     debug = "--debug" in sys.argv
@@ -112,17 +142,18 @@ def main() -> None:
             err=True,
         )
         sys.exit(2 if isinstance(error, UsageError) else 1)
-    except BrokenPipeError:
-        # The reader of the pipe has closed it: nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except MemoryError:
         click.echo("Out of memory. Take fewer tables, or lower --memory.", err=True)
         sys.exit(1)
     except Exception as error:
         if interrupted():  # a library was in the middle of something and says so in its own words
+            end_processes()
             click.echo("Interrupted. Nothing half-made is left behind.", err=True)
             sys.exit(130)
+        if isinstance(error, BrokenPipe) and is_unread(sys.stdout) and not is_unread(sys.stderr):
+            # Who reads what a command prints has seen enough: nothing is wrong.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             click.echo(f"No room left to write: {error}", err=True)
             sys.exit(1)

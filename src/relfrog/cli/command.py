@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -14,7 +15,7 @@ from relfrog.cli.terminal import styled, visible
 from relfrog.errors import RelFrogWarning, UsageError, without_passwords
 from relfrog.support.files import is_address, jsonable
 
-__all__ = ["Command", "print_json"]
+__all__ = ["Command", "print_json", "settings_from"]
 
 
 class Command(click.Command):
@@ -61,6 +62,21 @@ class Command(click.Command):
 def _show(message: Warning | str, *_: Any, **__: Any) -> None:
     mark = styled("warning", "bold yellow", sys.stderr)
     click.echo(f"{mark}: {visible(without_passwords(' '.join(str(message).split())))}", err=True)
+
+
+def settings_from(texts: Sequence[str]) -> dict[str, str]:
+    """What ``--set KEY=VALUE`` says, given several times.
+
+    Raises:
+        UsageError: A text is no setting.
+    """
+    found = {}
+    for text in texts:
+        key, mark, value = text.partition("=")
+        if not mark:
+            raise UsageError(f"--set takes KEY=VALUE (got {text!r}).")
+        found[key.strip()] = value.strip()
+    return found
 
 
 def print_json(data: object) -> None:

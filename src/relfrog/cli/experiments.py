@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from relfrog.cli.command import Command, print_json
-from relfrog.errors import UsageError
+from relfrog.cli.command import Command, print_json, settings_from
 
 __all__ = ["EXPERIMENT_COMMANDS"]
 
@@ -89,12 +88,7 @@ def experiment_command(
         return
     from relfrog.experiments.study_run import experiment
 
-    given = {}
-    for setting in settings:
-        key, mark, value = setting.partition("=")
-        if not mark:
-            raise UsageError(f"--set takes KEY=VALUE (got {setting!r}).")
-        given[key.strip()] = value.strip()
+    given = settings_from(settings)
     results = experiment(
         name, settings=given, say=lambda line: click.echo(line, err=True), **options
     )

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from relfrog.cli.command import Command, print_json
-from relfrog.errors import UsageError
+from relfrog.cli.command import Command, print_json, settings_from
 
 __all__ = ["QUESTION_COMMANDS"]
 
@@ -54,12 +53,7 @@ def ask_command(
     from relfrog.runs.ask import ask
     from relfrog.training.progress import TrainingProgress
 
-    given = {}
-    for setting in settings:
-        key, mark, value = setting.partition("=")
-        if not mark:
-            raise UsageError(f"--set takes KEY=VALUE (got {setting!r}).")
-        given[key.strip()] = value.strip()
+    given = settings_from(settings)
     with TrainingProgress() as progress:
         found = ask(
             source, question, out, dataset=into, settings=given, callbacks=[progress],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relfrog.cli.command import Command, print_json
+from relfrog.cli.command import Command, print_json, settings_from
 from relfrog.cli.terminal import bar
 from relfrog.errors import RelFrogError, UsageError
 from relfrog.kinds import MODELS
@@ -79,12 +79,7 @@ def train_command(
     if follows():  # torchrun's first process says it all
         follow(dataset, task, chosen_device(options.get("device")))
         return
-    given = {}
-    for setting in settings:
-        key, mark, value = setting.partition("=")
-        if not mark:
-            raise UsageError(f"--set takes KEY=VALUE (got {setting!r}).")
-        given[key.strip()] = value.strip()
+    given = settings_from(settings)
     with TrainingProgress() as progress:
         run = train(dataset, task, out, settings=given, callbacks=[progress], **options)
     if as_json:

@@ -20,6 +20,8 @@ __all__ = [
     "coloured",
     "guard",
     "guard_streams",
+    "is_unread",
+    "open_streams",
     "styled",
     "table",
     "visible",
@@ -54,6 +56,33 @@ def guard(stream: TextIO, allowed: str) -> None:
     if stream.isatty():
         write = stream.write
         setattr(stream, "write", lambda text: write(visible(text, allowed)))  # noqa: B010
+
+
+def open_streams() -> None:
+    """Open what was closed before this process began, for nothing to be read or written there.
+
+    The next file that is opened would get its number, and whatever else is written there.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+
+
+def is_unread(stream: TextIO) -> bool:
+    """Whether a stream is a pipe whose reader has gone, where the system can tell."""
+    try:
+        import select
+
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return bool(poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # none on Windows; no file below
+        return False
 
 
 def guard_streams() -> None:

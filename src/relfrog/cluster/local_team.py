@@ -23,6 +23,7 @@ from typing import Any, cast
 
 from relfrog.cluster.processes import (
     end_with_parent,
+    how_ended,
     new_session,
     process_context,
     without_script,
@@ -121,7 +122,7 @@ class LocalTeam(Team):
         found = str(error)
         if dead:
             child = dead[0]
-            why = said[child.rank].get("text") or _ended(child.process.exitcode)
+            why = said[child.rank].get("text") or f"it {how_ended(child.process.exitcode)}"
             count = len(self._children) + 1
             found = f"worker {child.rank} of {count} on {node_name()} failed: {why}"
         self._end()
@@ -162,13 +163,6 @@ def _connect(rank: int, size: int, folder: Path, device: str) -> Any:
         backend(device), store=store, rank=rank, world_size=size, timeout=PATIENCE
     )
     return TorchCollective()
-
-
-def _ended(code: int | None) -> str:
-    if code is None or code >= 0:
-        return f"it ended with code {code}"
-    hint = "; out of memory?" if code == -signal.SIGKILL else ""
-    return f"it was killed by signal {-code}{hint}"
 
 
 def _read_error(path: Path) -> dict[str, Any]:

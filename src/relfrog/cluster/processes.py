@@ -25,7 +25,8 @@ from typing import Any
 from relfrog.cluster.guarded import Answer, Job, Work, guarded
 
 __all__ = [
-    "end_with_parent", "kill_all", "new_session", "process_context", "run_jobs", "without_script",
+    "end_with_parent", "how_ended", "kill_all", "new_session", "process_context", "run_jobs",
+    "without_script",
 ]  # fmt: skip
 
 #: Modules to preload: they take seconds to import and start no threads.
@@ -136,10 +137,15 @@ def _answer(ready: Connection, process: Any) -> Answer:
         return answer
     except EOFError:
         process.join()
-    code = process.exitcode
-    why = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    return {"error": f"the process {how_ended(process.exitcode)}"}
+
+
+def how_ended(code: int | None) -> str:
+    """How a process ended, in words, from its exit code."""
+    if code is None or code >= 0:  # Windows knows no signals
+        return f"ended with code {code}"
     hint = "; out of memory?" if code == -signal.SIGKILL else ""
-    return {"error": f"the process {why}{hint}"}
+    return f"was killed by signal {-code}{hint}"
 
 
 def _work(

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag
 
 from relfrog.nn.batch_plan import Links, RouteLinks
@@ -85,6 +86,7 @@ class _MatchedSum(torch.autograd.Function):
         return _products(x, u.source, weight, v.source, u.begin)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         u, v = ctx.u, ctx.v
         x, weight = ctx.saved_tensors
@@ -105,6 +107,7 @@ class _GatedSum(torch.autograd.Function):
         return _bags(sent, _each(sent), u.begin, gate)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         u, v = ctx.u, ctx.v
         x, weight, gate = ctx.saved_tensors

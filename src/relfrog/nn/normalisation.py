@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from relfrog.nn.products import is_plain
-from relfrog.support.jit import compiled_sums
+from relfrog.support.jit import compiled_sums, inlined
 
 __all__ = ["normalised"]
 
@@ -34,22 +34,28 @@ def normalised(x: Tensor, norm: nn.LayerNorm, relu: bool, *, keep: bool = False)
     return out
 
 
+@inlined
+def _mean_and_scale(row: Any, epsilon: Any) -> Any:
+    """The mean of a row, and 1 / its deviation."""
+    zero, size = row.dtype.type(0), row.dtype.type(len(row))
+    mean = zero
+    for c in range(len(row)):
+        mean += row[c]
+    mean /= size
+    spread = zero
+    for c in range(len(row)):
+        apart = row[c] - mean
+        spread += apart * apart
+    return mean, row.dtype.type(1) / np.sqrt(spread / size + row.dtype.type(epsilon))
+
+
 @compiled_sums
 def _normalise(x: Any, weight: Any, bias: Any, out: Any, eps: float, relu: bool) -> None:
     """Row by row: mean 0 and variance 1, times the weights, plus the bias."""
-    zero, least = x.dtype.type(0), x.dtype.type(eps)
-    size = x.dtype.type(x.shape[1])
+    zero = x.dtype.type(0)
     for i in range(len(x)):
         row, to = x[i], out[i]
-        mean = zero
-        for c in range(len(row)):
-            mean += row[c]
-        mean /= size
-        spread = zero
-        for c in range(len(row)):
-            apart = row[c] - mean
-            spread += apart * apart
-        scale = x.dtype.type(1) / np.sqrt(spread / size + least)
+        mean, scale = _mean_and_scale(row, eps)
         for c in range(len(row)):
             value = (row[c] - mean) * scale * weight[c] + bias[c]
             to[c] = max(value, zero) if relu else value
@@ -58,19 +64,10 @@ def _normalise(x: Any, weight: Any, bias: Any, out: Any, eps: float, relu: bool)
 @compiled_sums
 def _normalise_in_place(x: Any, weight: Any, bias: Any, eps: float, relu: bool) -> None:
     """The same, over the rows: several numbers at a time only where no other array may be them."""
-    zero, least = x.dtype.type(0), x.dtype.type(eps)
-    size = x.dtype.type(x.shape[1])
+    zero = x.dtype.type(0)
     for i in range(len(x)):
         row = x[i]
-        mean = zero
-        for c in range(len(row)):
-            mean += row[c]
-        mean /= size
-        spread = zero
-        for c in range(len(row)):
-            apart = row[c] - mean
-            spread += apart * apart
-        scale = x.dtype.type(1) / np.sqrt(spread / size + least)
+        mean, scale = _mean_and_scale(row, eps)
         for c in range(len(row)):
             value = (row[c] - mean) * scale * weight[c] + bias[c]
             row[c] = max(value, zero) if relu else value

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from relfrog.nn.aggregation import (
     AggregateCache,
@@ -106,6 +107,7 @@ class _PairSum(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         to_u, to_v = ctx.links
         u, v, *rest = ctx.saved_tensors

@@ -146,12 +146,17 @@ def _is_large(x: Tensor, weight: Tensor) -> bool:
 
 def _in_pieces(x: Tensor, weight: Tensor) -> int:
     """How many rows to multiply by oneDNN in pieces, as in predictions."""
-    wide = weight.shape[1] >= NARROWEST
-    if len(x) < PIECE or not wide or x.dtype is not torch.float32 or not is_plain(x, weight):
-        return 0
-    if torch.is_autocast_enabled("cpu") or not (x.is_contiguous() and weight.is_contiguous()):
-        return 0
-    return len(x) - len(x) % PIECE if _one_dnn() is not None else 0
+    fits = (
+        x.dim() == 2
+        and len(x) >= PIECE
+        and weight.shape[1] >= NARROWEST
+        and x.dtype is torch.float32
+        and is_plain(x, weight)
+        and x.is_contiguous()
+        and weight.is_contiguous()
+        and _one_dnn() is not None
+    )
+    return len(x) - len(x) % PIECE if fits else 0
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -58,9 +58,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write NumPy arrays as a safetensors file, atomically."""
+    import numpy as np
     from safetensors.numpy import save
 
-    content = save(dict(arrays), {_SUM: _checksum(arrays, {})})
+    # The library writes memory as it lies there, whatever array it is read as.
+    plain = {
+        name: np.asarray(array, array.dtype.newbyteorder("="), order="C")
+        for name, array in arrays.items()
+    }
+    content = save(plain, {_SUM: _checksum(plain, {})})
     with atomic_write(path) as file:
         file.write(content)
 

@@ -27,6 +27,9 @@ MISSING = np.iinfo(np.int64).min
 #: The first second of the year 1, and the first after the year 9999: what calendars can say.
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_800
 
+#: The most seconds that are counted in microseconds: some 290,000 years.
+_MOST = 9.2e12
+
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -59,25 +62,34 @@ def is_moments(values: Any) -> bool:
     return (
         isinstance(values, np.ndarray)
         and values.dtype.kind == "M"
+        and values.dtype.isnative
         and np.datetime_data(values.dtype) in [(unit, 1) for unit in PER_SECOND]
     )
 
 
 def _read(values: Any) -> Moments | tuple[Ticks, str]:
-    """Times in any form, by pandas, which knows them all; numbers as ticks and their unit."""
+    """Times in any form, by pandas, which knows them all; numbers as ticks and their unit.
+
+    A number that is too large for a tick stays the largest there is: it must not become `MISSING`,
+    which is visible at any time.
+    """
     import pandas as pd
 
+    if isinstance(values, np.ndarray) and not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
     series = pd.Series(values)
     if not pd.api.types.is_datetime64_any_dtype(series.dtype):
         if pd.api.types.is_bool_dtype(series.dtype):
             raise TypeError("true and false are not times")
         if pd.api.types.is_integer_dtype(series.dtype):
+            if pd.api.types.is_unsigned_integer_dtype(series.dtype):
+                series = series.clip(upper=np.iinfo(np.int64).max)
             return series.to_numpy(np.int64, na_value=MISSING), "s"
         if pd.api.types.is_float_dtype(series.dtype):
             seconds = series.to_numpy(np.float64, na_value=np.nan)
-            known = np.isfinite(seconds)
-            micros = np.rint(np.where(known, seconds, 0) * 1e6).astype(np.int64)
-            return np.where(known, micros, MISSING), "us"
+            known = ~np.isnan(seconds)
+            micros = np.rint(np.where(known, np.clip(seconds, -_MOST, _MOST), 0) * 1e6)
+            return np.where(known, micros.astype(np.int64), MISSING), "us"
         series = pd.to_datetime(series, utc=True)
     if getattr(series.dt, "tz", None) is not None:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)

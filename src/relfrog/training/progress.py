@@ -22,7 +22,12 @@ def in_notebook() -> bool:
 
 def is_watched() -> bool:
     """Whether somebody is likely to look on: at a terminal, or in a notebook."""
-    return sys.stderr.isatty() or in_notebook()
+    return _on_terminal() or in_notebook()
+
+
+def _on_terminal() -> bool:
+    """Whether standard error is a terminal; a program without a console has none."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 class TrainingProgress(Callback):
@@ -36,7 +41,7 @@ class TrainingProgress(Callback):
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
-        self._live = sys.stderr.isatty()
+        self._live = _on_terminal()
         # Notebooks show standard error as if something had failed.
         self._out = sys.stdout if in_notebook() else sys.stderr
         self._first = self._epoch = 0.0
