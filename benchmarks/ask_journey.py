@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from measuring import command_line
+
 SETTINGS = "--set epochs=1 --set trials=1 --set neighbors=4 --set features=own --set channels=16"
 SQL = """\
 SELECT t.timestamp, f.tailnum, CAST(COUNT(CASE WHEN f.known_at > t.timestamp THEN 1 END) = 0
@@ -56,7 +58,7 @@ def main() -> None:
         one = f'ask {url} "{QUESTION}" --dataset asked --out answer {SETTINGS}'
         after = [run(one, place)]
     result = {
-        "command": " ".join(["python", *sys.argv]), "cores": os.cpu_count(),
+        "command": command_line(), "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),
         "before": summary(before, files_to_write=1, lines_of_sql=len(SQL.splitlines())),
         "after": summary(after, files_to_write=0, lines_of_sql=0),

@@ -1,7 +1,7 @@
 """What several workers cost and bring in training, measured on one machine, and what limits more.
 
-    python benchmarks/paper_databases.py rel-hm /tmp/rel-hm --scale 0.05
-    python benchmarks/cluster.py --on ../shared/data/rel-f1:driver-dnf /tmp/rel-hm:user-churn
+    python benchmarks/paper_databases.py rel-hm data/rel-hm --scale 0.05
+    python benchmarks/cluster.py --on ../shared/data/rel-f1:driver-dnf data/rel-hm:user-churn
 
 Every case is trained for some steps: by one process without workers, which samples in other
 threads, or by 1 or 2 workers, each a process that computes on one thread and samples in others, in

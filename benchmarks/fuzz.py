@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shlex
 import shutil
 import sys
 import tempfile
@@ -40,6 +39,7 @@ import yaml
 import relfrog
 from fuzz_changes import OWNED, mangled, mutated
 from fuzz_formats import FORMATS, make_formats
+from measuring import command_line
 from relfrog.config import Config, parse_settings, read_preset
 from relfrog.importing import plan_import
 from relfrog.testing import random_database
@@ -344,7 +344,7 @@ def main() -> None:
 
     if options.formats:
         names = options.format or list(FORMATS)
-        command = shlex.join(["python", *sys.argv])
+        command = command_line()
 
         def keep(name: str, found: dict[str, Any]) -> None:
             print(name, found, flush=True)
@@ -361,7 +361,7 @@ def main() -> None:
         print(json.dumps(result, indent=1, ensure_ascii=False))
         if options.out:
             before = json.loads(options.out.read_text()) if options.out.exists() else {}
-            entry = {"command": shlex.join(["python", *sys.argv]), **result}
+            entry = {"command": command_line(), **result}
             content = {**before, "fitting": [*before.get("fitting", []), entry]}
             text = json.dumps(content, indent=1, ensure_ascii=False)
             options.out.write_text(text + "\n", encoding="utf-8")
@@ -384,7 +384,7 @@ def main() -> None:
                         print(defects[-1], flush=True)
             number += 1
     content = {
-        "command": " ".join(sys.argv[1:]), "cases": {n: dict(c) for n, c in outcomes.items()},
+        "command": command_line(), "cases": {n: dict(c) for n, c in outcomes.items()},
         "slowest_seconds": {n: round(s, 1) for n, s in slowest.items()}, "defects": defects,
     }  # fmt: skip
     print(json.dumps(content["cases"], indent=1))

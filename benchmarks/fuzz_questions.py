@@ -23,6 +23,7 @@ from typing import Any
 
 import duckdb
 
+from measuring import command_line
 from relfrog.errors import QueryError
 from relfrog.queries.analysis import analyse
 from relfrog.queries.compiler import compile_question
@@ -256,7 +257,7 @@ def main() -> None:
     defects = [text for part in tried for text in part[1]]
     bound, slowest = sum(part[2] for part in tried), max(part[3] for part in tried)
     result = {
-        "command": " ".join(["python", *sys.argv]), "inputs": options.count, **found,
+        "command": command_line(), "inputs": options.count, **found,
         "bound_by_duckdb": bound, "slowest_seconds": round(slowest, 3), "defects": defects,
     }  # fmt: skip
     print(json.dumps(result, indent=1))

@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from measuring import command_line
+
 PANDAS = """
 import sqlite3, sys
 import pandas as pd
@@ -104,7 +106,7 @@ def main() -> None:
     import relfrog
 
     result = {
-        "command": " ".join(["python", "benchmarks/importing.py", *sys.argv[1:]]),
+        "command": command_line(),
         "rows": arguments.rows,
         "relfrog_import": ours,
         "pandas_read_sql_to_parquet": theirs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Worktree", "machine", "measure"]
+__all__ = ["Worktree", "command_line", "machine", "measure"]
 
 ROOT = Path(__file__).parents[1]
 
@@ -125,10 +126,20 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _plain() -> list[str]:
-    """This command, without the folders of this machine."""
+def command_line() -> str:
+    """This command as it is kept with what it measured: without the folders of this machine."""
     words = ["benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]]
-    return [Path(word).name if Path(word).is_absolute() else word for word in words]
+    return shlex.join(["python", *map(_without_folders, words)])
+
+
+def _without_folders(word: str) -> str:
+    """A word of a command, its path relative to the repository; of paths elsewhere the name."""
+    option, sign, value = word.rpartition("=")
+    path = Path(value)
+    if not path.is_absolute():
+        return word
+    inside = path.is_relative_to(ROOT)
+    return option + sign + (str(path.relative_to(ROOT)) if inside else path.name)
 
 
 def machine() -> dict[str, Any]:
@@ -143,6 +154,5 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "duckdb": duckdb.__version__,
-        # Whose folders they were does not matter.
-        "command": " ".join(["python", *_plain()]),
+        "command": command_line(),
     }

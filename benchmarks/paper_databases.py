@@ -1,7 +1,7 @@
 """The six databases of the paper with made-up rows, at any size, as RelBench dataset folders.
 
-    python benchmarks/paper_databases.py rel-hm /tmp/rel-hm            # full size
-    python benchmarks/paper_databases.py rel-hm /tmp/small --scale 0.2
+    python benchmarks/paper_databases.py rel-hm data/rel-hm            # full size
+    python benchmarks/paper_databases.py rel-hm data/small --scale 0.2
 
 Tables, keys, columns, types, row counts and tasks are those of RelBench (`schemas/*.yaml`, as
 published); the rows are not: they are drawn here. Customers have a rate and a taste, articles a

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import Any
 
 import torch
 
+from measuring import command_line
 from relfrog.config import resolve
 from relfrog.support.threads import thread_limit
 from relfrog.training.opened_task import open_task
@@ -70,7 +70,7 @@ def main() -> None:
     row = {
         "name": given.name, **measure(given.data, given.task, given.model, given.steps),
         "processor": torch.backends.cpu.get_cpu_capability(),
-        "command": f"python benchmarks/preset_step.py {' '.join(sys.argv[1:])}",
+        "command": command_line(),
     }  # fmt: skip
     print(json.dumps(row))
     rows = json.loads(OUT.read_text()) if OUT.exists() else []

@@ -21,6 +21,8 @@ import textwrap
 import time
 from pathlib import Path
 
+from measuring import command_line
+
 CODE = """
 import functools, sys, warnings
 import relfrog.models.network_model
@@ -82,7 +84,7 @@ def main() -> None:
     total = {"kills": sum(f["kills"] for f in found), "same": all(f["same"] for f in found)}
     print(json.dumps(total))
     if options.out:
-        content = {"command": " ".join(sys.argv[1:]), "seconds_undisturbed": round(seconds, 1)}
+        content = {"command": command_line(), "seconds_undisturbed": round(seconds, 1)}
         options.out.write_text(json.dumps({**content, **total, "runs": found}, indent=1) + "\n")
     sys.exit(not total["same"])
 

@@ -16,7 +16,6 @@ import faulthandler
 import json
 import os
 import random
-import shlex
 import signal
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from measuring import command_line
 from soak_cases import commands, typed
 
 
@@ -118,7 +118,7 @@ def main() -> None:
         found = json.loads(options.out.read_text())["commands"]
     for name in all_of:
         run = {
-            "command": shlex.join(["python", *sys.argv]), "kills": kills[name],
+            "command": command_line(), "kills": kills[name],
             "ended_before": ended[name], "seconds_undisturbed": round(seconds[name], 2),
             "defects": [text for text in defects if text.startswith(f"{name}: ")],
         }  # fmt: skip

@@ -42,12 +42,15 @@ __all__ = [
 ]
 
 
+#: The names of parameters of addresses that hold secrets: of databases, and of folders of others.
+SECRET_NAME = (
+    r"(?:[^=&;\s]*(?:pass|pwd|secret|token|delegation|credential|signature|(?:api|access|account)_?key)"
+    r"[^=&;\s]*|sas|sig)"
+)
 #: A user's password in an address; also in one that was taken for a path, which loses slashes. A
 #: password may hold anything: it ends with the last at sign. And one that is a parameter.
 _USER = re.compile(r"(?P<user>\b[a-z][a-z0-9+.-]*:/{1,3}[^\s:@/]*:)\S*@", re.I)
-_PARAMETER = re.compile(
-    r"(?P<key>[?&;][^=&;\s]*(?:pass|pwd|secret|token)[^=&;\s]*=)[^&;\s'\"]*", re.I
-)
+_PARAMETER = re.compile(rf"(?P<key>[?&;]{SECRET_NAME}=)[^&;\s'\"]*", re.I)
 
 
 def without_passwords(text: str) -> str:

@@ -24,7 +24,7 @@ from relfrog.cluster.addresses import Address
 from relfrog.cluster.replica import SHARE, Replica, obtain, replicate, share
 from relfrog.errors import StoreError, UsageError
 from relfrog.store.parts import open_store
-from relfrog.support.files import check_inside
+from relfrog.support.folder_check import check_inside
 
 #: A remark of Google's driver's own library about itself, which Python shows to nobody.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")

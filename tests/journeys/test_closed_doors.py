@@ -542,9 +542,11 @@ def test_no_error_repeats_a_password() -> None:
     for text in (
         f"postgresql://me:{SECRET}@host/db is wrong", f"'postgres:/me:{SECRET}@host' is no folder",
         f"x.db?mode=ro&Password={SECRET}&x=1", f"mysql://me:x@y/{SECRET}@host:3306/db",
+        f"webhdfs://host:1/x?delegation={SECRET}", f"s3://b/x?region=x&access_key={SECRET}&a=b",
+        f"https://h/x?se=2027&sig={SECRET}", f"gs://b/x?API-Key=1&apikey={SECRET}",
     ):  # fmt: skip
         assert SECRET not in str(RelFrogError(text))
-    kept = "see https://example.org/a?b=c, write to me@example.org at 12:30"
+    kept = "see https://example.org/a?b=c&design=d, write to me@example.org at 12:30"
     assert str(RelFrogError(kept)) == kept
 
 

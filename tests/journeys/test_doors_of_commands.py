@@ -36,7 +36,7 @@ from small_store import fit
 SECRET = "c4n4ry-p4ss"
 ADDRESSES = [
     f"postgresql://me:{SECRET}@localhost:1/db", f"mysql://me:{SECRET}@localhost:1",
-    f"sqlite:///no/shop.db?password={SECRET}",
+    f"sqlite:///no/shop.db?password={SECRET}", f"webhdfs://host:1/x?delegation={SECRET}",
 ]  # fmt: skip
 
 
@@ -86,6 +86,22 @@ def test_no_place_of_any_command_repeats_a_password(
         assert code != 0, words
         tried.add(words[0])
     assert tried >= {"import", "ask", "suggest", "audit", "store", "experiment", "submit", "demo"}
+    assert not [path for path in tmp_path.rglob("*") if SECRET in str(path)]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("name", ["RELFROG_CACHE", "RELFROG_CACHE_GB", "RELFROG_MEMORY"])
+def test_no_variable_is_repeated_with_a_password(
+    name: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    dataset = tiny_dataset(tmp_path / "tiny")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, address)
+    for words in (["check", str(dataset)], ["store", "list"], ["store", "remove", "--all"]):
+        code, out, err = inside(capfd, *words)
+        assert SECRET not in out + err, words
+        assert "Unexpected" not in err, words
+    assert name != "RELFROG_CACHE" or code == 2
     assert not [path for path in tmp_path.rglob("*") if SECRET in str(path)]
 
 

@@ -27,13 +27,13 @@ import torch
 import relfrog
 from relfrog import load_run
 from relfrog.config import Config
+from relfrog.datasets import memory_check as memory
 from relfrog.datasets.dataset import read_tables
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import DatasetError, RelFrogWarning, RunError, UsageError
 from relfrog.nn.network import Network
 from relfrog.runs.train import RunInterrupted
 from relfrog.support.memory import is_out_of_memory
-from relfrog.training import memory_check as memory
 from relfrog.training.callbacks import Callback
 from relfrog.training.opened_task import OpenedTask
 from relfrog.training.trainer import Trainer

@@ -155,6 +155,19 @@ def test_a_fingerprint_follows_the_bytes(tmp_path: Path, monkeypatch: pytest.Mon
     assert hashes.fingerprint(path, known) == "read again"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps no time of a file's entry")
+def test_a_file_that_another_was_written_over_is_hashed_again(tmp_path: Path) -> None:
+    """As archives do: in place, of the same size, with the times of the one before."""
+    path, known = tmp_path / "a", tmp_path / "known"
+    path.write_text("one")
+    old = time.time_ns() - 10_000_000_000
+    os.utime(path, ns=(old, old))
+    first = hashes.fingerprint(path, known)
+    path.write_text("two")
+    os.utime(path, ns=(old, old))
+    assert hashes.fingerprint(path, known) != first
+
+
 def test_a_part_that_a_process_uses_is_not_trimmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

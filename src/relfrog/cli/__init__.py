@@ -114,6 +114,8 @@ def main() -> None:
     # training step, which is thousands of short operations; to spin for long starves everything
     # on a machine that has other work to do. Must be set before torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "100000")
+    # No process that is started here imports anything from the current folder: a stranger's, maybe.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     open_streams()
     listen()
     guard_streams()

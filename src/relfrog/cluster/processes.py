@@ -113,10 +113,35 @@ def process_context() -> Any:
     forkserver.set_forkserver_preload(PRELOAD)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        forkserver.ensure_running()
+        with _safe_path():
+            forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     return multiprocessing.get_context("forkserver")
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Python's own processes that are started inside import nothing from the current folder.
+
+    It may be a stranger's, and Python searches it first for the code of the fork server.
+    """
+    if sys.version_info >= (3, 11):
+        before = os.environ.get("PYTHONSAFEPATH")
+        os.environ["PYTHONSAFEPATH"] = "1"
+        try:
+            yield
+        finally:
+            os.environ.pop("PYTHONSAFEPATH")
+            if before is not None:
+                os.environ["PYTHONSAFEPATH"] = before
+    else:  # there is no such variable, but a switch, which also hides what PYTHONPATH says
+        flags = multiprocessing.util._args_from_interpreter_flags
+        multiprocessing.util._args_from_interpreter_flags = lambda: [*flags(), "-I"]
+        try:
+            yield
+        finally:
+            multiprocessing.util._args_from_interpreter_flags = flags
 
 
 @contextmanager
@@ -125,7 +150,8 @@ def without_script() -> Iterator[None]:
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
-        yield
+        with _safe_path():
+            yield
     finally:
         sys.modules["__main__"] = script
 

@@ -82,7 +82,8 @@ def connect(address: str) -> RayCluster:
     try:
         with _quiet():
             ray.init(
-                address=address, include_dashboard=False if address == "local" else None,
+                address=address, job_config=_job_config(ray),
+                include_dashboard=False if address == "local" else None,
                 log_to_driver=False, logging_level="ERROR", configure_logging=True,
             )  # fmt: skip
     except (Exception, SystemExit) as error:
@@ -91,6 +92,17 @@ def connect(address: str) -> RayCluster:
         raise ClusterError(f"{_where(address)} cannot be joined: {_words(error)}") from None
     _hush(ray)
     return RayCluster(address, owned=True)
+
+
+def _job_config(ray: Any) -> Any:
+    """A job whose workers import nothing from the current folder.
+
+    Ray lets them search it before all others, and it may be a stranger's; but not for a job that
+    came through Ray's client. Those that `ray job submit` started are where their user put them.
+    """
+    config = ray.job_config.JobConfig()
+    config._client_job = "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ
+    return config
 
 
 def _hush(ray: Any) -> None:

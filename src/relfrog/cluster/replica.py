@@ -20,7 +20,8 @@ from relfrog.cluster.addresses import Address
 from relfrog.errors import StoreError
 from relfrog.store.fingerprint import hash_file
 from relfrog.store.parts import Part, Store, open_store
-from relfrog.support.files import check_inside, user_path
+from relfrog.support.files import user_path
+from relfrog.support.folder_check import check_inside
 
 __all__ = ["SHARE", "Bundle", "Replica", "bundle", "obtain", "replicate", "share"]
 

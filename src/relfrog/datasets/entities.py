@@ -18,6 +18,7 @@ from relfrog.datasets.dataset import source_keys
 from relfrog.datasets.key_lookup import find_keys, is_missing, is_text, parse_time
 from relfrog.errors import DatasetError, TaskError, UsageError
 from relfrog.support.files import user_path
+from relfrog.support.lines import bounded_lines, most_rows
 
 __all__ = ["Entities", "Keys", "key_frame", "read_entities"]
 
@@ -161,12 +162,13 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
     """Read the columns of a CSV file as text, unchanged: ``007``, ``NA``."""
     opener = gzip.open if path.suffix.lower() == ".gz" else open
     rows: list[list[str]] = []
+    most = most_rows()
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as text:
-            first = text.readline()
+            first = next(bounded_lines(text), "")
             delimiter = max(",;\t|", key=lambda d: (first.count(d), d == ","))
             text.seek(0)
-            reader = csv.reader(text, delimiter=delimiter)
+            reader = csv.reader(bounded_lines(text), delimiter=delimiter)
             for row in reader:
                 if not row:
                     continue
@@ -174,6 +176,11 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
                     raise TaskError(
                         f"{path.name}, line {reader.line_num}: {len(row)} values, but the header "
                         f"has {len(rows[0])} columns. Fix the line."
+                    )
+                if len(rows) > most:
+                    raise TaskError(
+                        f"{path.name} has more than {most:,} rows, which do not fit into memory. "
+                        "Split it."
                     )
                 rows.append(row)
     except UnicodeDecodeError:

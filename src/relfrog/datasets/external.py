@@ -14,6 +14,7 @@ from relfrog.datasets.entities import Entities, read_entities
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.errors import TaskError, UsageError
 from relfrog.support.files import user_path
+from relfrog.support.lines import most_rows
 from relfrog.support.parquet import UNREADABLE, read_parquet
 from relfrog.support.relbench import TaskType
 
@@ -84,7 +85,7 @@ def read_frame(path: Path) -> pd.DataFrame:
     """A file as a frame: keys and times as text where CSV has nothing better."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}. Check the path.")
-    lower = path.name.lower()
+    lower, most = path.name.lower(), most_rows()
     try:
         if lower.endswith((".parquet", ".pq")):
             return read_parquet(path)
@@ -92,8 +93,10 @@ def read_frame(path: Path) -> pd.DataFrame:
             raise UsageError(f"{path} is neither .csv nor .parquet. Save it as one of them.")
         text = pd.read_csv(
             path, sep="\t" if ".tsv" in lower else ",", header=None, dtype=str,
-            keep_default_na=False, encoding="utf-8-sig",
+            keep_default_na=False, encoding="utf-8-sig", nrows=most,
         )  # fmt: skip
+        if len(text) == most:
+            raise UsageError(f"{path} has {most:,} rows or more, too many for memory. Split it.")
     except (*UNREADABLE, EOFError, zlib.error) as error:
         text_of = " ".join(str(error).split())[:200]
         raise TaskError(f"{path} cannot be read: {text_of}. Check the file.") from None

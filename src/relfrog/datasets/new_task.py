@@ -224,9 +224,11 @@ def _complete(dataset: Dataset, manifest: TaskFile, full: Database) -> None:
     if manifest.target_col == "?":
         left = [c for c in frame.columns if c not in keys]
         if len(left) != 1:
+            some = ", ".join(map(repr, left[:9])) or "none"
+            more = f" and {len(left) - 9:,} more" if len(left) > 9 else ""
             raise TaskError(
-                f"which column is the label? The SQL gives {', '.join(map(repr, left)) or 'none'} "
-                "besides time and entity. Name it: --label COLUMN"
+                f"which column is the label? The SQL gives {some}{more} besides time and entity. "
+                "Name it: --label COLUMN"
             )
         manifest.target_col = str(left[0])
     need_column(frame, str(manifest.target_col))

@@ -11,7 +11,7 @@ from relfrog.datasets.known_from import KnownFrom, find_known_from, recorded_key
 from relfrog.datasets.manifest_forms import read_dataset_manifest
 from relfrog.datasets.table_rules import check_database
 from relfrog.errors import DatasetError, SchemaError
-from relfrog.support.files import check_inside
+from relfrog.support.folder_check import check_inside
 from relfrog.support.parquet import UNREADABLE
 from relfrog.support.relbench import Database
 

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from relfrog.support.jit import compiled, inlined
+
+# isort: split
+from numba.core import types
+from numba.extending import intrinsic
 
 Ints = NDArray[Any]
 Int = Any  # of Python or of NumPy: to Numba they are one

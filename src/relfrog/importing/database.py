@@ -23,7 +23,8 @@ from relfrog.importing.selection import Catalog, Selection, select_tables
 from relfrog.importing.staging import StagedTable, Staging, is_out_of_space
 from relfrog.importing.writer import write_tables
 from relfrog.io.sources import Source, SourceTable, local_path, open_source, scrub
-from relfrog.support.files import atomic_folder, check_inside, recover, user_path
+from relfrog.support.files import atomic_folder, recover, user_path
+from relfrog.support.folder_check import check_inside
 from relfrog.support.forms import read_yaml
 
 __all__ = ["ImportProgress", "NoProgress", "import_database", "plan_import"]

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote, quote_plus, unquote
 
+from relfrog.errors import SECRET_NAME
+
 __all__ = ["hide_password", "scrub", "secrets_in"]
 
 
@@ -13,9 +15,7 @@ __all__ = ["hide_password", "scrub", "secrets_in"]
 #: colon to the last at sign.
 _SCHEME = re.compile(r"^[\s'\"]*(?:[a-z][a-z0-9+.-]*:)?/{0,3}", re.I)
 _USERINFO = re.compile(r"^(?P<user>[^:]*:)(?P<password>.*)@")
-_PARAMETER = re.compile(
-    r"(?P<key>(?:^|[?&;\s])[^=&;\s]*(?:pass|pwd|secret|token)[^=&;\s]*=)(?P<value>[^&;\s]*)", re.I
-)
+_PARAMETER = re.compile(rf"(?P<key>(?:^|[?&;\s]){SECRET_NAME}=)(?P<value>[^&;\s]*)", re.I)
 
 
 def _parts(address: str) -> tuple[str, str]:

@@ -28,6 +28,7 @@ _LIMITS = Limits(seconds=120, memory=4 << 30, disk=1 << 20)
 
 #: Largest sizes; what RelFrog trains is far below.
 MOST_TREES, MOST_LEAVES, MOST_FEATURES, MOST_CLASSES = 100_000, 1_024, 1_000_000, 10_000
+MOST_BYTES = 1 << 30
 _HEADER = (
     "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx",
     "objective", "feature_names", "feature_infos", "tree_sizes",
@@ -126,6 +127,8 @@ def check_sums(folder: Path, sums: Mapping[str, str]) -> None:
 
 
 def _saved_text(path: Path, checksum: str) -> str:
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"it has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read")
     # Not as text, which would take other ends of lines for the same.
     text = path.read_bytes().decode()
     if _checksum(text) != checksum:

@@ -51,12 +51,12 @@ from relfrog.models.run_forms import LABELS, CompleteRun, RunFile
 from relfrog.store.file_table import column_names
 from relfrog.support.files import (
     atomic_folder,
-    check_inside,
     locked,
     recover,
     write_json,
     write_text,
 )
+from relfrog.support.folder_check import check_inside
 from relfrog.support.forms import fits, read_json, read_yaml
 from relfrog.support.times import MISSING, moment_text
 from relfrog.training.prepared import Prepared

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from relfrog.datasets.key_lookup import parse_time
 from relfrog.errors import OutputError
-from relfrog.support.files import check_inside
+from relfrog.support.folder_check import check_inside
 from relfrog.support.forms import read_json
 from relfrog.support.parquet import UNREADABLE
 

@@ -41,7 +41,8 @@ from relfrog.runs.prediction_seeds import seeds_to_predict
 from relfrog.runs.run import Run
 from relfrog.store.location import cache_folder
 from relfrog.store.parts import open_store, versions
-from relfrog.support.files import check_inside, user_path, write_json
+from relfrog.support.files import user_path, write_json
+from relfrog.support.folder_check import check_inside
 from relfrog.support.times import as_moments
 from relfrog.training.seeds import Seeds
 

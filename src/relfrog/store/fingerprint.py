@@ -1,7 +1,7 @@
 """What is in a file, as a hash of all of its bytes.
 
 Hashing reads the whole file, so what was found is kept beside the parts, and trusted while the
-file's size, its time of change and its place on the disk stay the same. A file that changed in the
+file's size, its times of change and its place on the disk stay the same. A file that changed in the
 second in which it was hashed is hashed again: its time alone could not tell.
 """
 
@@ -74,4 +74,7 @@ def fingerprint(path: Path, known: Path) -> str:
 
 def _state(path: Path) -> list[Any]:
     about = path.stat()
-    return [about.st_size, about.st_mtime_ns, about.st_ino, about.st_dev]
+    # The time of change can be set to any, as archives do; that of the entry cannot.
+    return [
+        about.st_size, about.st_mtime_ns, about.st_ino, about.st_dev, about.st_ctime_ns
+    ]  # fmt: skip

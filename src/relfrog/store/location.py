@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from relfrog.errors import UsageError
-from relfrog.support.files import user_path
+from relfrog.support.files import is_address, user_path
 
 __all__ = ["FOLDER", "LIMIT", "cache_folder", "size_limit"]
 
@@ -18,8 +18,14 @@ DEFAULT_GB = 50.0
 
 
 def cache_folder() -> Path:
-    """The folder that RELFROG_CACHE names, or else RelFrog's in the platform's cache folder."""
+    """The folder that RELFROG_CACHE names, or else RelFrog's in the platform's cache folder.
+
+    Raises:
+        UsageError: It names none: it is an address, or cannot be a path.
+    """
     if said := os.environ.get(FOLDER, "").strip():
+        if is_address(said):
+            raise UsageError(f"{FOLDER}={said} is an address. Name a folder of this machine.")
         return user_path(said).absolute()
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "relfrog"

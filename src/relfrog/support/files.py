@@ -22,7 +22,6 @@ __all__ = [
     "atomic_folder",
     "atomic_write",
     "check_file",
-    "check_inside",
     "clear_partials",
     "is_address",
     "is_alive",
@@ -334,36 +333,6 @@ def append_line(path: Path, data: object) -> None:
         file.write(json.dumps(jsonable(data), ensure_ascii=False, default=str) + "\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-def check_inside(folder: Path, error: type[RelFrogError] = DatasetError) -> None:
-    """Refuse a folder in which something leads outside it, or is neither a file nor a folder.
-
-    A stranger's folder could name any file with a link, and wait for ever with a pipe.
-
-    Args:
-        folder: The folder, which may itself be a link.
-        error: What to raise.
-    """
-    root = folder.resolve()
-    for place, folders, files in os.walk(root):
-        for path in (Path(place, name) for name in (*folders, *files)):
-            if path.is_symlink() and not _leads_into(path, root):
-                raise error(
-                    f"{folder}: {path.relative_to(root)} is a link that leads out of the folder. "
-                    "Put the file itself there."
-                )
-            if path.exists() and not path.is_file() and not path.is_dir():
-                raise error(
-                    f"{folder}: {path.relative_to(root)} is neither a file nor a folder. Remove it."
-                )
-
-
-def _leads_into(link: Path, root: Path) -> bool:
-    try:
-        return link.resolve().is_relative_to(root)
-    except (OSError, RuntimeError):  # it leads to itself, and so nowhere
-        return False
 
 
 @contextmanager

@@ -6,17 +6,51 @@ package is read-only, or not at all where neither can be written.
 A cached kernel is compiled anew when its own source file changes, and only then. It has the value
 of every constant and the code of every kernel it uses baked in, so it must take none of them from
 another file of this package: a change there would not reach the cached code.
+
+Whoever imports anything of Numba imports this module first: it keeps settings away that Numba would
+take from the current folder.
 """
 
 from __future__ import annotations
 
+import sys
 import typing
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import numba
-
 from relfrog.support.lazy import deferred
+
+
+@contextmanager
+def _no_settings_of_the_folder() -> Iterator[None]:
+    """Import Numba inside, without settings from the current folder.
+
+    That folder may be a stranger's, and one setting says where cached code lies: in pickles, which
+    run what they hold. Numba reads the file (`.numba_config.yaml`) when it is imported and whenever
+    it compiles, but not where there is no YAML. Those who imported it themselves have its settings.
+    """
+    if "numba" in sys.modules:
+        yield
+        return
+    modules: dict[str, Any] = sys.modules
+    yaml = modules.get("yaml")
+    modules["yaml"] = None
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="A Numba config file")
+            yield
+    finally:
+        del modules["yaml"]
+        if yaml is not None:
+            modules["yaml"] = yaml
+    config: Any = sys.modules["numba.core.config"]
+    config._config_fname = ""
+
+
+with _no_settings_of_the_folder():
+    import numba
 
 # To compile anything, Numba imports this module, and with it SciPy's linear algebra, to see whether
 # it is there: a tenth of the time of a short command. What uses it imports it itself.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from relfrog.errors import RunError
 from relfrog.support.files import atomic_write
+from relfrog.support.memory import total_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,6 +85,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 def _read(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, str]]:
     from safetensors import SafetensorError, safe_open
 
+    if 0 < total_memory() < path.stat().st_size:
+        raise ValueError("it is larger than the memory of this machine")
     try:
         with safe_open(path, framework) as file:
             about = dict(file.metadata() or {})

@@ -23,6 +23,7 @@ from relfrog.datasets.files import database_in_files
 from relfrog.datasets.kept_labels import is_stored
 from relfrog.datasets.label_history import add_label_history, label_history_name
 from relfrog.datasets.labels import timed_first, times_between
+from relfrog.datasets.memory_check import check_room
 from relfrog.datasets.protocols import Dataset, Task
 from relfrog.datasets.tasks import labels_of, load_task
 from relfrog.errors import TaskError
@@ -35,7 +36,6 @@ from relfrog.support.lists import as_frame
 from relfrog.support.relbench import Database, Table
 from relfrog.support.threads import thread_limit
 from relfrog.support.times import Moments, as_moments, as_ticks, convert_ticks
-from relfrog.training.memory_check import check_room
 from relfrog.training.prepared import Prepared, routes_of
 from relfrog.training.seeds import Seeds
 from relfrog.training.task_store import TaskStore, digest

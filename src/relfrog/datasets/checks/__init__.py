@@ -17,6 +17,7 @@ from relfrog.datasets.checks.tasks import check_task
 from relfrog.datasets.dataset import open_dataset, read_tables
 from relfrog.datasets.files import database_in_files
 from relfrog.datasets.late_columns import LateColumn, find_late_columns
+from relfrog.datasets.memory_check import check_room
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import task_names
 from relfrog.errors import DatasetError, TaskError, unknown
@@ -38,7 +39,7 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
         task: Check only this task; all if None.
 
     Raises:
-        DatasetError: There is no dataset to check.
+        DatasetError: There is no dataset to check, or it needs more memory than there is.
         TaskError: There is no such task.
     """
     report = CheckReport()
@@ -55,7 +56,9 @@ def check(dataset: str | Path, task: str | None = None) -> CheckReport:
         check_splits(opened, tables, report)
     names = [task] if task is not None else task_names(opened)
     if report.ok:
-        total = sum(t.rows for t in read_tables(opened))
+        tables = read_tables(opened)
+        check_room(str(dataset), tables, model="mean")  # a small file can hold any number of rows
+        total = sum(t.rows for t in tables)
         report.passed.append(
             f"keys, foreign keys and times of {len(opened.manifest.tables)} tables, {total:,} rows"
         )

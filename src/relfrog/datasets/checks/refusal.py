@@ -56,7 +56,7 @@ def refuse_errors(opened: Dataset, name: str, labels: MakeFrame | None = None) -
         place, text, remedy = found[0]
         more = f" ({len(found) - 1:,} more)" if len(found) > 1 else ""
         raise TaskError(
-            f"{place}: {text}. {remedy} See all findings{more}: "
+            f"{place}: {text.rstrip('.')}. {remedy} See all findings{more}: "
             f"relfrog check {opened.dataset_dir} {name}"
         )
 

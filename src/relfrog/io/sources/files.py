@@ -18,6 +18,7 @@ from relfrog.io.sources.base import ReadAgain, Source, SourceColumn, SourceTable
 from relfrog.io.sources.duck import duckdb_kind, memory_connection, read_relation
 from relfrog.support.duckdb import literal, path_literal
 from relfrog.support.files import maybe_path, user_path
+from relfrog.support.lines import LONGEST_LINE, bounded_lines
 from relfrog.support.text import free_name
 
 __all__ = ["CsvFolder", "ParquetFolder"]
@@ -119,7 +120,7 @@ class CsvFolder(_Folder):
             f"read_csv({path_literal(self.paths[table.name])}, columns = {{{columns}}}, "
             f"auto_detect = false, header = true, delim = {literal(form.delimiter)}, quote = '\"', "
             f"escape = {literal(form.escape)}, allow_quoted_nulls = false, "
-            "max_line_size = 33554432)"
+            f"max_line_size = {LONGEST_LINE})"
         )
         try:
             yield from read_relation(self._connection.cursor(), table, relation)
@@ -156,7 +157,7 @@ def _readable_csv(path: Path, folder: Path) -> tuple[Path, tuple[str, ...]]:
             file.seek(0)
             while encoding == "utf-8" and (chunk := file.read(1 << 22)):
                 # Read on to the end of the line, so that no character is cut in two.
-                chunk += file.readline()
+                chunk += next(bounded_lines(file), b"")
                 windows = windows or b"\r\n" in chunk
                 unix = unix or chunk.count(b"\n") > chunk.count(b"\r\n")
                 try:
@@ -194,10 +195,10 @@ def _csv_format(path: Path, notes: tuple[str, ...]) -> _Csv:
     opener = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as text:
-            first = text.readline()
+            first = next(bounded_lines(text), "")
             delimiter = max(",;\t|", key=lambda d: (first.count(d), d == ","))
             text.seek(0)
-            header = next(csv.reader(text, delimiter=delimiter), [])
+            header = next(csv.reader(bounded_lines(text), delimiter=delimiter), [])
     except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise SourceError(f"{path.name} cannot be read: {error}") from None
     taken: set[str] = set()

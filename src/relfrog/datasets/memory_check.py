@@ -1,4 +1,4 @@
-"""Estimate the memory that training needs, and compare it with the memory of the machine."""
+"""Estimate the memory that training and checks need, and compare it with the machine's."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def check_room(name: str, tables: list[TableFile], **settings: Any) -> None:
         largest = sorted(tables, key=lambda t: -t.rows)[:3]
         shown = ", ".join(f"{t.name} with {t.rows:,} rows" for t in largest)
         raise DatasetError(
-            f"{name} needs about {size(needed)} of memory to train or predict; this machine has "
+            f"{name} needs about {size(needed)} of memory to work with; this machine has "
             f"{size(total)}. Its largest tables: {shown}. Import fewer tables, columns or rows, "
             f"or take a larger machine. To go on all the same: {VARIABLE}=ignore"
         )
