@@ -23,11 +23,12 @@ SETTINGS = {
     "RAY_health_check_failure_threshold": "3",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "3",
     "RAY_worker_register_timeout_seconds": "600",
+    "RAY_agent_register_timeout_ms": "600000",
 }
 
 
 class Nodes:
-    """The nodes of a cluster; those beside the head can be killed and replaced."""
+    """The nodes of a cluster; those beside the head can be killed."""
 
     def __init__(self, cluster: Any, base: Path) -> None:
         self.cluster, self.base = cluster, base
@@ -49,7 +50,7 @@ class Nodes:
     def wait_until_free(self, cores: int, seconds: float = 900) -> None:
         """Wait until nodes have so many cores that nobody has reserved.
 
-        What a test has used is given back after it, and a node that was added is there, in a while.
+        What a test has used is given back after it, in a while.
         """
         import ray
 

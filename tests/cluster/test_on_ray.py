@@ -16,9 +16,14 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
+import relfrog
 from relfrog.cluster.folders import MeetingPlace
+from relfrog.cluster.local_team import LocalTeam
 from relfrog.cluster.ray_cluster import connect, node_name
+from relfrog.cluster.team import TrainingJob
 from relfrog.cluster.workers import RayWorkers
+from relfrog.config import resolve
+from relfrog.datasets.tasks import load_task
 from relfrog.errors import ClusterError, UsageError
 from relfrog.experiments import experiment
 from relfrog.models import distributed_trees
@@ -27,8 +32,10 @@ from relfrog.runs.predict_parts import Request, predict_to, read_parts
 from relfrog.runs.run import load_run
 from relfrog.runs.train import RunInterrupted
 from relfrog.training.callbacks import Callback
+from relfrog.training.opened_task import OpenedTask
+from relfrog.training.sharded_trainer import ShardedTrainer
 from relfrog.training.trainer import Trainer
-from small_store import QUICK, fit, weights
+from small_store import QUICK, fit, make_shop, weights
 
 #: Time-outs are against tests that hang, not against a busy machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -164,31 +171,39 @@ def test_lightgbm_learns_on_all_nodes_if_asked(nodes, trained, tmp_path, monkeyp
         fit(trained / "store", tmp_path / "other", **options)
 
 
-def test_a_node_that_dies_while_it_predicts_is_replaced(
-    nodes, trained, workers, tmp_path, monkeypatch
-):
-    """And what nodes that do not see our folder predict is sent to us.
+def jobs_of_all_types(shop: Path, folder: Path) -> list[TrainingJob]:
+    """A training for each type of task, each done here by one worker."""
+    jobs = []
+    for task in ("buys", "spends", "wants", "sorts", "list"):
+        loaded = load_task(relfrog.open_dataset(shop), task)
+        opened = OpenedTask(loaded.dataset, loaded)
+        more = {"sharing": "separate"} if task == "list" else {}
+        given = {"model": "frog", **QUICK, "epochs": 1, "steps_per_epoch": 3, "shards": 3,
+                 "batch_size": 48, "loss": "l1", **more}  # fmt: skip
+        config = resolve(100, settings=given, kind=opened.kind)
+        (folder / f"{task}-1").mkdir(parents=True)
+        trainer = ShardedTrainer(opened.prepare(config), folder / f"{task}-1")
+        jobs.append(LocalTeam(1, shop, task).job(trainer, "cpu", with_validation=False))
+        trainer.fit()
+    return jobs
 
-    As many jobs as nodes wait, one on each, so that one of them is on the node that dies.
-    """
-    run, request = load_run(trained / "frog"), Request(everyone=True)
-    predict_to(run, tmp_path / "one", request, size=3)
-    monkeypatch.setattr("relfrog.runs.predict_parts.predict_job", waiting_job(tmp_path))
-    hidden = nullcontext(MeetingPlace("/nowhere", "mark"))
-    monkeypatch.setattr("relfrog.runs.predict_parts.meeting_place", lambda folder: hidden)
-    nodes.wait_until_free(3)
-    with ThreadPoolExecutor(1) as aside:
-        done = aside.submit(predict_to, run, tmp_path / "other", request, size=3, workers=workers)
-        try:
-            appears(tmp_path / "begun-second", unless=done.done)
-            nodes.kill("second")
-        finally:
-            (tmp_path / "go").touch()
-        done.result()
-    pd.testing.assert_frame_equal(
-        predictions(tmp_path / "other"), predictions(tmp_path / "one"), check_exact=True
-    )
-    nodes.add("second")
+
+def before_work(jobs: list[TrainingJob], folder: Path) -> Any:
+    """What workers do on Ray, after trainings of all types."""
+
+    def work(given: dict[str, Any]) -> None:
+        from relfrog.cluster.ray_team import _work
+        from relfrog.cluster.team import Follower
+        from relfrog.cluster.torch_collective import TorchCollective
+
+        collective = TorchCollective()
+        for job in jobs:
+            place = folder / f"{job.task}-{collective.size}"
+            place.mkdir(exist_ok=True)
+            Follower(collective, folder=place).run(job)
+        _work(given)
+
+    return work
 
 
 class Stop(Callback):
@@ -224,13 +239,15 @@ class Trouble(Callback):
 
 
 def test_a_run_goes_on_when_a_node_is_lost_and_when_it_is_interrupted(
-    nodes, trained, workers, tmp_path
+    nodes, trained, workers, tmp_path, monkeypatch
 ):
     """Begun here, resumed by three workers there, then two are left, and it is ended here again.
 
     With learned roles and both phases. Workers that Ray starts import everything, which costs most
-    of this test: so there is one training on the cluster.
+    of this test: so there is one start, and the three, and the two, first learn tasks of all types.
     """
+    jobs = jobs_of_all_types(make_shop(trained / "store", tmp_path), tmp_path / "types")
+    monkeypatch.setattr("relfrog.cluster.ray_team._work", before_work(jobs, tmp_path / "types"))
     nodes.wait_until_free(3)
     settings = {"epochs": 16, "patience": 16, "fd_every": "epoch", "fd_training": True,
                 "loss": "l1", "shards": 4}  # fmt: skip
@@ -249,3 +266,36 @@ def test_a_run_goes_on_when_a_node_is_lost_and_when_it_is_interrupted(
     assert weights(out) == weights(tmp_path / "here")
     pd.testing.assert_frame_equal(run.predict(), here.predict(), check_exact=True)
     assert not list(out.glob("*checkpoint*"))
+    for job in jobs:
+        one, two, three = (weights(tmp_path / "types" / f"{job.task}-{n}") for n in (1, 2, 3))
+        assert two == one, job.task
+        assert three == one, job.task
+
+
+def test_a_node_that_dies_while_it_predicts_is_replaced(
+    nodes, trained, workers, tmp_path, monkeypatch
+):
+    """And what nodes that do not see our folder predict is sent to us.
+
+    As many jobs as nodes wait, one on each, so that one of them is on the node that dies. It comes
+    last, with the two nodes that are left: a node is not started again, which takes a busy machine
+    longer than Ray waits for it.
+    """
+    run, request = load_run(trained / "frog"), Request(everyone=True)
+    predict_to(run, tmp_path / "one", request, size=3)
+    monkeypatch.setattr("relfrog.runs.predict_parts.predict_job", waiting_job(tmp_path))
+    hidden = nullcontext(MeetingPlace("/nowhere", "mark"))
+    monkeypatch.setattr("relfrog.runs.predict_parts.meeting_place", lambda folder: hidden)
+    nodes.wait_until_free(2)
+    with ThreadPoolExecutor(1) as aside:
+        done = aside.submit(predict_to, run, tmp_path / "other", request, size=3, workers=workers)
+        try:
+            appears(tmp_path / "begun-second", unless=done.done)
+            nodes.kill("second")
+        finally:
+            (tmp_path / "go").touch()
+        done.result()
+    pd.testing.assert_frame_equal(
+        predictions(tmp_path / "other"), predictions(tmp_path / "one"), check_exact=True
+    )
+    assert [node.cpus for node in workers.cluster.nodes()] == [1]

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from relfrog.cli import cli
+from relfrog.training.shards import usual_shards
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "cluster"
@@ -33,6 +34,17 @@ def test_scripts_are_bash(name: str) -> None:
     lines = text.splitlines()
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
     assert not any(line.startswith("#SBATCH") for line in lines[first:]), "Slurm ignores these"
+
+
+def test_all_workers_of_torchrun_have_work() -> None:
+    """A batch has a piece for each of them."""
+    text = (FOLDER / "train.sbatch").read_text()
+    numbers = [
+        int(re.findall(rf"{name}=(\d+)", text)[0])
+        for name in ("--nodes", "workers_per_node", "batch_size")
+    ]
+    nodes, each, batch = numbers
+    assert nodes * each == usual_shards(batch)
 
 
 def test_the_manifest_is_one_of_kuberay() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from lockstep import together
 from relfrog.config import resolve
 from relfrog.datasets.tasks import load_task
 from relfrog.errors import RelFrogWarning, RunError
+from relfrog.store.parts import versions
 from relfrog.training.callbacks import Callback
 from relfrog.training.collective import ALONE, Collective
 from relfrog.training.opened_task import OpenedTask
@@ -250,6 +252,26 @@ def test_a_worker_with_other_data_is_named(shop: Path, tmp_path: Path) -> None:
 
     with pytest.raises(RunError, match=r"worker 1 on .* has other data than worker 0"):
         together(2, work)
+
+
+def test_a_worker_with_other_libraries_is_named(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its numbers would be others, and nobody would know."""
+    own = dict(versions())
+    found = {0: own, 1: {**own, "torch": "2.4.0"}}
+
+    def work(collective: Collective) -> None:
+        one = trainer(shop, tmp_path / str(collective.rank), collective=collective)
+        # Workers take turns, and each asks when it fits.
+        name = "relfrog.training.sharded_trainer.versions"
+        monkeypatch.setattr(name, lambda: found[collective.rank])
+        one.fit()
+
+    words = rf"worker 1 on .* has torch 2\.4\.0 instead of {re.escape(own['torch'])}\. Install the"
+    with pytest.raises(RunError, match=words):
+        together(2, work)
+    assert not list(tmp_path.glob("*/model.safetensors"))
 
 
 def test_a_piece_that_does_not_fit_is_split(

@@ -20,11 +20,14 @@ __all__ = ["Node", "RayCluster", "connect", "import_ray", "node_name"]
 PATIENCE = 5.0
 #: Ray's own settings, unless the user has others: no statistics sent home, no remarks in between.
 #: And workers get their share of a busy machine: with Ray's niceness, 15, they would hardly move.
+#: A node ends itself if its agents, which import for seconds, are not there in time: half a minute,
+#: unless told otherwise.
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_V2_ENABLED": "1",
     "RAY_worker_niceness": "0",
+    "RAY_agent_register_timeout_ms": "300000",
 }
 
 

@@ -16,6 +16,7 @@ from relfrog.cluster.processes import BRIEF, GRACE, run_jobs
 from relfrog.cluster.ray_cluster import RayCluster, connect, node_name
 from relfrog.errors import ClusterError
 from relfrog.store.parts import versions
+from relfrog.store.versions import REMEDY, version_differences
 
 __all__ = ["LocalWorkers", "RayWorkers", "Workers", "hired"]
 
@@ -204,18 +205,8 @@ def _on_node(work: Work, job: Job, threads: int, expected: dict[str, str]) -> An
 
 def _checked(given: Job) -> Answer:
     """Run a job if this node has the same libraries as the machine that gave it."""
-    expected, own = given["expected"], versions()
-    other = [
-        f"{name} {own.get(name, 'missing')} instead of {value}"
-        for name, value in expected.items()
-        if name not in ("code", "python") and own.get(name) != value
-    ]
-    if not other and own["code"] != expected["code"]:
-        other = [f"another state of relfrog {own['relfrog']}"]
+    other = version_differences(versions(), given["expected"])
     if other:
-        raise ClusterError(
-            f"it has {', '.join(other)}. Install the same versions on all nodes, as results "
-            "depend on them."
-        )
+        raise ClusterError(f"it has {other}. {REMEDY}")
     answer: Answer = given["work"](given["job"])
     return answer

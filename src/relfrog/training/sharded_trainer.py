@@ -26,6 +26,8 @@ from relfrog.graph.loader import Loader
 from relfrog.graph.relational import ForeignKey
 from relfrog.nn.batch_plan import Plan
 from relfrog.nn.network import Network, count_pairs, dependency_pairs
+from relfrog.store.parts import versions
+from relfrog.store.versions import REMEDY, version_differences
 from relfrog.training import checkpoint
 from relfrog.training.collective import ALONE, Collective
 from relfrog.training.inference import in_order, predict_batches
@@ -114,19 +116,25 @@ class ShardedTrainer(Trainer):
             self.at.micro_batches = max(split, self.at.micro_batches)
 
     def _compare_data(self) -> None:
-        """Check that all workers have read the same.
+        """Check that all workers have the same libraries, and have read the same.
 
         Raises:
             RunError: One has not.
         """
-        found = self.collective.collect((socket.gethostname(), self._fingerprint()))
-        for rank, (node, digest) in enumerate(found):
-            if digest != found[0][1]:
-                self.agreed = True
+        if self.collective.size == 1:
+            return
+        found = self.collective.collect((socket.gethostname(), versions(), self._fingerprint()))
+        first, expected, data = found[0]
+        self.agreed = True
+        for rank, (node, own, digest) in enumerate(found):
+            if other := version_differences(own, expected):
+                raise RunError(f"worker {rank} on {node} has {other}. {REMEDY}")
+            if digest != data:
                 raise RunError(
-                    f"worker {rank} on {node} has other data than worker 0 on {found[0][0]}: "
-                    "another state of the dataset, or other versions. Give all of them the same."
+                    f"worker {rank} on {node} has other data than worker 0 on {first}: another "
+                    "state of the dataset. Give all of them the same."
                 )
+        self.agreed = False
 
     def _fingerprint(self) -> str:
         """A hash of seeds, labels, rows and weights that training begins with."""
