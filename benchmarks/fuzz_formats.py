@@ -83,7 +83,7 @@ FORMATS = (
     "entities.csv", "given labels.csv", "given labels.csv.gz", "preset.yaml", "entities.parquet",
     "given labels.parquet", "keys.parquet", "task labels.parquet", "kept mapping.yaml",
     "checkpoint.safetensors", "shown.json", "shown.safetensors", "tune.journal", "source.csv",
-    "source.csv.gz", "source.parquet", "source.db", "source.duckdb", "errors.json", "cells.json",
+    "source.csv.gz", "source.parquet", "source.db", "source.duckdb", "cells.json",
     "unfinished.json", "predicted manifest.json", "predicted part.parquet", "audited.csv",
     "audited.parquet", "audited lists.csv", "audited ranks.csv", "list labels.parquet",
     "features.json", "table in place.parquet", "modules.json", "dense config.json",
@@ -96,7 +96,7 @@ FORMATS = (
 MENDED = (
     "certificate.json", ".relfrog-written.json", "fingerprint.json", "trail.json", "table.json",
     "predicted.npy", "part.json", "encoded.json", "codes.npy", "parents.npy", "kept mapping.yaml",
-    "errors.json", "cells.json", "kept history.parquet", "kept labels.parquet",
+    "cells.json", "kept history.parquet", "kept labels.parquet",
 )  # fmt: skip
 
 

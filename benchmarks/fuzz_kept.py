@@ -24,8 +24,6 @@ from relfrog.analysis.explained import Explanation, FeatureShare, Reason, TableS
 from relfrog.analysis.fd_space import Differences
 from relfrog.analysis.importance import Importance, TableImportance
 from relfrog.config import Config
-from relfrog.datasets.checks import refusal
-from relfrog.datasets.checks.findings import Finding
 from relfrog.datasets.files import _read_facts, _unpacked, database_in_files
 from relfrog.datasets.tasks import load_task
 from relfrog.experiments.study_job import DifferencesFile
@@ -235,12 +233,6 @@ def _store_files(folder: Path, dataset: Path) -> dict[str, Entry]:
         load_features,
     )  # fmt: skip
 
-    def errors() -> None:
-        store.use(
-            "checked", {"a": 1},
-            lambda place: refusal._write(place, [Finding("error", "a", "b", "c")]), refusal._read,
-        )  # fmt: skip
-
     encodings = {"people": [EncodedColumn("people", "age", "number", 0.0, (), 0)]}
     of_task: Any = SimpleNamespace(opened=SimpleNamespace(parts=parts, db=db))
 
@@ -278,7 +270,6 @@ def _store_files(folder: Path, dataset: Path) -> dict[str, Entry]:
     encoded()
     history()
     labels()
-    errors()
     cells()
     parts.graph(db)
     store.fingerprint(listed)
@@ -294,7 +285,6 @@ def _store_files(folder: Path, dataset: Path) -> dict[str, Entry]:
         "kept labels.parquet": (file("labels", "rows.parquet"), as_parquet, labels),
         "parents.npy": (file("graph", "parents.npy"), as_npy, lambda: parts.graph(db)),
         "facts.json": (facts, as_json, read_facts),
-        "errors.json": (file("checked", "errors.json"), as_json, errors),
         "cells.json": (file("cells", "cells.json"), as_json, cells),
         "fingerprint.json": (record, as_json, lambda: store.fingerprint(listed)),
     }  # fmt: skip

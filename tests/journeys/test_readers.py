@@ -104,7 +104,6 @@ FUZZED: dict[str, tuple[str, ...]] = {
     "training/checkpoint.py:parse_progress": ("checkpoint.safetensors",),
     "training/weights.py:load_weights": ("model.safetensors",),
     # The cache folder.
-    "datasets/checks/refusal.py:_read": ("errors.json",),
     "datasets/files.py:_read_facts": ("facts.json",),
     "features/stored.py:open_encoded": ("encoded.json",),
     "graph/relational.py:open_graph": ("graph.json", "parents.npy"),

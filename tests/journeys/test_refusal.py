@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -52,6 +53,23 @@ def test_what_check_calls_an_error_is_not_trained_on(
     assert not (tmp_path / "run").exists()
     found = [f.text for f in relfrog.check(dataset).findings if f.level == "error"]
     assert any(said in text for text in found), found
+
+
+def test_an_error_of_the_machine_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "cache"))
+    dataset, check = tiny_dataset(tmp_path / "ds"), refusal.check_task
+
+    def without_room(*arguments: Any, **options: Any) -> None:
+        check(*arguments, **options)
+        arguments[3].error("task buys", "label SQL cannot run: the disk is full", "Make room.")
+
+    with monkeypatch.context() as full:
+        full.setattr(refusal, "check_task", without_room)
+        with pytest.raises(TaskError, match="the disk is full"):
+            trained(dataset, tmp_path / "run")
+    trained(dataset, tmp_path / "run")
 
 
 def test_a_content_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from relbench.manifest import KIND_FORECAST
 
-from relfrog.datasets.checks.refusal import remember_errors
+from relfrog.datasets.checks.refusal import remember_sound
 from relfrog.datasets.dataset import read_tables
 from relfrog.datasets.files import database_in_files
 from relfrog.datasets.key_views import find_source_keys
@@ -169,7 +169,7 @@ def add_task(
         else _relbench_agrees(opened, manifest, frames, full)
     )
     write_task(folder, manifest, frames, overwrite)
-    remember_errors(opened, name, ())  # there would be none
+    remember_sound(opened, name)
     warnings = tuple(f"{p.text}. {p.remedy}" for p in fitted.problems)
     return AddedTask(manifest, folder, stats, fitted.notes + notes, warnings)
 

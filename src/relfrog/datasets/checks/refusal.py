@@ -1,14 +1,14 @@
-"""Refuse to train on what `check` calls an error; each content is checked once.
+"""Refuse to train on what `check` calls an error; each sound content is checked once.
 
-The label SQL has to be run several times to find out whether labels come from their window. What
-was found is kept in the store, named by the content of the database and the task.
+The label SQL has to be run several times to find out whether labels come from their window. That
+nothing was found is kept in the store, named by the content of the database and the task. Errors
+are not kept: some are the machine's, such as a full disk, and gone the next time.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,13 @@ from relfrog.datasets.checks.tasks import MakeFrame, check_task
 from relfrog.datasets.files import database_content, database_in_files
 from relfrog.datasets.protocols import Dataset
 from relfrog.datasets.tasks import load_task
-from relfrog.errors import RelFrogError, StoreError, TaskError
+from relfrog.errors import RelFrogError, TaskError
 from relfrog.store.parts import Store, open_store
-from relfrog.support.forms import read_json
 
-__all__ = ["refuse_errors", "remember_errors"]
+__all__ = ["refuse_errors", "remember_sound"]
 
-FILE = "errors.json"
-#: Place, text and remedy of each error.
-_Errors = list[tuple[str, str, str]]
+#: A part of the store without files: that it is there says all.
+SOUND = "sound"
 
 
 def refuse_errors(opened: Dataset, name: str, labels: MakeFrame | None = None) -> None:
@@ -40,51 +38,40 @@ def refuse_errors(opened: Dataset, name: str, labels: MakeFrame | None = None) -
     Raises:
         TaskError: There is one.
     """
-    store = open_store()
 
-    def build(folder: Path) -> None:
+    def build(_: Path) -> None:
         report = CheckReport()
         full = database_in_files(opened)
         check_task(opened, name, full, report, errors_only=True, labels=labels)
         check_records(opened, report)
-        _write(folder, report.findings)
+        errors = [finding for finding in report.findings if finding.level == "error"]
+        if errors:
+            raise _refusal(opened, name, errors)
 
-    found: _Errors = store.use(
-        "checked", _made_of(opened, name, store), build, _read, f"{opened.manifest.name}: {name}"
-    )
-    if found:
-        place, text, remedy = found[0]
-        more = f" ({len(found) - 1:,} more)" if len(found) > 1 else ""
-        raise TaskError(
-            f"{place}: {text.rstrip('.')}. {remedy} See all findings{more}: "
-            f"relfrog check {opened.dataset_dir} {name}"
-        )
+    _use(opened, name, open_store(), build)
 
 
-def remember_errors(opened: Dataset, name: str, findings: Sequence[Finding]) -> None:
-    """Keep what a check of a task found, so that training need not check it again."""
+def remember_sound(opened: Dataset, name: str) -> None:
+    """Keep that a check found no error in a task, so that training need not check it again."""
     with contextlib.suppress(RelFrogError, OSError):  # then it is checked again
-        store = open_store()
-        made_of = _made_of(opened, name, store)
-        about = f"{opened.manifest.name}: {name}"
-        store.use("checked", made_of, lambda folder: _write(folder, findings), _read, about)
+        _use(opened, name, open_store(), lambda _: None)
 
 
-def _made_of(opened: Dataset, name: str, store: Store) -> dict[str, Any]:
+def _use(opened: Dataset, name: str, store: Store, build: Callable[[Path], None]) -> None:
     task: Any = load_task(opened, name)
     base = Path(opened.dataset_dir)
     files = [base / "import.json", *sorted((base / "keys").glob("*.parquet"))]
-    return {
+    made_of = {
         "database": database_content(opened, store), "task": task.content(store.fingerprint),
         "records": [[file.name, store.fingerprint(file)] for file in files if file.is_file()],
     }  # fmt: skip
+    store.use(SOUND, made_of, build, lambda _: None, f"{opened.manifest.name}: {name}")
 
 
-def _write(folder: Path, findings: Sequence[Finding]) -> None:
-    errors = [[f.place, f.text, f.remedy] for f in findings if f.level == "error"]
-    (folder / FILE).write_text(json.dumps(errors), encoding="utf-8")
-
-
-def _read(folder: Path) -> _Errors:
-    found: _Errors = read_json(folder / FILE, _Errors, StoreError)
-    return found
+def _refusal(opened: Dataset, name: str, errors: list[Finding]) -> TaskError:
+    first = errors[0]
+    more = f" ({len(errors) - 1:,} more)" if len(errors) > 1 else ""
+    return TaskError(
+        f"{first.place}: {first.text.rstrip('.')}. {first.remedy} See all findings{more}: "
+        f"relfrog check {opened.dataset_dir} {name}"
+    )
