@@ -30,7 +30,7 @@ import msgspec
 from relfrog._version import __version__
 from relfrog.errors import RelFrogWarning, StoreError
 from relfrog.store.fingerprint import fingerprint, hash_file
-from relfrog.store.location import FOLDER, LIMIT, cache_folder, size_limit
+from relfrog.store.location import FOLDER, GB, LIMIT, cache_folder, size_limit
 from relfrog.support.files import write_text
 from relfrog.support.forms import read_json
 
@@ -384,7 +384,7 @@ class Store:
         if total > limit and not removed:
             warnings.warn(
                 f"what is being used of the cache folder {self.folder} is larger than its limit. "
-                f"Raise it: {LIMIT}={2 * total / (1 << 30):.0f}",
+                f"Raise it: {LIMIT}={max(1, round(2 * total / GB))}",
                 RelFrogWarning,
                 stacklevel=4,
             )
