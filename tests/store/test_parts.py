@@ -197,6 +197,17 @@ def test_a_part_that_a_process_uses_is_not_trimmed(
     assert len(other.trim()) == 1
 
 
+def test_that_the_limit_is_too_small_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LIMIT, "0")
+    store = Store(tmp_path)
+    with pytest.warns(RelFrogWarning, match="larger than its limit") as said:
+        for number in range(5):
+            store.use("k", {"n": number}, write("x"), read)
+    assert len(said) == 1
+
+
 def test_halves_of_parts_are_cleared_away(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (tmp_path / "building" / "graph-1.ab12").mkdir(parents=True)
