@@ -367,7 +367,8 @@ def everyone() -> str:
         "beside the time that elapsed; batches are those of a sample of customers, in proportion:",
         "",
         "| rows, earlier labels among them | customers | processor: layer by layer | in batches | "
-        "ratio | elapsed, all customers: layer by layer | in batches | ratio | memory: private | with mapped files |",
+        "ratio | elapsed, all customers: layer by layer | in batches | ratio | memory: private | "
+        "with mapped files |",
         "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for entry in found["speed"]:

@@ -203,8 +203,8 @@ def test_that_the_limit_is_too_small_is_said_once(
     monkeypatch.setenv(LIMIT, "0")
     store = Store(tmp_path)
     with pytest.warns(RelFrogWarning, match="larger than its limit") as said:
-        for number in range(5):
-            store.use("k", {"n": number}, write("x"), read)
+        found = [store.use("k", {"n": number}, write("x"), read) for number in range(5)]
+    assert found == ["x"] * 5
     assert len(said) == 1
 
 
