@@ -366,8 +366,9 @@ def everyone() -> str:
         "work on the machine makes both numbers larger, so processor time per customer stands "
         "beside the time that elapsed; batches are those of a sample of customers, in proportion:",
         "",
-        "| rows | customers | processor: layer by layer | in batches | ratio | elapsed, all "
-        "customers: layer by layer | in batches | ratio | memory: private | with mapped files |",
+        "| rows, earlier labels among them | customers | processor: layer by layer | in batches | "
+        "ratio | elapsed, all customers: layer by layer | in batches | ratio | memory: private | "
+        "with mapped files |",
         "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for entry in found["speed"]:

@@ -112,40 +112,72 @@ def test_a_certificate_alters_what_was_read(
     assert counted["encode"] <= 4 * TABLES
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["frog", "lightgbm", "recent"])
-def test_each_split_is_predicted_once(
-    model: str, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the model and by each baseline, in the first command that asks, whatever comes later."""
-    monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "cache"))  # which no other run has filled
+@pytest.fixture
+def with_one_time(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The shop, whose splits have one seed time each, with a cache that no other run has filled."""
+    monkeypatch.setenv("RELFROG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
     data = Path(shutil.copytree(shop, tmp_path / "data"))
     path = data / "tasks" / "buys" / "manifest.yaml"
     manifest = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump({**manifest, "num_eval_timestamps": 1}))
     for split in ("train", "val", "test"):
         path.with_name(f"{split}.parquet").unlink(missing_ok=True)
-    count: Counter[tuple[str, str]] = Counter()
+    return data
+
+
+@pytest.fixture
+def predicted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, str]]:
+    """Each model that predicts for a split, and the split, as often as it does."""
+    found: list[tuple[Any, str]] = []
     for kind in (NetworkModel, BoostedTrees, PastModel):
 
         def predict(self: Any, seeds: Any, *given: Any, plain: Any = kind.predict) -> Any:
             split = self.prepared.opened.split_of(seeds)
             if split is not None and not isinstance(self.prepared.opened, ChangedTask):
-                count[type(self).__name__, split] += 1
+                found.append((self, split))
             return plain(self, seeds, *given)
 
         monkeypatch.setattr(kind, "predict", predict)
-    monkeypatch.setattr(BoostedTrees, "ROUNDS", 20)
+    return found
+
+
+LATER = (
+    ["evaluate"], ["evaluate", "--regime", "frozen"], ["evaluate", "--split", "val"],
+    ["report", "--fresh"],
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["frog", "lightgbm", "recent"])
+def test_each_split_is_predicted_once(
+    model: str, with_one_time: Path, tmp_path: Path, predicted: list[tuple[Any, str]]
+) -> None:
+    """By the model and by each baseline, in the first command that asks, whatever comes later."""
     run = tmp_path / "run"
-    command("train", data, "buys", "--out", run, "--model", model, *settings())
-    assert len(count) >= 6, count  # the model and baselines, on two splits
-    assert set(count.values()) == {1}, count  # frozen and rolling are the same
-    for words in (
-        ["evaluate", run], ["evaluate", run, "--regime", "frozen"],
-        ["evaluate", run, "--split", "val"], ["report", run, "--fresh"],
-    ):  # fmt: skip
-        command(*words)
-        assert set(count.values()) == {1}, (words, count)
+    command("train", with_one_time, "buys", "--out", run, "--model", model, *settings())
+    for words in ([], *LATER):
+        if words:
+            command(words[0], run, *words[1:])
+        count = Counter((type(one).__name__, split) for one, split in predicted)
+        assert len(count) >= 6, count  # the model and baselines, on two splits
+        assert set(count.values()) == {1}, (words, count)  # frozen and rolling are the same
+
+
+@pytest.mark.slow
+def test_members_predict_each_split_once(
+    with_one_time: Path, tmp_path: Path, predicted: list[tuple[Any, str]]
+) -> None:
+    """A model that was refitted is another one; the blend and all later commands predict nothing."""
+    run = tmp_path / "run"
+    more = settings(networks=2, refit="true")
+    command("train", with_one_time, "buys", "--out", run, "--model", "auto", *more)
+    known = len(predicted)
+    count = Counter((id(one), split) for one, split in predicted)
+    assert set(count.values()) == {1}, Counter((type(o).__name__, split) for o, split in predicted)
+    for words in LATER:
+        command(words[0], run, *words[1:])
+        assert len(predicted) == known, (words, predicted[known:])
 
 
 @pytest.mark.slow

@@ -112,7 +112,7 @@ def test_the_oldest_parts_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         Store(tmp_path).use("k", {"n": number}, write("x" * 100), read)
         header = tmp_path / "parts" / Store(tmp_path).name("k", {"n": number}) / HEADER
         os.utime(header, (number, number))
-    monkeypatch.setenv("RELFROG_CACHE_GB", str(250 / (1 << 30)))
+    monkeypatch.setenv("RELFROG_CACHE_GB", str(250 / 1e9))
     store = Store(tmp_path)
     assert store.use("k", {"n": 0}, refuse, read)  # used again: it stays
     store.use("k", {"n": 9}, write("x" * 100), read)
@@ -146,7 +146,9 @@ def test_a_fingerprint_follows_the_bytes(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_text("two")
     os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
     assert hashes.fingerprint(path, known) != first
-    old = time.time_ns() - 10_000_000_000
+    now = time.time_ns()
+    monkeypatch.setattr(hashes.time, "time_ns", lambda: now + 10_000_000_000)
+    old = now - 10_000_000_000
     os.utime(path, ns=(old, old))
     second = hashes.fingerprint(path, known)
     monkeypatch.setattr(hashes, "hash_file", lambda path: "read again")
@@ -155,16 +157,23 @@ def test_a_fingerprint_follows_the_bytes(tmp_path: Path, monkeypatch: pytest.Mon
     assert hashes.fingerprint(path, known) == "read again"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows keeps no time of a file's entry")
-def test_a_file_that_another_was_written_over_is_hashed_again(tmp_path: Path) -> None:
-    """As archives do: in place, of the same size, with the times of the one before."""
+@pytest.mark.skipif(os.name == "nt", reason="the system keeps no time of its own")
+def test_a_time_that_was_set_back_hides_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, known = tmp_path / "a", tmp_path / "known"
     path.write_text("one")
-    old = time.time_ns() - 10_000_000_000
-    os.utime(path, ns=(old, old))
-    first = hashes.fingerprint(path, known)
-    path.write_text("two")
-    os.utime(path, ns=(old, old))
+    now = time.time_ns()
+    monkeypatch.setattr(hashes.time, "time_ns", lambda: now + 10_000_000_000)
+    first, about = hashes.fingerprint(path, known), path.stat()
+    time.sleep(0.02)  # the system's clock ticks
+    with path.open("r+") as file:
+        file.write("two")
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (
+        about.st_size, about.st_mtime_ns, about.st_ino
+    )  # fmt: skip
     assert hashes.fingerprint(path, known) != first
 
 
@@ -186,6 +195,17 @@ def test_a_part_that_a_process_uses_is_not_trimmed(
     del reader
     gc.collect()
     assert len(other.trim()) == 1
+
+
+def test_that_the_limit_is_too_small_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LIMIT, "0")
+    store = Store(tmp_path)
+    with pytest.warns(RelFrogWarning, match="larger than its limit") as said:
+        found = [store.use("k", {"n": number}, write("x"), read) for number in range(5)]
+    assert found == ["x"] * 5
+    assert len(said) == 1
 
 
 def test_halves_of_parts_are_cleared_away(tmp_path: Path) -> None:
@@ -222,7 +242,7 @@ def test_to_build_a_part_is_not_to_look_at_all_of_them(
     # But their sizes are known, whoever built them: the limit holds, and what is gone is not
     # counted any more.
     monkeypatch.setattr(parts, "IN_USE", -1)
-    monkeypatch.setenv(LIMIT, str(2250 / (1 << 30)))
+    monkeypatch.setenv(LIMIT, str(2250 / 1e9))
     for number in range(20, 40):
         Store(tmp_path).use("k", {"n": number}, write("x" * 100), read)
         gc.collect()

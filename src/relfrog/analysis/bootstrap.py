@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from relfrog.datasets.metrics import compute_metrics
 from relfrog.kinds import TASK_KINDS
-from relfrog.support.lists import are_in, flatten
+from relfrog.support.lists import are_in, flatten, matrix
 
 __all__ = ["Interval", "Scorer", "resample"]
 
@@ -95,7 +95,7 @@ class Scorer:
         elif metric == "map":
             self.each = _average_precisions(truth, predicted[:, :, 0].astype(np.int64))
         elif metric == "roc_auc_macro":
-            self.truth = np.stack(truth.tolist()).astype(int)
+            self.truth = matrix(truth).astype(int)
 
     def __call__(self, at: NDArray[np.int64]) -> float:
         """The metric of the seeds at some positions; NaN if undefined."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from relfrog.datasets.sql_job import RESULT, TIMES, connect, read_arrow, show, write_arrow
 from relfrog.errors import TaskError
 from relfrog.store.file_table import FileTable
+from relfrog.store.fingerprint import file_state
 from relfrog.store.overlay import OverlayTable
 from relfrog.support.duckdb import quoted
 from relfrog.support.relbench import Database
@@ -201,7 +202,7 @@ def _put(path: Path, frame: Shown) -> None:
     if not isinstance(frame, FileTable):
         _write(path, frame)
         return
-    states = [(file.stat().st_size, file.stat().st_mtime_ns) for file in frame.files]
+    states = [file_state(file) for file in frame.files]
     known = _kept() / f"{text_digest(frame.sql(), str(states))}.arrow"
     if not known.exists():
         _write(path, frame)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relfrog.support.lists import flatten, matrix
+
 __all__ = ["REGIMES", "ReliabilityBin", "calibration_error", "compute_metrics", "reliability"]
 
 
@@ -116,7 +118,7 @@ def _multiclass(labels: NDArray[Any], predicted: NDArray[Any], _: Details) -> Sc
 def _multilabel(labels: NDArray[Any], predicted: NDArray[Any], details: Details) -> Scores:
     import sklearn.metrics as skm
 
-    truth = np.stack(labels.tolist()).astype(int)
+    truth = matrix(labels).astype(int)
     both = (truth.min(0) == 0) & (truth.max(0) == 1)  # ranking metrics need both values
     ranked = truth[:, both], predicted[:, both]
     chosen = predicted >= details.thresholds
@@ -132,9 +134,9 @@ def _recommendation(labels: NDArray[Any], predicted: NDArray[Any], _: Details) -
     from relbench.metrics import map as ranking_map
 
     lists = predicted[:, :, 0].astype(np.int64)
-    count = np.fromiter(map(len, labels), np.int64, len(labels))
     # A pair of seed and target is one number; -1, which pads a list, is no target.
-    wanted = np.concatenate([np.zeros(0, np.int64), *labels]).astype(np.int64)
+    count, wanted = flatten(labels)
+    wanted = wanted.astype(np.int64)
     size = max(int(part.max(initial=0)) for part in (lists, wanted)) + 1
     listed = np.arange(len(lists))[:, None] * size + lists
     hit: NDArray[Any] = np.isin(

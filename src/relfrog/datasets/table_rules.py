@@ -19,7 +19,10 @@ from relfrog.store.streams import holds_integers, holds_moments, pieces, ticks_o
 from relfrog.support.relbench import Database, Table
 from relfrog.support.times import MISSING, between, odd_time
 
-__all__ = ["check_database", "check_split_times", "foreign_key_problem", "primary_key_problem"]
+__all__ = [
+    "check_database", "check_split_times", "counts_rows", "foreign_key_problem", "points_inside",
+    "primary_key_problem", "times_in_order",
+]  # fmt: skip
 
 
 def check_database(db: Database, where: str) -> None:
@@ -84,7 +87,7 @@ def _problems(db: Database) -> Iterator[str]:
             if column not in names:
                 yield f"{name} has no column {column}"
                 return
-        if table.pkey_col is not None and not _counts_rows(table):
+        if table.pkey_col is not None and not counts_rows(table):
             keys = read_column(table, table.pkey_col)
             if not kinds.is_integer_dtype(keys.dtype) or keys.isna().any():
                 yield f"{name}.{table.pkey_col}: a primary key must be integer (got {keys.dtype})"
@@ -95,7 +98,7 @@ def _problems(db: Database) -> Iterator[str]:
             if there is None or there.pkey_col is None:
                 yield f"{name}.{column} refers to {parent}, which is no table with a primary key"
                 continue
-            if _points_inside(table, column, len(there)):
+            if points_inside(table, column, len(there)):
                 continue
             values = read_column(table, column).dropna()
             if not len(values):
@@ -104,7 +107,11 @@ def _problems(db: Database) -> Iterator[str]:
                 yield f"{name}.{column}: a foreign key must be integer (got {values.dtype})"
             elif wrong := foreign_key_problem(values.to_numpy(float), parent, len(there)):
                 yield f"{name}.{column}: {wrong}"
-        if table.time_col is not None and not _in_order(table) and (wrong := _time_problem(table)):
+        if (
+            table.time_col is not None
+            and not times_in_order(table)
+            and (wrong := _time_problem(table))
+        ):
             yield f"{name}.{table.time_col}: {wrong}"
 
 
@@ -112,7 +119,7 @@ def _problems(db: Database) -> Iterator[str]:
 # is said by whoever reads them whole.
 
 
-def _counts_rows(table: Table) -> bool:
+def counts_rows(table: Table) -> bool:
     """Whether the primary key of a file is seen to hold row numbers."""
     key = str(table.pkey_col)
     return holds_integers(table, key) and all(
@@ -122,7 +129,7 @@ def _counts_rows(table: Table) -> bool:
     )
 
 
-def _points_inside(table: Table, column: str, size: int) -> bool:
+def points_inside(table: Table, column: str, size: int) -> bool:
     """Whether a foreign key of a file is seen to hold rows of its parent, or NULL."""
     if not holds_integers(table, column):
         return False
@@ -134,8 +141,13 @@ def _points_inside(table: Table, column: str, size: int) -> bool:
     return True
 
 
-def _in_order(table: Table) -> bool:
-    """Whether the time column of a file is seen to hold times, in order if that matters."""
+def times_in_order(table: Table, *, always: bool = False) -> bool:
+    """Whether the time column of a file is seen to hold times, in order if that matters.
+
+    Args:
+        table: The table.
+        always: Whether it matters for a table without a primary key, too.
+    """
     name = str(table.time_col)
     if not holds_moments(table, name):
         return False
@@ -150,7 +162,7 @@ def _in_order(table: Table) -> bool:
         ticks = ticks_of(chunk)
         if odd_time(ticks, chunk.type.unit) is not None:
             return False
-        if table.pkey_col is not None and len(chunk):
+        if (always or table.pkey_col is not None) and len(chunk):
             if ticks[0] < last or (ticks[1:] < ticks[:-1]).any():
                 return False
             last = ticks[-1]

@@ -37,6 +37,7 @@ from relfrog.models.tree_search import FIRST, PROBE, FoldData, TreeSearch, Trial
 from relfrog.setting_values import RANGES
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
+from relfrog.support.lists import matrix
 from relfrog.support.text import text_digest
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -403,7 +404,7 @@ class BoostedTrees(Model):
         """Labels for LightGBM, one column per model. Shape [seeds, models]."""
         assert seeds.labels is not None
         if self.kind.name == "multilabel_classification":
-            return np.stack([np.asarray(row, float) for row in seeds.labels])
+            return matrix(seeds.labels).astype(float)
         return np.asarray(self.truth(seeds), float)[:, None]
 
     def _train(

@@ -273,8 +273,8 @@ class Model(ABC):
         model = self.selected if split == "val" else self
         return self.metrics(seeds, model.answer(seeds, self.prepared.cutoff(split, regime)))
 
-    def truth(self, seeds: Seeds) -> NDArray[Any]:
-        """Labels for the metrics. Shape [seeds]."""
+    def truth(self, seeds: Seeds) -> Any:
+        """Labels for the metrics: an array, or `Lists` of a recommendation. Shape [seeds]."""
         assert seeds.labels is not None
         return HEADS[self.kind.name].truth(self.labels, seeds.labels)
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from relfrog.errors import RunError
@@ -23,9 +22,10 @@ from relfrog.models.model import Model, TableChange
 from relfrog.models.out_of_time import earlier_folds, training_seeds
 from relfrog.models.run_forms import Constant
 from relfrog.store.file_table import read_column
-from relfrog.support.arrays import unique_pairs
+from relfrog.support.arrays import class_numbers, unique_pairs
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
+from relfrog.support.lists import matrix
 from relfrog.support.text import text_digest
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -60,14 +60,10 @@ def label_rows(kind: str, labels: NDArray[Any], about: dict[str, Any]) -> Floats
     if kind == "multilabel_classification":
         if not len(labels):
             return np.zeros((0, int(about["labels"])))
-        return np.stack([np.asarray(row, float) for row in labels])
+        return matrix(labels).astype(float)
     if kind == "multiclass_classification":
         classes = about["classes"]
-        numbers = {value: number for number, value in enumerate(classes)}
-        found = pa.array(labels, from_pandas=True).dictionary_encode()
-        words = [*found.dictionary.to_pylist(), None]
-        places = found.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
-        codes = np.array([numbers.get(word, -1) for word in words], np.int64)[places]
+        codes = class_numbers(labels, classes, unseen=-1)
         rows = np.zeros((len(labels), len(classes)))
         rows[np.arange(len(labels)), codes] = 1.0
         rows[codes < 0] = np.nan

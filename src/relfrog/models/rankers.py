@@ -22,6 +22,7 @@ from relfrog.models.tree_learner import boosted
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
 from relfrog.support.jit import compiled
+from relfrog.support.lists import flatten
 from relfrog.support.text import text_digest
 from relfrog.training.budget import UNLIMITED, Budget
 from relfrog.training.callbacks import Callback, announce
@@ -298,8 +299,7 @@ class BoostedRanker(Ranker):
         limits = self.graph.ticks(seeds.times)
         who, rows = self._candidates(np.asarray(seeds.rows), limits)
         assert seeds.labels is not None
-        lengths = [len(some) for some in seeds.labels]
-        labels = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, seeds.labels)])
+        lengths, labels = flatten(seeds.labels)
         count = self.graph.num_rows[self.target]
         wanted = np.repeat(np.arange(len(seeds)), lengths) * count + labels.astype(np.int64)
         right = np.isin(who * count + rows, wanted)

@@ -17,6 +17,8 @@ from torch.nn import functional
 from relfrog.features.columns import Features, TableColumns
 from relfrog.graph.popularity import Popularity
 from relfrog.nn.batch_plan import Plan
+from relfrog.support.arrays import class_numbers, different
+from relfrog.support.lists import matrix
 
 __all__ = ["BinaryHead", "Head", "MulticlassHead", "MultilabelHead", "Targets"]
 
@@ -93,7 +95,7 @@ class Head(nn.Module, ABC):
 
     @classmethod
     @abstractmethod
-    def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
+    def describe(cls, labels: Any) -> dict[str, Any]:
         """Statistics of the training labels that the head needs, as JSON values."""
 
     @classmethod
@@ -111,7 +113,7 @@ class Head(nn.Module, ABC):
         """
 
     @abstractmethod
-    def targets(self, labels: NDArray[Any]) -> Any:
+    def targets(self, labels: Any) -> Any:
         """Convert labels for `loss`."""
 
     @abstractmethod
@@ -119,8 +121,8 @@ class Head(nn.Module, ABC):
         """The mean loss of a batch. Shape []."""
 
     @classmethod
-    def truth(cls, about: dict[str, Any], labels: NDArray[Any]) -> NDArray[Any]:
-        """Convert labels for the metrics."""
+    def truth(cls, about: dict[str, Any], labels: Any) -> Any:
+        """Convert labels for the metrics: an array, or `Lists` where a label is a list."""
         return labels
 
     @classmethod
@@ -196,7 +198,7 @@ class MulticlassHead(Head):
     @classmethod
     def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
         """The classes."""
-        return {"classes": np.unique(labels).tolist()}
+        return {"classes": sorted(different(labels)[0])}
 
     @classmethod
     def build(
@@ -212,8 +214,7 @@ class MulticlassHead(Head):
     @classmethod
     def truth(cls, about: dict[str, Any], labels: NDArray[Any]) -> NDArray[Any]:
         """Class indices, -100 for unseen classes."""
-        number = {value: place for place, value in enumerate(about["classes"])}
-        return np.array([number.get(value, -100) for value in labels.tolist()], np.int64)
+        return class_numbers(labels, about["classes"], unseen=-100)
 
     def loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy."""
@@ -245,9 +246,9 @@ class MultilabelHead(Head):
     kind = "multilabel_classification"
 
     @classmethod
-    def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
+    def describe(cls, labels: Any) -> dict[str, Any]:
         """The number of labels."""
-        return {"labels": len(labels[0])}
+        return {"labels": matrix(labels).shape[1]}
 
     @classmethod
     def build(
@@ -256,9 +257,9 @@ class MultilabelHead(Head):
         """One output per label."""
         return cls(channels, about["labels"], dropout)
 
-    def targets(self, labels: NDArray[Any]) -> Tensor:
+    def targets(self, labels: Any) -> Tensor:
         """0.0 and 1.0. Shape [n, labels]."""
-        return torch.from_numpy(np.stack(labels.tolist()).astype(np.float32))
+        return torch.from_numpy(matrix(labels).astype(np.float32))
 
     def loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Binary cross-entropy."""

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -26,6 +25,7 @@ from relfrog.nn.encoders import RowEncoder
 from relfrog.nn.heads import Head, Targets
 from relfrog.nn.ranking import LabelLists, Pool, RankingOutput, draw_rows, logsumexp
 from relfrog.nn.top_scores import Best, Cells
+from relfrog.support.lists import Lists, flatten
 from relfrog.support.times import PER_SECOND
 
 __all__ = ["RankingHead"]
@@ -86,9 +86,9 @@ class RankingHead(Head):
     # Labels.
 
     @classmethod
-    def describe(cls, labels: NDArray[Any]) -> dict[str, Any]:
+    def describe(cls, labels: Any) -> dict[str, Any]:
         """The mean length of the lists of labels."""
-        return {"mean_length": float(np.mean([len(some) for some in labels]))}
+        return {"mean_length": float(flatten(labels)[0].mean())}
 
     @classmethod
     def build(
@@ -101,12 +101,12 @@ class RankingHead(Head):
             bins=targets.bins, column_dropout=targets.column_dropout,
         )  # fmt: skip
 
-    def targets(self, labels: NDArray[Any]) -> Any:
+    def targets(self, labels: Any) -> Any:
         """Convert lists of labels to `LabelLists`."""
-        lengths = [len(some) for some in labels]
-        rows = np.concatenate([np.zeros(0, np.int64), *(np.asarray(x, np.int64) for x in labels)])
-        begin = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        return LabelLists(torch.from_numpy(rows), torch.from_numpy(begin))
+        lists = Lists.of(labels)
+        return LabelLists(
+            torch.from_numpy(lists.values.astype(np.int64)), torch.from_numpy(lists.begin)
+        )
 
     def loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Binary cross-entropy over the sampled targets only, as in the paper."""

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from relfrog.reporting.html import Markup
@@ -35,6 +34,7 @@ from relfrog.reporting.sections.mistakes import (
     worst_probabilities,
     worst_values,
 )
+from relfrog.support.lists import matrix
 
 __all__ = ["KIND_PARTS", "KindParts"]
 
@@ -88,7 +88,7 @@ def _multiclass_figures(m: Material, answers: Answers) -> list[Markup | None]:
 
 def _multilabel_figures(m: Material, answers: Answers) -> list[Markup | None]:
     """Calibration of all labels together."""
-    truth = np.stack(answers.truth.tolist()).astype(int)
+    truth = matrix(answers.truth).astype(int)
     raw = _raw(m, answers)
     before = None if raw is None else raw.ravel()
     return [calibration(truth.ravel(), answers.predicted.ravel(), raw=before)]

@@ -25,6 +25,7 @@ from relfrog.models.run_folder import MEMBERS
 from relfrog.reporting.material import Answers, Material
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
+from relfrog.support.lists import Lists, as_labels
 from relfrog.support.tensors import load_tensors, save_tensors
 from relfrog.support.times import PER_SECOND, as_ticks
 from relfrog.training.seeds import Seeds
@@ -128,7 +129,7 @@ def _model(folder: Path) -> str:
 
 def _arrays(answers: Answers) -> dict[str, NDArray[Any]]:
     """Answers as plain arrays; labels that are lists one after the other."""
-    truth = np.asarray(answers.truth)
+    truth = as_labels(answers.truth)
     arrays = {
         "rows": np.asarray(answers.seeds.rows, np.int64),
         "times": as_ticks(answers.seeds.times)[0],
@@ -137,22 +138,19 @@ def _arrays(answers: Answers) -> dict[str, NDArray[Any]]:
     }
     if answers.raw is not None:
         arrays["raw"] = np.ascontiguousarray(answers.raw)
-    if truth.dtype != object:
-        return {**arrays, "truth": np.ascontiguousarray(truth)}
-    lists = [np.asarray(one).reshape(-1) for one in truth]
-    offsets = np.cumsum([0, *map(len, lists)])
-    return {**arrays, "truth": np.concatenate(lists), "truth_offsets": offsets.astype(np.int64)}
+    if isinstance(truth, Lists):
+        return {**arrays, "truth": truth.values.copy(), "truth_offsets": truth.begin}
+    return {**arrays, "truth": np.ascontiguousarray(truth)}
 
 
 def _answers(content: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Answers:
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    truth = arrays["truth"]
+    truth: Any = arrays["truth"]
     if "truth_offsets" in arrays:
-        offsets = arrays["truth_offsets"]
-        lists = np.empty(len(offsets) - 1, object)
-        for i in range(len(lists)):
-            lists[i] = truth[offsets[i] : offsets[i + 1]]
-        truth = lists
+        begin = arrays["truth_offsets"]
+        if not len(begin) or begin[0] or (np.diff(begin) < 0).any() or begin[-1] != len(truth):
+            raise ValueError("lists of labels that do not follow each other")
+        truth = Lists(begin, truth)
     # Not all in nanoseconds, which end in the year 2262.
     unit = content["unit"]
     if unit not in PER_SECOND:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 import pandas as pd
@@ -75,8 +75,12 @@ class FileTable(ColumnTable):
         other = FileTable(layout.path, keys, self.pkey_col, time or self.time_col, layout)
         if other.time_col == self.time_col and layout.cuts == self.layout.cuts:
             other.span = self.span
-            if "_header" in vars(self):
-                vars(other)["_header"] = self._header
+        return self._with_header(other)
+
+    def _with_header(self, other: FileTable) -> FileTable:
+        """Another table of the same file, which need not open it again."""
+        if "_header" in vars(self):
+            vars(other)["_header"] = self._header
         return other
 
     def with_column(self, name: str, file: Path) -> FileTable:
@@ -110,7 +114,7 @@ class FileTable(ColumnTable):
         """The same rows with other foreign keys and another time column."""
         other = FileTable(self.layout.path, keys, self.pkey_col, time, self.layout)
         other.span = self.span if time == self.time_col else None
-        return other
+        return self._with_header(other)
 
     def with_limits(self, sizes: Mapping[str, int]) -> FileTable:
         """The same, with foreign keys beyond the rows of their parents as NULL."""
@@ -127,7 +131,7 @@ class FileTable(ColumnTable):
     # What the header of the file says.
 
     @cached_property
-    def _header(self) -> tuple[pq.FileMetaData, pa.Schema, dict[str, Any]]:
+    def _header(self) -> tuple[pq.FileMetaData, pa.Schema, dict[Any, Any]]:
         with pq.ParquetFile(self.layout.path) as file:
             return file.metadata, file.schema_arrow, {}
 
@@ -137,8 +141,8 @@ class FileTable(ColumnTable):
         return self._header[0]
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What `sql` found out about columns of the file."""
+    def facts(self) -> dict[Any, Any]:
+        """What was found out about the file: columns by `sql`, and first and last times."""
         return self._header[2]
 
     @cached_property
@@ -210,10 +214,15 @@ class FileTable(ColumnTable):
 
     def parts(self, name: str) -> Iterator[pd.Series]:
         """The values of a column as `column` has them, times in pieces."""
-        for first, values in self._parts(name):
-            yield (
-                values if self._kept is None else values[self._kept[first : first + len(values)]]
-            )
+        cuts = self.layout.cuts
+        if not all(cut.column == name for cut in cuts):
+            for first, values in self._parts(name):
+                yield values[cast("NDArray[np.bool_]", self._kept)[first : first + len(values)]]
+            return
+        for _, values in self._parts(name):  # in one pass
+            for cut in cuts:
+                values = values[np.asarray(values <= cut.time)]
+            yield values
 
     def _parts(self, name: str) -> Iterator[tuple[int, pd.Series]]:
         """All values of a column, in pieces if they are times as the file has them."""
@@ -251,10 +260,18 @@ class FileTable(ColumnTable):
         if self.span is None:
             if self.time_col is None:
                 raise ValueError("Table has no time column.")
-            ends = [(part.min(), part.max()) for part in self.parts(self.time_col)]
-            ends = [end for end in ends if not pd.isna(end[0])] or ends[:1] or [(pd.NaT, pd.NaT)]
-            self.span = min(low for low, _ in ends), max(high for _, high in ends)
+            # The splits of all tasks are cut at the same few times.
+            layout = self.layout
+            key = (self.time_col, layout.added.get(self.time_col), layout.cuts, layout.move)
+            if key not in self.facts:
+                self.facts[key] = self._find_ends(self.time_col)
+            self.span = self.facts[key]
         return self.span
+
+    def _find_ends(self, name: str) -> tuple[Any, Any]:
+        ends = [(part.min(), part.max()) for part in self.parts(name)]
+        ends = [end for end in ends if not pd.isna(end[0])] or ends[:1] or [(pd.NaT, pd.NaT)]
+        return min(low for low, _ in ends), max(high for _, high in ends)
 
     def content(self, hashed: Callable[[Path], str]) -> dict[str, Any]:
         """What the table is, for the names of parts, with hashes of its files."""

@@ -1,8 +1,9 @@
 """What is in a file, as a hash of all of its bytes.
 
 Hashing reads the whole file, so what was found is kept beside the parts, and trusted while the
-file's size, its times of change and its place on the disk stay the same. A file that changed in the
-second in which it was hashed is hashed again: its time alone could not tell.
+file's size, its times and its place on the disk stay the same. One of the times is the system's
+own, which nobody can set back. A file that changed in the second in which it was hashed is hashed
+again: its times alone could not tell.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from relfrog.errors import StoreError
 from relfrog.support.forms import read_json
 
-__all__ = ["fingerprint", "hash_file"]
+__all__ = ["file_state", "fingerprint", "hash_file"]
 
 #: A file that changed later than so many nanoseconds before it was hashed may have changed since.
 RECENT = 2_000_000_000
@@ -54,15 +54,15 @@ def fingerprint(path: Path, known: Path) -> str:
         OSError: The file cannot be read.
     """
     path = path.resolve()
-    state = _state(path)
+    state = file_state(path)
     record = known / f"{hashlib.blake2b(os.fsencode(path), digest_size=16).hexdigest()}.json"
     with contextlib.suppress(StoreError):
         about = read_json(record, _Known, StoreError)
-        if about["state"] == state and about["hashed"] - state[1] > RECENT:
+        if about["state"] == state and about["hashed"] - max(state[:2]) > RECENT:
             return str(about["hash"])
     now = time.time_ns()
     found = hash_file(path)
-    if _state(path) == state:
+    if file_state(path) == state:
         partial = record.with_name(f".{record.name}.{os.getpid()}")
         with contextlib.suppress(OSError):  # then it is hashed again next time
             known.mkdir(parents=True, exist_ok=True)
@@ -72,9 +72,8 @@ def fingerprint(path: Path, known: Path) -> str:
     return found
 
 
-def _state(path: Path) -> list[Any]:
+def file_state(path: Path) -> list[int]:
+    """When a file was changed, by itself and by the system's word, its size and its place."""
     about = path.stat()
-    # The time of change can be set to any, as archives do; that of the entry cannot.
-    return [
-        about.st_size, about.st_mtime_ns, about.st_ino, about.st_dev, about.st_ctime_ns
-    ]  # fmt: skip
+    # The time of the inode's change: where files are unpacked or put back, the first one is old.
+    return [about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino, about.st_dev]

@@ -9,10 +9,12 @@ from pathlib import Path
 from relfrog.errors import UsageError
 from relfrog.support.files import is_address, user_path
 
-__all__ = ["FOLDER", "LIMIT", "cache_folder", "size_limit"]
+__all__ = ["FOLDER", "GB", "LIMIT", "cache_folder", "size_limit"]
 
 #: Environment variables: the cache folder, and its size limit in GB.
 FOLDER, LIMIT = "RELFROG_CACHE", "RELFROG_CACHE_GB"
+#: Bytes of a GB, as in the sizes that are shown.
+GB = 10**9
 #: The size limit if nothing else is said, in GB.
 DEFAULT_GB = 50.0
 
@@ -45,7 +47,7 @@ def size_limit() -> int:
     """
     said = os.environ.get(LIMIT, "").strip() or str(DEFAULT_GB)
     try:
-        found = int(float(said.lower().removesuffix("gb").strip()) * (1 << 30))
+        found = int(float(said.lower().removesuffix("gb").strip()) * GB)
     except (ValueError, OverflowError):
         found = -1
     if found < 0:

@@ -30,7 +30,7 @@ import msgspec
 from relfrog._version import __version__
 from relfrog.errors import RelFrogWarning, StoreError
 from relfrog.store.fingerprint import fingerprint, hash_file
-from relfrog.store.location import FOLDER, LIMIT, cache_folder, size_limit
+from relfrog.store.location import FOLDER, GB, LIMIT, cache_folder, size_limit
 from relfrog.support.files import write_text
 from relfrog.support.forms import read_json
 
@@ -151,6 +151,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._used: set[str] = set()
+        self._warned = False
 
     def fingerprint(self, path: Path) -> str:
         """A hash of the bytes of a file."""
@@ -381,10 +382,11 @@ class Store:
                 size -= part.bytes
         with contextlib.suppress(OSError):  # there is no folder yet
             write_text(self.folder / GROWN, f"{size}\n")
-        if total > limit and not removed:
+        if total > limit and not removed and not self._warned:
+            self._warned = True  # once: every part that is built asks again
             warnings.warn(
                 f"what is being used of the cache folder {self.folder} is larger than its limit. "
-                f"Raise it: {LIMIT}={2 * total / (1 << 30):.0f}",
+                f"Raise it: {LIMIT}={max(1, round(2 * total / GB))}",
                 RelFrogWarning,
                 stacklevel=4,
             )

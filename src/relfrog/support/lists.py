@@ -1,11 +1,13 @@
 """Columns of lists as two arrays, so that nothing has to loop over rows.
 
-Inside, a column of lists is a series of Arrow's: two flat arrays, whatever their number. Users get
-arrays of arrays, see `as_objects`.
+In a frame, a column of lists is a series of Arrow's: two flat arrays, whatever their number. The
+labels of seeds are `Lists`, which are the same without pandas. Users get arrays of arrays, see
+`as_objects`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 __all__ = [
+    "Lists",
     "are_in",
     "as_frame",
+    "as_labels",
     "as_objects",
     "column_values",
     "flatten",
     "holds_lists",
+    "matrix",
     "numbered_pairs",
     "read_arrow",
     "read_frame",
@@ -31,6 +36,58 @@ __all__ = [
 ]
 
 Ints = NDArray[np.int64]
+
+
+class Lists:
+    """Many lists as two arrays: a list per seed would be an object per seed.
+
+    Args:
+        begin: where each list begins, and the last one ends. Shape [lists + 1].
+        values: the values of all lists, one after the other. Shape [values].
+    """
+
+    def __init__(self, begin: Ints, values: NDArray[Any]) -> None:
+        self.begin, self.values = begin, values
+
+    @classmethod
+    def of(cls, values: Any) -> Lists:
+        """Lists in any form that `flatten` takes."""
+        lengths, flat = flatten(values)
+        return cls(np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]), flat)
+
+    @property
+    def lengths(self) -> Ints:
+        """The length of each list."""
+        return np.diff(self.begin)
+
+    def __len__(self) -> int:
+        return len(self.begin) - 1
+
+    def __getitem__(self, which: Any) -> Any:
+        """One list as an array; or some of the lists, by positions, a slice or a mask."""
+        if isinstance(which, int | np.integer):
+            at = range(len(self))[which]
+            return self.values[self.begin[at] : self.begin[at + 1]]
+        first = self.begin[:-1][which]
+        lengths = self.lengths[which]
+        begin = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        within = np.arange(begin[-1]) - np.repeat(begin[:-1], lengths)
+        return Lists(begin, self.values[np.repeat(first, lengths) + within])
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return (self[at] for at in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """An array of arrays, for whoever wants one."""
+        found = np.empty(len(self), object)
+        for at, one in enumerate(self):
+            found[at] = one
+        return found
+
+    def joined(self, others: Lists) -> Lists:
+        """These lists, and others after them."""
+        begin = np.concatenate([self.begin, self.begin[-1] + others.begin[1:]])
+        return Lists(begin, np.concatenate([self.values, others.values]))
 
 
 def holds_lists(values: Any) -> bool:
@@ -71,10 +128,14 @@ def flatten(values: Any) -> tuple[Ints, NDArray[Any]]:
     """The length of each list, and all entries one after the other.
 
     Args:
-        values: a series of Arrow's lists; or any series or array of lists, tuples or arrays.
+        values: `Lists`, or a series or column of Arrow's lists; or any series or array of lists,
+            tuples or arrays.
     """
-    if holds_lists(values):
-        arrow = pa.chunked_array(pa.array(values)).combine_chunks()
+    if isinstance(values, Lists):
+        return values.lengths, values.values
+    if isinstance(values, pa.ChunkedArray) or holds_lists(values):
+        arrow = pa.chunked_array(pa.array(values)) if holds_lists(values) else values
+        arrow = arrow.combine_chunks()
         lengths = pc.fill_null(pc.list_value_length(arrow), 0)
         return (
             lengths.to_numpy(zero_copy_only=False).astype(np.int64, copy=False),
@@ -140,6 +201,35 @@ def sort_lists(lengths: Ints, flat: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(out)
 
 
+def as_labels(values: Any) -> Any:
+    """Labels as they are, lists as `Lists`.
+
+    Args:
+        values: an array, or a series or column of Arrow's lists.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return Lists.of(values) if _is_list(values.type) else column_values(values)
+    if holds_lists(values):
+        return Lists.of(values)
+    if isinstance(values, Lists):
+        return values
+    found = np.asarray(values)
+    first = found[0] if found.dtype == object and len(found) else None
+    return Lists.of(found) if isinstance(first, list | tuple | np.ndarray) else found
+
+
+def matrix(values: Any) -> NDArray[Any]:
+    """Lists of one length as rows. Shape [lists, length].
+
+    Raises:
+        ValueError: They are of several lengths, or there are none.
+    """
+    lengths, flat = flatten(values)
+    if not len(lengths) or (lengths != lengths[0]).any():
+        raise ValueError("no lists, or lists of several lengths")
+    return flat.reshape(len(lengths), -1)
+
+
 def as_objects(values: pd.Series) -> NDArray[Any]:
     """The values of a series, lists as one array each."""
     if not holds_lists(values):
@@ -150,10 +240,10 @@ def as_objects(values: pd.Series) -> NDArray[Any]:
 
 
 def column_values(column: pa.ChunkedArray) -> NDArray[Any]:
-    """The values of a column of Arrow's as those of a frame's column, lists as one array each."""
+    """The values of a column of Arrow's that holds no lists as those of a frame's column."""
     kind, types = column.type, pa.types
     plain = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    if plain or types.is_timestamp(kind) or _is_list(kind):
+    if plain or types.is_timestamp(kind):
         values = column.combine_chunks().to_numpy(zero_copy_only=False)
     else:
         values = column.to_pandas().astype(object).to_numpy()  # texts, mostly

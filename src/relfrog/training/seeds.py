@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfrog.datasets.protocols import Task
-from relfrog.support.lists import as_objects, column_values
+from relfrog.support.lists import Lists, as_labels, column_values
 from relfrog.support.times import Moments, as_moments
 
 if TYPE_CHECKING:
@@ -26,15 +26,18 @@ class Seeds:
     Attributes:
         rows: rows of the entity table. Shape [seeds].
         times: their times; given in any form that pandas converts to times. Shape [seeds].
-        labels: their labels, if known, lists as one array each. Shape [seeds].
+        labels: their labels, if known: an array, or `Lists` where a label is a list; given as an
+            array of lists as well. Shape [seeds].
     """
 
     rows: NDArray[np.int64]
     times: Moments
-    labels: NDArray[Any] | None = None
+    labels: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", as_moments(self.times))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", as_labels(self.labels))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -49,7 +52,7 @@ class Seeds:
         """The seeds of a table of labels as tasks make it."""
         return cls(
             frame[task.entity_col].to_numpy(np.int64), as_moments(frame[task.time_col]),
-            as_objects(frame[task.target_col]),
+            as_labels(frame[task.target_col]),
         )  # fmt: skip
 
     @classmethod
@@ -58,7 +61,7 @@ class Seeds:
         return cls(
             column_values(table.column(task.entity_col)).astype(np.int64, copy=False),
             as_moments(column_values(table.column(task.time_col))),
-            column_values(table.column(task.target_col)),
+            as_labels(table.column(task.target_col)),
         )
 
     def take(self, chosen: NDArray[Any]) -> Seeds:
@@ -76,8 +79,11 @@ class Seeds:
         """Concatenate with other seeds; both have labels."""
         assert self.labels is not None
         assert others.labels is not None
+        lists = isinstance(self.labels, Lists) and isinstance(others.labels, Lists)
         return Seeds(
             np.concatenate([self.rows, others.rows]),
             np.concatenate([self.times, others.times]),
-            np.concatenate([self.labels, others.labels]),
+            self.labels.joined(others.labels)
+            if lists
+            else np.concatenate([self.labels, others.labels]),
         )

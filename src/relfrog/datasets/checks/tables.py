@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import duckdb
@@ -14,7 +16,15 @@ from relfrog.datasets.checks.findings import CheckReport
 from relfrog.datasets.dataset import TableFile, arrow_kind
 from relfrog.datasets.known_from import inherited_keys
 from relfrog.datasets.protocols import Dataset
-from relfrog.datasets.table_rules import foreign_key_problem, primary_key_problem
+from relfrog.datasets.table_rules import (
+    counts_rows,
+    foreign_key_problem,
+    points_inside,
+    primary_key_problem,
+    times_in_order,
+)
+from relfrog.errors import DatasetError
+from relfrog.store.file_table import FileTable
 from relfrog.support.duckdb import path_literal, quoted, silence
 from relfrog.support.text import is_identifier
 from relfrog.support.times import MISSING, between, odd_time
@@ -57,6 +67,21 @@ def _check_visible(opened: Dataset, tables: list[TableFile], report: CheckReport
             )
 
 
+def _is_seen(rule: Callable[..., bool], table: TableFile, *given: Any, **more: Any) -> bool:
+    """Whether a rule is seen to hold piece by piece, as it mostly does.
+
+    What is wrong, with the column or with the file, is said by whoever reads the column whole.
+    """
+    with contextlib.suppress(DatasetError, OSError, pa.ArrowException, ValueError):
+        file = FileTable(table.path, dict(table.fkeys), table.pkey, table.time_col)
+        return rule(file, *given, **more)
+    return False
+
+
+def _has_values(file: FileTable, column: str) -> bool:
+    return any(chunk.null_count < len(chunk) for chunk in file.chunks(column))
+
+
 def _column(table: TableFile, column: str) -> Any:
     return pq.read_table(table.path, columns=[column]).column(0).combine_chunks()
 
@@ -68,6 +93,8 @@ _REIMPORT = "Import the database again, or renumber the rows."
 
 def _check_pkey(table: TableFile, report: CheckReport) -> None:
     place = f"{table.name}.{table.pkey}"
+    if _is_seen(counts_rows, table):
+        return
     values = _column(table, str(table.pkey))
     if arrow_kind(values.type) != "integer":
         report.error(place, f"a primary key must be integer (got {values.type})", _REIMPORT)
@@ -81,6 +108,8 @@ def _check_pkey(table: TableFile, report: CheckReport) -> None:
 
 def _check_fkey(table: TableFile, column: str, parent: str, size: int, report: CheckReport) -> None:
     place = f"{table.name}.{column}"
+    if _is_seen(points_inside, table, column, size) and _is_seen(_has_values, table, column):
+        return
     values = _column(table, column)
     if arrow_kind(values.type) not in ("integer", "number") and values.null_count < len(values):
         report.error(place, f"a foreign key must be integer (got {values.type})", _REIMPORT)
@@ -95,9 +124,11 @@ def _check_fkey(table: TableFile, column: str, parent: str, size: int, report: C
 def _check_time(table: TableFile, report: CheckReport) -> None:
     column = str(table.time_col)
     place = f"{table.name}.{column}"
-    values = _column(table, column)
     if not is_identifier(column):
         report.error(place, "RelBench cannot filter by a time column of this name", "Rename it.")
+    if _is_seen(times_in_order, table, always=True):
+        return
+    values = _column(table, column)
     if not pa.types.is_timestamp(values.type):
         report.error(place, f"a time must be a timestamp (got {values.type})", "Convert it.")
         return

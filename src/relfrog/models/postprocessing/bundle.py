@@ -19,6 +19,7 @@ from relfrog.models.postprocessing.intervals import PredictionInterval, choose_i
 from relfrog.models.postprocessing.thresholds import choose_threshold
 from relfrog.support.files import write_json
 from relfrog.support.forms import read_json
+from relfrog.support.lists import matrix
 
 __all__ = ["FILE", "Postprocessing", "fit_postprocessing", "load_postprocessing"]
 
@@ -128,7 +129,7 @@ def fit_postprocessing(
     calibration: Calibrator | None = None
     evidence: dict[str, Any] = {}
     if kind == "multilabel_classification" and len(truth):
-        truth = np.stack(truth.tolist())
+        truth = matrix(truth)
     if config.calibration == "auto":
         calibration, evidence["calibration"] = choose_calibrator(
             kind, truth, raw, groups, config.seed

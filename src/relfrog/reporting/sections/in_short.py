@@ -12,6 +12,7 @@ from relfrog.datasets.metrics import calibration_error
 from relfrog.reporting.html import Markup, amount, join, note, sheet, tag
 from relfrog.reporting.material import Answers, Material
 from relfrog.reporting.question import rows_name
+from relfrog.support.lists import matrix
 from relfrog.support.text import percent
 
 __all__ = ["Gain", "binary_in_short", "gains", "multiclass_in_short", "multilabel_in_short",
@@ -209,6 +210,6 @@ def multiclass_in_short(m: Material, answers: Answers) -> Markup:
 
 def multilabel_in_short(m: Material, answers: Answers) -> Markup:
     """How far the probabilities of all labels are off."""
-    truth = np.stack(answers.truth.tolist()).astype(int).ravel()
+    truth = matrix(answers.truth).astype(int).ravel()
     raw = None if answers.raw is None else answers.raw.ravel()
     return probabilities_words(m, truth, answers.predicted.ravel(), raw)

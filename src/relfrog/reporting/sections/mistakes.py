@@ -11,6 +11,7 @@ import pandas as pd
 from relfrog.reporting.html import Markup, amount, join, note, sheet, tag
 from relfrog.reporting.material import Answers, Material
 from relfrog.reporting.sections.curves import label_name
+from relfrog.support.lists import matrix
 
 __all__ = [
     "Mistakes",
@@ -79,7 +80,7 @@ def worst_classes(m: Material, answers: Answers) -> Mistakes:
 def worst_labels(m: Material, answers: Answers) -> Mistakes:
     """The label of each seed whose probability is furthest off."""
     predicted = answers.predicted
-    real = np.stack(answers.truth.tolist()).astype(int)
+    real = matrix(answers.truth).astype(int)
     error = np.abs(real - predicted).max(1)
     order = list(np.argsort(-error, kind="stable")[:MISTAKES])
     which = np.abs(real - predicted).argmax(1)
