@@ -587,8 +587,11 @@ def test_a_process_ends_with_all_that_was_said_and_what_was_to_be_done_at_its_en
     assert (done.returncode, done.stdout) == (1, "the last word\n")
     assert "nowhere" in done.stderr
     wait = "threading.Thread(target=lambda: (threading.main_thread().join(), print('a thread')))"
-    thread = f"import threading; {wait}.start()"
-    assert process(thread, "--help").stdout.splitlines()[-1] == "a thread"
+    # Nothing is taken apart, of which DuckDB would say that its objects are leaked.
+    kept = "class Kept:\n  def __del__(self): print('taken apart')\nkept = Kept()"
+    thread = f"import threading; {wait}.start()\n{kept}"
+    done = process(thread, "--help")
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("a thread", "")
 
 
 @pytest.mark.slow

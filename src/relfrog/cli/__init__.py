@@ -95,11 +95,10 @@ def process() -> None:
     try:
         main()
     except SystemExit as end:
-        others = [
-            t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()
-        ]
-        if others or not isinstance(end.code, int):
+        if not isinstance(end.code, int):
             raise
+        # As Python ends: other threads first, such as one that samples, then what was registered.
+        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         with suppress(OSError):  # the reader of a pipe has gone; what Python says to that, it says
             sys.stdout.flush()
