@@ -23,8 +23,6 @@ from databases import MADE
 from relfrog.analysis.bootstrap import Scorer, resample
 
 HERE = Path(__file__).parent
-#: No run shall take longer; everything else is as it is by default.
-SETTINGS = {"minutes": 5}
 F1 = ("driver-dnf", "driver-top3", "driver-position")
 TASKS = (
     *(f"rel-f1:{task}:rolling" for task in F1), *(f"rel-f1:{task}:frozen" for task in F1),
@@ -83,7 +81,7 @@ def main() -> None:
     given = parser.parse_args()
     about: dict[str, Any] = {
         "command": "python benchmarks/strongest.py --data ../shared/data --sources "
-        "../shared/sources", "settings": SETTINGS, "runs": [],
+        "../shared/sources", "runs": [],
     }  # fmt: skip
     if given.out.exists():
         about["runs"] = json.loads(given.out.read_text(encoding="utf-8"))["runs"]
@@ -97,7 +95,7 @@ def main() -> None:
             place = given.work / f"{name}-{task}-{regime}-{seed}"
             dataset = dataset_of(name, given.data, given.sources, given.work)
             begun, started = (place / "run.json").is_file(), time.process_time()
-            new = {"seed": seed, "settings": SETTINGS | {"regime": regime}}
+            new = {"seed": seed, "settings": {"regime": regime}}
             run = relfrog.train(
                 dataset, task, place, baselines=False,
                 **({"resume": True} if begun else new),
