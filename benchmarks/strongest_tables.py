@@ -54,6 +54,7 @@ class Measured(NamedTuple):
         if self.range is None:
             return ""
         _, scale, digits = METRICS[self.metric]
+        digits = 1 if self.range[1] > 100 else digits
         return " to ".join(f"{scale * end:.{digits}f}" for end in self.range)
 
 
@@ -110,8 +111,8 @@ def strongest() -> str:
     """One row per task: what `relfrog train` answers, its range, and the best other model."""
     tasks = measured()
     lines = [
-        "Test scores when rolling, mean ± standard deviation over seeds (3; 5 on rel-f1 "
-        "driver-dnf). Range: of seed 0, 95 %, over entities, where it was measured. The best other "
+        "Test scores when rolling, mean ± standard deviation over seeds (3, but where a star says "
+        "otherwise). Range: of seed 0, 95 %, over entities, where it was measured. The best other "
         "model is the best by test score, with hindsight, which nobody has; **bold**: `auto` is "
         f"ahead of it, or within a deviation. {_which_defaults()} ROC-AUC and MAP in %, higher is "
         "better; MAE and RMSE: lower is better. From `benchmarks/databases.json` and "
