@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relfrog.cluster.ray_cluster import node_name
 from relfrog.cluster.ray_train import Together, run_together
 from relfrog.cluster.workers import RayWorkers
 from relfrog.errors import ClusterError
 from relfrog.models.booster_file import load_lightgbm
 from relfrog.models.tree_learner import TreeLearner
+from relfrog.store.parts import versions
+from relfrog.store.versions import REMEDY, version_differences
 
 __all__ = ["boosted_on_cluster", "deal"]
 
@@ -83,7 +86,7 @@ def train_shares(
     given = {
         "settings": settings, "shares": [ray.put(share) for share in shares],
         "seen": ray.put(seen), "categorical": categorical, "rounds": rounds, "patience": patience,
-        "threads": workers.threads,
+        "threads": workers.threads, "versions": versions(),
     }  # fmt: skip
     together = Together(
         _learn, given, workers=len(shares), failures=FAILURES, cores=workers.threads
@@ -102,7 +105,12 @@ def _learn(given: dict[str, Any]) -> dict[str, Any] | None:
 
     Returns:
         The model, if this is the first worker.
+
+    Raises:
+        ClusterError: This worker has other libraries than the machine that gave the rows.
     """
+    if other := version_differences(versions(), given["versions"]):
+        raise ClusterError(f"the worker on {node_name()} has {other}. {REMEDY}")
     import lightgbm
     import ray
     import ray.train
