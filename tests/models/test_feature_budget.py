@@ -13,6 +13,7 @@ import relfrog
 from relfrog.models import feature_budget
 from relfrog.models.boosting import BoostedTrees
 from relfrog.models.feature_budget import make_in_time
+from relfrog.models.tree_search import TreeSearch
 from relfrog.training.budget import Budget
 from relfrog.training.callbacks import Callback
 from small_store import QUICK
@@ -75,9 +76,18 @@ def test_lightgbm_learns_from_the_seeds_there_is_time_for(
         def on_message(self, text: str) -> None:
             said.append(text)
 
+    real_trial, left = TreeSearch.trial, []
+
+    def trial(search: TreeSearch, settings: Any, own: Budget) -> Any:
+        left.append(own.left)
+        return real_trial(search, settings, own)
+
     monkeypatch.setattr(BoostedTrees, "fit", fit)
+    monkeypatch.setattr(TreeSearch, "trial", trial)
     run = relfrog.train(store, "buys", tmp_path / "run", model="lightgbm",
                         settings={**QUICK, "trials": 3}, baselines=False, callbacks=[Listen()])  # fmt: skip
     (words,) = [text for text in said if "there is time for" in text]
     assert f"of {len(run.prepared.seeds('train')):,} training seeds" in words
     assert run.predict().notna().all().all()
+    # Whatever the features took, trees of one round would have been for nothing.
+    assert left[0] > BoostedTrees.FIRST_SECONDS - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +58,21 @@ def test_without_time_the_families_that_must_speak_for_themselves_go(search: Tre
     dropped, _ = search.drop_families(FAMILIES, ["noise"], dict(FIRST), Budget(0.0))
     assert dropped == ["noise"]
     search.use(np.arange(30))
+
+
+def test_no_fold_takes_the_time_of_the_next(
+    search: TreeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr("relfrog.training.budget.time.monotonic", lambda: float(next(ticks)))
+    trial = search.trial(dict(FIRST), Budget(60.0))
+    assert trial.models[0].current_iteration() > 10
+    assert next(ticks) < 80
+
+
+def test_models_that_had_no_time_do_not_speak_for_newer_labels(search: TreeSearch) -> None:
+    trial = search.trial(dict(FIRST))
+    assert search.newer_labels(trial, Budget(time.monotonic() + 1e-3)) is None
 
 
 def test_models_of_a_trial_have_learned_from_their_past_alone(search: TreeSearch) -> None:

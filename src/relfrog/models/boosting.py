@@ -67,6 +67,9 @@ class BoostedTrees(Model):
     TRIES = True
     #: The most boosting rounds, and the patience of early stopping.
     ROUNDS, PATIENCE = 2000, 60
+    #: The first trial has this time at least, or half of what its features took: a few rounds more
+    #: are little beside them, and trees of one round say nothing.
+    FIRST_SECONDS = 5.0
     #: Settings of the first trial.
     FIRST: ClassVar[dict[str, Any]] = FIRST
     #: The most labels of a multilabel task; each has a model of its own.
@@ -136,6 +139,7 @@ class BoostedTrees(Model):
         if len(some) < len(train):
             tell(f"lightgbm: there is time for {len(some):,} of {len(train):,} training seeds")
             train, places = train.take(some), places[some]
+        made = time.monotonic() - started
         y = self._targets(train)
         search, folds = self._search(train, val, x, y, seen, rng)
         if self.FOLDS and (families := self.maker.families):
@@ -151,7 +155,7 @@ class BoostedTrees(Model):
             search.use(kept)
             self.evidence["families"] = {name: asdict(found) for name, found in known.items()}
             self.evidence["dropped"] = dropped
-        found = self._trials(search, val, budget, rng, tell)
+        found = self._trials(search, val, budget, max(self.FIRST_SECONDS, made / 2), rng, tell)
         best = search.best(found)
         chosen = search.mean_of([found[n] for n in best])
         self._foretold = Foretold.of(
@@ -268,17 +272,18 @@ class BoostedTrees(Model):
         return search, kept
 
     def _trials(
-        self, search: TreeSearch, val: Seeds, budget: Budget, rng: np.random.Generator,
-        tell: Callable[[str], None],
+        self, search: TreeSearch, val: Seeds, budget: Budget, first: float,
+        rng: np.random.Generator, tell: Callable[[str], None],
     ) -> list[Trial]:  # fmt: skip
-        """Try settings until the time is over."""
+        """Try settings until the time is over; the first have so many seconds all the same."""
         config, metric = self.prepared.config, self.kind.metric
         found: list[Trial] = []
         for number in range(config.trials):
             if number and budget.over:
                 tell(f"lightgbm: time is over after {number} of {config.trials} trials")
                 break
-            trial = search.trial(search.settings(number, rng), budget)
+            own = budget if number else budget.at_least(first)
+            trial = search.trial(search.settings(number, rng), own)
             if not number and self.FOLDS and (newer := search.newer_labels(trial, budget)):
                 self.evidence["newer_labels"] = asdict(newer)
                 tell(f"lightgbm: better with the newest labels, too: {newer.words}")

@@ -133,17 +133,22 @@ class TreeSearch:
     def trial(
         self, settings: dict[str, Any], budget: Budget = UNLIMITED, patience: int | None = None
     ) -> Trial:
-        """Train with settings on every fold, and score the predictions."""
+        """Train with settings on every fold, and score the predictions.
+
+        No fold takes the time of later ones, the last of which has the models that are kept.
+        """
         started = time.monotonic()
+        datasets = self._datasets()
+        left = iter(range(sum(map(len, datasets)), 0, -1))
         trained = [
             [
                 self.learner.train(
                     settings, data, stop=stop, patience=patience or self._patience,
-                    rounds=self._rounds, budget=budget,
+                    rounds=self._rounds, budget=budget.share(next(left)),
                 )
                 for data, stop in parts
             ]
-            for parts in self._datasets()
+            for parts in datasets
         ]  # fmt: skip
         sizes = [len(fold.y) for fold in self._folds]
         rounds = [
@@ -224,7 +229,9 @@ class TreeSearch:
             self._codes, first=self._first, rounds=self._rounds, patience=self._patience,
         )  # fmt: skip
         older.use(self._columns)
-        return tests.compare(trial.predicted[1:], older.trial(trial.settings, budget).predicted)
+        found = older.trial(trial.settings, budget)
+        # Models that ran out of time would be worse for that alone.
+        return None if budget.over else tests.compare(trial.predicted[1:], found.predicted)
 
     def best(self, trials: Sequence[Trial]) -> list[int]:
         """The trials that are best together, by their mean prediction; the best one first."""

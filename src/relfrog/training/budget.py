@@ -67,6 +67,10 @@ class Budget:
         """One of several equal parts of the remaining time."""
         return replace(self, until=time.monotonic() + self.left / parts, reserve=0.0)
 
+    def at_least(self, seconds: float) -> Budget:
+        """The same, or a budget of so many seconds if less is left."""
+        return self if self.left >= seconds else Budget(time.monotonic() + seconds)
+
 
 #: No deadline.
 UNLIMITED = Budget()
