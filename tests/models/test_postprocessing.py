@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import expit, logit, softmax
@@ -110,10 +110,14 @@ def test_few_labels_say_why_nothing_is_calibrated() -> None:
 
 @pytest.mark.parametrize("fit", [fit_platt, fit_isotonic])
 @given(seed=st.integers(0, 10_000), shift=st.floats(-4, 4), slope=st.floats(0.2, 4))
+@example(seed=1377, shift=-3.125, slope=0.25)  # steep, and far to the right
 def test_order_is_kept_without_new_ties(fit: Any, seed: int, shift: float, slope: float) -> None:
     truth, raw = miscalibrated(seed, 400, slope, shift)
     fitted = fit(raw.astype(np.float32), truth)
-    values = np.unique(np.r_[raw, 0, 1, np.random.default_rng(seed).random(300)].astype(np.float32))
+    below = np.nextafter(np.float32(1), np.float32(0))
+    values = np.unique(
+        np.r_[raw, 0, below, 1, np.random.default_rng(seed).random(300)].astype(np.float32)
+    )
     found = fitted.apply(values)
     assert (np.diff(found) > 0).all()
     assert found.min() > 0

@@ -19,6 +19,8 @@ __all__ = ["Calibrator", "Isotonic", "PerLabel", "Platt", "Temperature", "fit_is
 SOFT = 1e-5
 #: Bounds of Platt's slope and shift: logits stay in a range in which doubles tell them apart.
 SLOPES, SHIFTS = (0.05, 2.5), (-8.0, 8.0)
+#: The largest logit up to which doubles tell apart what neighbouring raw probabilities become.
+LARGEST = 30.0
 TEMPERATURES = (0.1, 20.0)
 #: Part of the distance to the next step by which an isotonic step rises, so that it has no ties.
 RISE = 0.01
@@ -127,7 +129,8 @@ def fit_platt(raw: NDArray[Any], truth: NDArray[Any]) -> Platt:
 
     found = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B",
                      bounds=[SLOPES, SHIFTS])  # fmt: skip
-    return Platt(float(found.x[0]), float(found.x[1]))
+    slope, shift = map(float, found.x)
+    return Platt(slope, min(shift, LARGEST - slope * float(_logit(np.float64(1.0)))))
 
 
 def fit_isotonic(raw: NDArray[Any], truth: NDArray[Any]) -> Isotonic:
