@@ -84,7 +84,7 @@ def main() -> None:
         "../shared/sources", "runs": [],
     }  # fmt: skip
     if given.out.exists():
-        about["runs"] = json.loads(given.out.read_text(encoding="utf-8"))["runs"]
+        about |= json.loads(given.out.read_text(encoding="utf-8"))
     done = {(run["database"], run["task"], run["regime"], run["seed"]) for run in about["runs"]}
     given.work.mkdir(parents=True, exist_ok=True)
     for seed in given.seeds:
