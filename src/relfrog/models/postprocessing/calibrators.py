@@ -130,7 +130,7 @@ def fit_platt(raw: NDArray[Any], truth: NDArray[Any]) -> Platt:
     found = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B",
                      bounds=[SLOPES, SHIFTS])  # fmt: skip
     slope, shift = map(float, found.x)
-    return Platt(slope, min(shift, LARGEST - slope * float(_logit(np.float64(1.0)))))
+    return Platt(slope, min(shift, LARGEST - slope * float(_logit(np.ones(())))))
 
 
 def fit_isotonic(raw: NDArray[Any], truth: NDArray[Any]) -> Isotonic:
