@@ -278,10 +278,11 @@ def test_a_node_that_dies_while_it_predicts_is_replaced(
     """And what nodes that do not see our folder predict is sent to us.
 
     As many jobs as nodes wait, one on each, so that one of them is on the node that dies. It comes
-    last, with the two nodes that are left: a node is not started again, which takes a busy machine
+    last, with the nodes that are left: a node is not started again, which takes a busy machine
     longer than Ray waits for it.
     """
     run, request = load_run(trained / "frog"), Request(everyone=True)
+    before = len(workers.cluster.nodes())
     predict_to(run, tmp_path / "one", request, size=3)
     monkeypatch.setattr("relfrog.runs.predict_parts.predict_job", waiting_job(tmp_path))
     hidden = nullcontext(MeetingPlace("/nowhere", "mark"))
@@ -298,4 +299,8 @@ def test_a_node_that_dies_while_it_predicts_is_replaced(
     pd.testing.assert_frame_equal(
         predictions(tmp_path / "other"), predictions(tmp_path / "one"), check_exact=True
     )
-    assert [node.cpus for node in workers.cluster.nodes()] == [1]
+    # Predictions may be there before Ray has noticed the loss.
+    until = time.monotonic() + 60
+    while len(workers.cluster.nodes()) >= before:
+        assert time.monotonic() < until
+        time.sleep(0.2)
